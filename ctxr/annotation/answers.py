@@ -1,9 +1,12 @@
 """Answers from the journal, a file or a platform, validated one by one and merged into judgments."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -23,12 +26,10 @@ from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
-from ctxr.annotation.platforms.mturk import Fetched, Launched
-from ctxr.annotation.platforms.prolific import connect
 from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
-from ctxr.annotation.records import Answer, Dialogue, Outcome, Unit
+from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
@@ -39,7 +40,7 @@ from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS
-from ctxr.store.records import ImageSet, Judgment, Query, Record, Text
+from ctxr.store.records import ImageSet, Record
 from ctxr.store.tables import read_table, write_table
 
 JOURNAL = "journal"
@@ -60,36 +61,36 @@ class Exported:
     protocol: Protocol
 
 
-def exported_to(config: "ImportAnswers", every: list[Tasks]) -> Exported:
+def exported_to(config: ImportAnswers, every: list[Tasks]) -> Exported:
     """The tasks that were exported to the platform of `config`; for our own server, all.
 
     Raises UnfinishedError where there are none, UsageError where it is not clear which are meant.
     """
     platform = config.platform_of
-    found = [one for one in every if platform == "local" or one.backend == platform]
-    if config.tasks:
-        found = [one for one in found if one.name == config.tasks]
-    if not found:
-        named = f" in tasks/{config.tasks}" if config.tasks else ""
-        asked = sorted({unit.task for one in every if config.tasks in ("", one.name) for unit in one.units})
-        task = asked[0] if len(asked) == 1 else first_task(config.workdir)
+    named = [tasks for tasks in every if config.tasks in ("", tasks.name)]
+    chosen = [tasks for tasks in named if platform in ("local", tasks.backend)]
+    if not chosen:
+        folder = f" in tasks/{config.tasks}" if config.tasks else ""
+        kinds = sorted({unit.task for tasks in named for unit in tasks.units})
+        task = kinds[0] if len(kinds) == 1 else first_task(config.workdir)
         raise UnfinishedError(
-            f"nothing was exported to {platform}{named}", hint=f"ctxr export-tasks {task} --backend {platform}"
+            f"nothing was exported to {platform}{folder}", hint=f"ctxr export-tasks {task} --backend {platform}"
         )
-    options = {(one.protocol, one.config.get("image_base", "")) for one in found}
+    bases = [tasks.config.get("image_base", "") for tasks in chosen]
+    options = {(tasks.protocol, base) for tasks, base in zip(chosen, bases, strict=True)}
     if len(options) > 1 and platform not in ("local", "prolific"):
-        names = ", ".join(one.name for one in found)
+        names = ", ".join(tasks.name for tasks in chosen)
         raise UsageError(
-            f"tasks of {platform} were exported with different options: {names}", hint=f"--tasks {found[0].name}"
+            f"tasks of {platform} were exported with different options: {names}", hint=f"--tasks {chosen[0].name}"
         )
     where: dict[str, str] = {}
-    for one in found:
-        where |= addresses(one.config.get("image_base", ""), one.images)
-    units = {unit.id: unit for one in found for unit in one.units}
-    return Exported(tuple(found), units, where, found[0].protocol)
+    for tasks, base in zip(chosen, bases, strict=True):
+        where |= addresses(base, tasks.images)
+    units = {unit.id: unit for tasks in chosen for unit in tasks.units}
+    return Exported(tuple(chosen), units, where, chosen[0].protocol)
 
 
-def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> Arrivals:
+def arrive(config: ImportAnswers, exported: Exported, progress: Progress) -> Arrivals:
     """The answers collected so far. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
     platform, file = config.platform_of, config.file
     key = read_key(private_folder(config.workdir))
@@ -113,20 +114,19 @@ def arrive(config: "ImportAnswers", exported: Exported, progress: Progress) -> A
     return Arrivals(rows, labels=(JOURNAL,))
 
 
-def finish_import(config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
+def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
     """Store identities and update the platform: worker pools and extra votes. Returns notes, one sentence each."""
     private = private_folder(config.workdir)
-    key, notes = read_key(private), list[str]()
+    key = read_key(private)
     if arrivals.people:
         identities = Identities(private, key)
         for platform, identity in arrivals.people.values():
             identities.worker(platform, identity)
-    if config.platform_of == "mturk" and config.file is None:
-        notes += _after_hits(config, exported, arrivals, taken, key)
-    return notes
+    hits = config.platform_of == "mturk" and config.file is None
+    return _after_hits(config, exported, arrivals, taken, key) if hits else []
 
 
-def _stored(config: "ImportAnswers") -> list[Answer]:
+def _stored(config: ImportAnswers) -> list[Answer]:
     """The answers in the journal. Raises UnfinishedError where no server has run."""
     if not has_journal(config.workdir, config.database):
         raise UnfinishedError(
@@ -136,86 +136,68 @@ def _stored(config: "ImportAnswers") -> list[Answer]:
         return journal.answers()
 
 
-def _from_prolific(config: "ImportAnswers", exported: Exported, key: bytes) -> Arrivals:
-    private = private_folder(config.workdir)
-    studies = {one.name: study for one in exported.tasks if (study := read_study(one.path)) is not None}
-    file = config.file
+def _from_prolific(config: ImportAnswers, exported: Exported, key: bytes) -> Arrivals:
+    private, file = private_folder(config.workdir), config.file
+    studies = [study for tasks in exported.tasks if (study := read_study(tasks.path)) is not None]
     if file is None:
         if not studies:
             raise UnfinishedError(
                 "no study was launched from this project", hint="ctxr export-tasks TASK --backend prolific --launch"
             )
-        client, file = connect(), private / "prolific-submissions.json"
-        rows = sorted(
-            (row for study in studies.values() for row in client.submissions(study)), key=lambda row: row["id"]
-        )
+        client, file = prolific.connect(), private / "prolific-submissions.json"
+        rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
         write_bytes(file, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
-    identities = Identities(private, key)
-    try:
+    with closing(Identities(private, key)) as identities:
         visits = identities.visits()
-    finally:
-        identities.close()
-    return prolific.answers(file, _stored(config), visits, studies.values(), key)
+    return prolific.answers(file, _stored(config), visits, studies, key)
 
 
-def _fetch_hits(config: "ImportAnswers", exported: Exported, progress: Progress) -> Path:
+def _fetch_hits(config: ImportAnswers, exported: Exported, progress: Progress) -> Path:
     """Fetch every assignment and archive it, because HITs are gone after 120 days; returns the archive."""
-    launched = _launched(config, exported)
-    client = mturk.connect(config.live)
-    with progress.task("HITs", len(launched)) as task:
-        fetched: list[Fetched] = []
-        for row in launched.values():
-            fetched += mturk.fetch(client, [row])
-            task.advance()
-    path = private_folder(config.workdir) / ("mturk.jsonl" if config.live else "mturk-sandbox.jsonl")
-    known = {line.AssignmentId: line for line in mturk.read_archive(path)}
-    known |= {line.AssignmentId: line for line in fetched}
-    lines = sorted(known.values(), key=lambda line: (line.SubmitTime, line.AssignmentId))
-    write_bytes(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    return path
-
-
-def _launched(config: "ImportAnswers", exported: Exported) -> dict[str, Launched]:
-    found: dict[str, Launched] = {}
-    for one in exported.tasks:
-        found |= mturk.read_launched(one.path / "mturk" / HITS[config.live])
-    if not found:
+    launched: dict[str, mturk.Launched] = {}
+    for tasks in exported.tasks:
+        launched |= mturk.read_launched(tasks.path / "mturk" / HITS[config.live])
+    if not launched:
         raise UnfinishedError(
             f"no HIT was launched {'for paid work' if config.live else 'in the sandbox'}",
             hint="ctxr export-tasks TASK --backend mturk --launch" + (" --live" if config.live else ""),
         )
-    return found
-
-
-def _after_hits(
-    config: "ImportAnswers", exported: Exported, arrivals: Arrivals, taken: "Taken", key: bytes
-) -> list[str]:
-    """Workers join the pool of their side, and with --extend undecided units get another vote."""
     client = mturk.connect(config.live)
-    notes = []
+    path = private_folder(config.workdir) / ("mturk.jsonl" if config.live else "mturk-sandbox.jsonl")
+    archive = {line.AssignmentId: line for line in mturk.read_archive(path)}
+    with progress.task("HITs", len(launched)) as task:
+        for row in launched.values():
+            archive |= {line.AssignmentId: line for line in mturk.fetch(client, [row])}
+            task.advance()
+    lines = sorted(archive.values(), key=lambda line: (line.SubmitTime, line.AssignmentId))
+    write_bytes(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+def _after_hits(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken", key: bytes) -> list[str]:
+    """Workers join the pool of their split, and with --extend undecided units get another vote."""
+    client = mturk.connect(config.live)
     if exported.protocol.disjoint == "wholly":
-        pools = mturk.pools_of(client, key)
-        for name, pool in pools.items():
-            people = {
-                arrivals.people[row.answer.worker][1]
-                for row in arrivals.rows
-                if row.answer.worker in arrivals.people and mturk.side(exported.units[row.answer.unit].split) == name
-            }
-            mturk.join_pool(client, pool, sorted(people))
+        people: dict[str, set[str]] = defaultdict(set)
+        for row in arrivals.rows:
+            if row.answer.worker in arrivals.people:
+                name = mturk.pool_name(exported.units[row.answer.unit].split)
+                people[name].add(arrivals.people[row.answer.worker][1])
+        for name, pool in mturk.pools_of(client, key).items():
+            mturk.join_pool(client, pool, sorted(people[name]))
+    notes = []
     if config.extend:
         most = _wanted(exported, taken)
-        for one in exported.tasks:
-            record = one.path / "mturk" / HITS[config.live]
-            grown = mturk.extend(client, mturk.read_launched(record), most, record, key)
-            if grown:
-                notes.append(f"{len(grown)} HITs of {one.name} ask for another vote.")
+        for tasks in exported.tasks:
+            record = tasks.path / "mturk" / HITS[config.live]
+            if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
+                notes.append(f"{len(grown)} HITs of {tasks.name} ask for another vote.")
     return notes
 
 
 def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
-    """Assignments that each unit's HIT wants in all, given the answers there are: votes from elsewhere need none, and an
-    assignment whose answer was refused is spent.
-    """
+    """Assignments that each unit's HIT wants in all: votes from elsewhere need none, and an assignment whose answer was
+    refused is spent."""
     marks: dict[str, list[bool | None]] = defaultdict(list)
     elsewhere: Counter[str] = Counter()
     for answer in taken.answers.values():
@@ -223,14 +205,11 @@ def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
             marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
             elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
     spent = Counter(refusal.unit for refusal in taken.refused if refusal.code != REJECTED_SINCE)
-    work = [
-        unit for unit in exported.units.values() if unit.purpose == "work" and (unit.id in marks or unit.id in spent)
-    ]
     wants = {}
-    for unit in work:
-        given = marks[unit.id]
-        votes = wanted(unit, given.count(True), given.count(False), given.count(None))
-        wants[unit.id] = votes - elsewhere[unit.id] + spent[unit.id]
+    for unit in exported.units.values():
+        if unit.purpose == "work" and (unit.id in marks or unit.id in spent):
+            votes = [marks[unit.id].count(mark) for mark in (True, False, None)]
+            wants[unit.id] = wanted(unit, *votes) - elsewhere[unit.id] + spent[unit.id]
     return wants
 
 
@@ -286,91 +265,82 @@ def take(
     tasks are gone.
     """
     taken, written = Taken(questions=dict(questions)), _Written()
-    waiting = sorted(before, key=_moment)
-    while waiting:
-        left = []
-        for answer in waiting:
-            if answer.unit in taken.questions:
-                _store(taken, written, answer)
-            else:
-                left.append(answer)
-        if len(left) == len(waiting):
-            taken.questions |= {answer.unit: past[answer.unit] for answer in left}
-        waiting = left
-    taken.refused += [_told(taken, refusal) for refusal in arrivals.refused]
+    stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
+    while stored:
+        stored = _rounds(taken, stored, partial(_store, taken, written))
+        taken.questions |= {row.answer.unit: past[row.answer.unit] for row in stored}
+    for refusal in arrivals.refused:
+        if refusal.code in ("rejected", "submission") and (refusal.unit, refusal.worker) in taken.answers:
+            advice = f"it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
+            sentence = f"{refusal.sentence} It was answered before and counts; {advice}"
+            refusal = replace(refusal, code=REJECTED_SINCE, sentence=sentence)
+        taken.refused.append(refusal)
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
+    for row in _rounds(taken, rows, partial(_consider, taken, written)):
+        _refuse(taken, row, "no_question", "The question follows from an answer that was not imported.")
+    return taken
+
+
+def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Arrival], None]) -> list[Arrival]:
+    """Act on the rows whose question is known, as long as that makes other questions known; the remaining rows."""
     while rows:
         later = []
         for row in rows:
             if row.answer.unit in taken.questions:
-                _consider(taken, written, row)
+                act(row)
             else:
                 later.append(row)
         if len(later) == len(rows):
-            for row in later:
-                _refuse(taken, row, "no_question", "The question follows from an answer that was not imported.")
             break
         rows = later
-    return taken
-
-
-def _told(taken: Taken, refusal: Refusal) -> Refusal:
-    """What a backend refused; of an answer that was taken before, that it counts all the same."""
-    if refusal.code not in ("rejected", "submission") or (refusal.unit, refusal.worker) not in taken.answers:
-        return refusal
-    advice = (
-        f"It was answered before and counts; it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
-    )
-    return replace(refusal, code=REJECTED_SINCE, sentence=f"{refusal.sentence} {advice}")
+    return rows
 
 
 def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
-    answer, question = row.answer, taken.questions[row.answer.unit]
-    unit = question.unit
-    if not answer.worker:
-        _refuse(taken, row, "nobody", "The answer names no worker.")
+    answer = row.answer
+    earlier = taken.answers.get((answer.unit, answer.worker))
+    if problem := _problem(taken, written, answer, earlier):
+        _refuse(taken, row, *problem)
         return
-    known = taken.answers.get((answer.unit, answer.worker))
-    if known is not None:
-        if _same(known, answer):
-            taken.again += 1
-            taken.accepted.add(row.where)
-        else:
-            _refuse(taken, row, "answered_before", "The same worker gave the same unit another answer before.")
-        return
-    if question.protocol is None:
-        _refuse(taken, row, "no_question", "The tasks of this question no longer exist.")
-        return
-    if answer.worker in unit.authors:
-        _refuse(taken, row, "own_work", "Workers may not judge their own work.")
-        return
-    if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
-        _refuse(taken, row, "other_order", "The images were not shown in the order of its slot.")
-        return
-    problems = task_of(unit).validate(unit, answer.values, written.met(unit, answer))
-    if problems:
-        _refuse(taken, row, problems[0].code, " ".join(problem.sentence for problem in problems))
-        return
-    if taken.votes[unit.id] >= unit.most * task_of(unit).SEATS:
-        _refuse(taken, row, "enough", "The question already has all answers it needs.")
-        return
-    _store(taken, written, answer)
-    taken.new += 1
+    if earlier is None:
+        _store(taken, written, row)
+    taken.new += earlier is None
+    taken.again += earlier is not None
     taken.accepted.add(row.where)
 
 
-def _same(one: Answer, other: Answer) -> bool:
-    return {name: tuple(given) for name, given in one.values.items() if given} == {
-        name: tuple(given) for name, given in other.values.items() if given
-    }
+def _problem(taken: Taken, written: "_Written", answer: Answer, earlier: Answer | None) -> tuple[str, str] | None:
+    """Why an answer is not taken, as a code and a sentence; None where it is, or was before."""
+    question = taken.questions[answer.unit]
+    unit, task = question.unit, task_of(question.unit)
+    if not answer.worker:
+        return "nobody", "The answer names no worker."
+    if earlier is not None:
+        other = "answered_before", "The same worker gave the same unit another answer before."
+        return None if _filled(earlier) == _filled(answer) else other
+    if question.protocol is None:
+        return "no_question", "The tasks of this question no longer exist."
+    if answer.worker in unit.authors:
+        return "own_work", "Workers may not judge their own work."
+    if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
+        return "other_order", "The images were not shown in the order of its slot."
+    if problems := task.validate(unit, answer.values, written.before(unit, answer)):
+        return problems[0].code, " ".join(problem.sentence for problem in problems)
+    if taken.votes[unit.id] >= unit.most * task.SEATS:
+        return "enough", "The question already has all answers it needs."
+    return None
+
+
+def _filled(answer: Answer) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(values) for name, values in answer.values.items() if values}
 
 
 def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
     taken.refused.append(Refusal(row.where, row.answer.unit, row.answer.worker, code, sentence))
 
 
-def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
-    question = taken.questions[answer.unit]
+def _store(taken: Taken, written: "_Written", row: Arrival) -> None:
+    answer, question = row.answer, taken.questions[row.answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
     taken.votes[answer.unit] += 1
     outcome = score(question.unit, answer)
@@ -378,8 +348,8 @@ def _store(taken: Taken, written: "_Written", answer: Answer) -> None:
     if question.protocol is None:
         return
     for unit in derive_units(question.unit, answer, question.image_set, question.protocol):
-        known = taken.questions.setdefault(unit.id, AnsweredUnit(unit, question.image_set, question.protocol))
-        if known.unit != unit:
+        derived = taken.questions.setdefault(unit.id, AnsweredUnit(unit, question.image_set, question.protocol))
+        if derived.unit != unit:
             raise DataError(
                 f"the unit {unit.id!r} was exported with other votes or another seed than its description",
                 hint="export both tasks with the same options, or one of them into another --workdir",
@@ -399,27 +369,19 @@ def score(unit: Unit, answer: Answer) -> Outcome:
         ) from error
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The rows that all answers add up to."""
-
-    texts: tuple[Text, ...]
-    queries: tuple[Query, ...]
-    judgments: tuple[Judgment, ...]
-    dialogues: tuple[Dialogue, ...]
-
-
-def merged(taken: Taken) -> Tables:
-    """The rows that all answers are worth together. Raises DataError where two answers make different rows of one key."""
-    found: dict[str, dict[tuple[str | int, ...], Record]] = defaultdict(dict)
+def merged(taken: Taken) -> dict[str, Any]:
+    """The rows that all answers are worth together, by table. Raises DataError where two answers make different rows of one
+    key."""
+    tables: dict[str, dict[tuple[str | int, ...], Record]] = {
+        "texts": {}, "queries": {}, "judgments": {}, "dialogues": {},
+    }  # fmt: skip
     for answer in taken.answers.values():
         outcome = score(taken.questions[answer.unit].unit, answer)
-        for table in ("texts", "queries", "judgments", "dialogues"):
-            for row in getattr(outcome, table):
-                if found[table].setdefault(row.key(), row) != row:
-                    raise DataError(f"two answers make different {table} {row.key()}, one of them to {answer.unit}")
-    ordered = {table: tuple(rows[key] for key in sorted(rows)) for table, rows in found.items()}
-    return Tables(*(ordered.get(table, ()) for table in ("texts", "queries", "judgments", "dialogues")))  # type: ignore[arg-type]
+        for name, rows in tables.items():
+            for row in getattr(outcome, name):
+                if rows.setdefault(row.key(), row) != row:
+                    raise DataError(f"two answers make different {name} {row.key()}, one of them to {answer.unit}")
+    return {name: tuple(rows[key] for key in sorted(rows)) for name, rows in tables.items()}
 
 
 class _Written:
@@ -436,7 +398,7 @@ class _Written:
             self._of_worker[answer.worker].append((_moment(answer), text.text))
             self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
 
-    def met(self, unit: Unit, answer: Answer) -> Exposure:
+    def before(self, unit: Unit, answer: Answer) -> Exposure:
         """The texts written before this answer; a copy is always the later of two texts."""
         now = _moment(answer)
         return Exposure(
@@ -468,23 +430,32 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     out = config.folder()
     require_ours(out)
     with locked(out):
-        before, earlier = _before(out)
+        finished_before = (out / MANIFEST).is_file()
+        before = read_judgments(out) if finished_before else None
+        earlier = read_table(out / REFUSED, Refusal) if finished_before and (out / REFUSED).is_file() else []
         arrivals = arrive(config, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         taken = _taken(before, arrivals, every)
         answered = _answered(taken, before, every)
         mine = tuple(f"{label}:" for label in arrivals.labels)
-        refused = [one for one in _standing(earlier, arrivals, taken) if not one.where.startswith(mine)] + taken.refused
+        # refusals of other files, but for those of answers that were taken from this one
+        accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
+        refused = taken.refused + [
+            row
+            for row in earlier
+            if not row.where.startswith(mine)
+            and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
+        ]
+        refused.sort(key=lambda row: row.key())
         parents = [
-            Parent(one.name, one.artifact.manifest.kind, one.artifact.sha256)
-            for one in every
-            if any(unit.id in answered.units for unit in one.units)
+            Parent(tasks.name, tasks.artifact.manifest.kind, tasks.artifact.sha256)
+            for tasks in every
+            if any(unit.id in answered.units for unit in tasks.units)
         ]
         settings = judgments_config(out, answered.root, {})
         ready = finished(out, JUDGMENTS, "import-answers", settings, parents)
-        by_place = sorted(refused, key=lambda one: one.key())
-        up_to_date = ready is not None and not ready.changed_files() and not taken.new and by_place == earlier
+        up_to_date = ready is not None and not ready.changed_files() and not taken.new and refused == earlier
         if not up_to_date:
             with making(out) as folder:
                 write_table(folder / REFUSED, refused)
@@ -504,25 +475,12 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     )
 
 
-def _before(out: Path) -> "tuple[Answered | None, list[Refusal]]":
-    if not (out / MANIFEST).is_file():
-        return None, []
-    refused = read_table(out / REFUSED, Refusal) if (out / REFUSED).is_file() else []
-    return read_judgments(out), refused
-
-
-def _standing(earlier: "list[Refusal]", arrivals: "Arrivals", taken: "Taken") -> "list[Refusal]":
-    """Refusals of other files, but for those of answers that were taken from this one."""
-    mended = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
-    return [one for one in earlier if one.code == "answered_before" or (one.unit, one.worker) not in mended]
-
-
-def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]") -> "Taken":
+def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks]) -> Taken:
     questions: dict[str, AnsweredUnit] = {}
     for tasks in every:
         for unit in tasks.units:
-            asked = AnsweredUnit(unit, tasks.sets[unit.image_set], tasks.protocol)
-            if questions.setdefault(unit.id, asked).unit != unit:
+            question = AnsweredUnit(unit, tasks.sets[unit.image_set], tasks.protocol)
+            if questions.setdefault(unit.id, question).unit != unit:
                 raise DataError(
                     f"the unit {unit.id!r} is in {tasks.path} and elsewhere, and not the same",
                     hint="export one of them again, with the options of the other",
@@ -533,21 +491,16 @@ def _taken(before: "Answered | None", arrivals: "Arrivals", every: "list[Tasks]"
     return take(before.answers, arrivals, questions, past)
 
 
-def _answered(taken: "Taken", before: "Answered | None", every: "list[Tasks]") -> "Answered":
+def _answered(taken: Taken, before: Answered | None, every: list[Tasks]) -> Answered:
     units = taken.answered()
     shown = {name for unit in units.values() for name in unit.images}
     parts = [(before.root, list(before.images.values()))] if before else []
-    for tasks in every:
-        mine = [image for name, image in tasks.images.items() if name in shown]
-        if mine:
-            parts.append((tasks.root, mine))
-    root, images = merge_roots(parts or [(one.root, ()) for one in every])
+    pictures = ((tasks.root, [image for name, image in tasks.images.items() if name in shown]) for tasks in every)
+    parts += [(root, images) for root, images in pictures if images]
+    root, images = merge_roots(parts or [(tasks.root, ()) for tasks in every])
+    images = {name: image for name, image in images.items() if name in shown}
     sets = {unit.image_set: taken.questions[unit.id].image_set for unit in units.values()}
-    tables = merged(taken)
-    return Answered(
-        root, units, sets, {name: image for name, image in images.items() if name in shown},
-        tuple(taken.answers.values()), tables.texts, tables.queries, tables.judgments, tables.dialogues,
-    )  # fmt: skip
+    return Answered(root, units, sets, images, tuple(taken.answers.values()), **merged(taken))
 
 
 def collected(workdir: Path, progress: Progress, database: str = "") -> Path:

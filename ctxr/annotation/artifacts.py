@@ -4,7 +4,7 @@ Pictures stay where the sets are: `root` in the manifest's config leads from the
 relative to.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,11 +44,6 @@ class Tasks:
     config: dict[str, Any]
 
     @property
-    def seed(self) -> int:
-        """Seed of the orders in which pictures are shown."""
-        return self.protocol.seed
-
-    @property
     def path(self) -> Path:
         """The artifact's folder."""
         return self.artifact.path
@@ -77,7 +72,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """What is asked. `root` is the folder that `Image.path` is relative to."""
+    """Units to export. `root` is the folder that `Image.path` is relative to."""
 
     units: tuple[Unit, ...]
     sets: Mapping[str, ImageSet]
@@ -94,8 +89,8 @@ def write_task_tables(path: Path, batch: TaskBatch, files: Sequence[str] = ()) -
     shown = {image for unit in batch.units for image in unit.images}
     used = {unit.image_set for unit in batch.units}
     write_table(path / "units.jsonl", batch.units)
-    write_table(path / "sets.jsonl", (one for one in batch.sets.values() if one.id in used))
-    write_table(path / "images.jsonl", (one for one in batch.images.values() if one.id in shown))
+    write_table(path / "sets.jsonl", (image_set for image_set in batch.sets.values() if image_set.id in used))
+    write_table(path / "images.jsonl", (image for image in batch.images.values() if image.id in shown))
     votes = sum(unit.most for unit in batch.units if unit.purpose == "work")
     counts = {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": votes}
     return Content(["units.jsonl", "sets.jsonl", "images.jsonl", *files], counts, {})
@@ -129,17 +124,8 @@ def read_tasks(path: Path) -> Tasks:
                 hint="run ctxr export-tasks again",
             )
     config = artifact.manifest.config
-    return Tasks(
-        artifact,
-        path.resolve().name,
-        units,
-        sets,
-        images,
-        _protocol(path, config),
-        (path / config["root"]).resolve(),
-        config["backend"],
-        config,
-    )
+    name, root, protocol = path.resolve().name, (path / config["root"]).resolve(), _protocol(path, config)
+    return Tasks(artifact, name, units, sets, images, protocol, root, config["backend"], config)
 
 
 def first_task(workdir: Path) -> str:
@@ -170,27 +156,14 @@ def write_judgments(
 
     `files` are other tables, there already; `home` is where the folder will be moved to.
     """
-    tables: dict[str, Iterable[Record]] = {
-        "units.jsonl": answered.units.values(),
-        "sets.jsonl": answered.sets.values(),
-        "images.jsonl": answered.images.values(),
-        "answers.jsonl": answered.answers,
-        "texts.jsonl": answered.texts,
-        "queries.jsonl": answered.queries,
-        "judgments.jsonl": answered.judgments,
-        "dialogues.jsonl": answered.dialogues,
-    }
-    counts = {name.removesuffix(".jsonl"): write_table(path / name, rows) for name, rows in tables.items()}
-    return finish(
-        path,
-        kind=JUDGMENTS,
-        verb="import-answers",
-        config=judgments_config(home or path, answered.root, config),
-        parents=parents,
-        content=Content(
-            [*tables, *files], counts | {"workers": len({answer.worker for answer in answered.answers})}, {}
-        ),
-    )
+    counts = {}
+    for name in (*_BY_ID, *_LISTED):
+        table = getattr(answered, name)
+        counts[name] = write_table(path / f"{name}.jsonl", table.values() if name in _BY_ID else table)
+    names = [f"{name}.jsonl" for name in counts]
+    counts["workers"] = len({answer.worker for answer in answered.answers})
+    key, content = judgments_config(home or path, answered.root, config), Content([*names, *files], counts, {})
+    return finish(path, kind=JUDGMENTS, verb="import-answers", config=key, parents=parents, content=content)
 
 
 def judgments_config(path: Path, root: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,17 +177,16 @@ def read_judgments(path: Path) -> Answered:
     Raises UnfinishedError without a manifest, DataError for another kind or a table that was changed.
     """
     artifact = _whole(path, JUDGMENTS, "ctxr import-answers")
-    return Answered(
-        root=(path / artifact.manifest.config["root"]).resolve(),
-        units=_by_id(path / "units.jsonl", Unit),
-        sets=_by_id(path / "sets.jsonl", ImageSet),
-        images=_by_id(path / "images.jsonl", Image),
-        answers=tuple(read_table(path / "answers.jsonl", Answer)),
-        texts=tuple(read_table(path / "texts.jsonl", Text)),
-        queries=tuple(read_table(path / "queries.jsonl", Query)),
-        judgments=tuple(read_table(path / "judgments.jsonl", Judgment)),
-        dialogues=tuple(read_table(path / "dialogues.jsonl", Dialogue)),
-    )
+    tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
+    tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}
+    return Answered((path / artifact.manifest.config["root"]).resolve(), **tables)
+
+
+_BY_ID: dict[str, type[Record]] = {"units": Unit, "sets": ImageSet, "images": Image}
+_LISTED: dict[str, type[Record]] = {
+    "answers": Answer, "texts": Text, "queries": Query, "judgments": Judgment, "dialogues": Dialogue,
+}  # fmt: skip
+"""Records of the tables of `Answered`: those by id, and the others."""
 
 
 def _whole(path: Path, kind: str, maker: str) -> Artifact:

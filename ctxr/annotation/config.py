@@ -107,10 +107,8 @@ class ExportTasks(Protocol):
                 "--image-base https://…, below which the pictures of the project can be reached",
             )
         if self.backend == "mturk" and not self.image_base.startswith("https://"):
-            yield (
-                f"--image-base {self.image_base} is not https, which Mechanical Turk requires",
-                "--image-base https://…",
-            )
+            sentence = f"--image-base {self.image_base} is not https, which Mechanical Turk requires"
+            yield sentence, "--image-base https://…"
         if self.raters and self.task == "verify":
             yield (
                 "--votes does not apply to verify, whose votes belong to the protocol of the dialogues",
@@ -138,39 +136,28 @@ class ExportTasks(Protocol):
         """Time that a unit takes."""
         return self.seconds or ASSUMED_SECONDS.get(self.task, ASSUMED_SECONDS["retrieve"])
 
-    def offer(self) -> "Offer":
+    def offer(self) -> Offer:
         """How HITs are offered. Raises UsageError for what Mechanical Turk would refuse."""
         reward = PAPER_REWARDS.get(self.task, 10) if self.reward is None else self.reward
         required, excluded = listed(self.require), listed(self.exclude)
         countries = listed(self.countries)
         return Offer(self.title, reward, self.minutes, self.days, self.approved, countries, required, excluded).check()
 
-    def study(self) -> "StudyOffer":
+    def study(self) -> StudyOffer:
         """How the study is offered. Raises UsageError for pay below Prolific's floor."""
-        draft = StudyOffer(
-            self.server, self.title, self.bundle, self.unit_seconds(), 0, self.currency, listed(self.devices)
-        )
+        seconds, devices = self.unit_seconds(), listed(self.devices)
+        draft = StudyOffer(self.server, self.title, self.bundle, seconds, 0, self.currency, devices)
         return draft.paid(self.reward).check()
 
     def key(self) -> dict[str, Any]:
         """What decides the result, besides the protocol: it depends on the task and on the backend."""
         names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
         of_backend = {
-            "mturk": (
-                "image_base",
-                "title",
-                "reward",
-                "minutes",
-                "days",
-                "approved",
-                "countries",
-                "require",
-                "exclude",
-            ),
-            "label-studio": ("image_base",),
-            "prolific": ("title", "reward", "seconds", "server", "bundle", "currency", "devices"),
+            "mturk": "image_base title reward minutes days approved countries require exclude",
+            "label-studio": "image_base",
+            "prolific": "title reward seconds server bundle currency devices",
         }
-        chosen = (*names.get(self.task, ()), *of_backend.get(self.backend, ()))
+        chosen = (*names.get(self.task, ()), *of_backend.get(self.backend, "").split())
         return {"task": self.task, **{name: getattr(self, name) for name in chosen}}
 
 

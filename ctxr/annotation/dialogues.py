@@ -90,11 +90,6 @@ def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> tuple[str
     return None
 
 
-def may_share(talk: TalkState, seat: int) -> bool:
-    """Whether the share button is there for this seat."""
-    return refusal(talk, seat, "share") is None
-
-
 def happened(talk: TalkState, event: Event) -> TalkState:
     """The talk after an event. Raises DataError for one that may not happen then: the log was edited."""
     wrong = refusal(talk, event.seat, event.kind, event.text)

@@ -4,6 +4,8 @@ A form is a title, an instruction, things to read, pictures to look at, and fiel
 or the right answer.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 
@@ -20,6 +22,12 @@ class PictureGallery(msgspec.Struct, frozen=True):
 
     pictures: tuple[Picture, ...]
     sequence: bool = False
+
+
+def gallery_of(order: Sequence[str], marked: str | None = None, sequence: bool = False) -> PictureGallery | None:
+    """The pictures in the order shown; None without any."""
+    pictures = tuple(Picture(image, position, image == marked) for position, image in enumerate(order, 1))
+    return PictureGallery(pictures, sequence) if pictures else None
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -48,10 +48,10 @@ def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Ma
         raise UsageError(f"{out}: the unit {changed!r} was answered or handed out, and would change", hint=hint)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Names under which two mappings differ, in order, with both values; None where there is none."""
-    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
-    return [(name, one.get(name), other.get(name)) for name in names]
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return [(name, old.get(name), new.get(name)) for name in names]
 
 
 def options_of(other: Protocol, protocol: Protocol) -> str:
@@ -66,24 +66,24 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != "protocol"} | dict(config["protocol"])
 
 
-def with_seen(workdir: Path, out: Path, asked: TaskBatch) -> TaskBatch:
+def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:
     """The batch together with the units in `out` that workers have already opened: the audit of one round continues
-    beside that of the next."""
+    with that of the next."""
     if not (out / MANIFEST).is_file():
-        return asked
+        return batch
     old = read_tasks(out)
-    seen, new = _seen(workdir, old), {unit.id for unit in asked.units}
+    seen, new = _seen(workdir, old), {unit.id for unit in batch.units}
     kept = [unit for unit in old.units if unit.id in seen and unit.id not in new]
     if not kept:
-        return asked
+        return batch
     shown = {name for unit in kept for name in unit.images}
-    theirs = [image for name, image in old.images.items() if name in shown]
-    root, images = merge_roots([(asked.root, list(asked.images.values())), (old.root, theirs)])
-    units = tuple(sorted((*asked.units, *kept), key=lambda unit: unit.id))
-    return replace(asked, units=units, sets={**old.sets, **asked.sets}, images=images, root=root)
+    pictures = [image for name, image in old.images.items() if name in shown]
+    root, images = merge_roots([(batch.root, list(batch.images.values())), (old.root, pictures)])
+    units = tuple(sorted((*batch.units, *kept), key=lambda unit: unit.id))
+    return replace(batch, units=units, sets={**old.sets, **batch.sets}, images=images, root=root)
 
 
-def refuse_twins(workdir: Path, out: Path, asked: TaskBatch, protocol: Protocol, backend: str) -> None:
+def refuse_conflicts(workdir: Path, out: Path, batch: TaskBatch, protocol: Protocol, backend: str) -> None:
     """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
     or another seed: no answer could be imported any more; or where our server would have to follow two protocols.
     """
@@ -91,7 +91,7 @@ def refuse_twins(workdir: Path, out: Path, asked: TaskBatch, protocol: Protocol,
         return
     judged = workdir / JUDGMENTS
     answers = read_judgments(judged).answers if (judged / MANIFEST).is_file() else ()
-    mine = _asked_for(asked.units, asked.sets, protocol, answers)
+    mine = _all_units(batch.units, batch.sets, protocol, answers)
     for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
         if file.parent.resolve() == out.resolve():
             continue
@@ -101,38 +101,37 @@ def refuse_twins(workdir: Path, out: Path, asked: TaskBatch, protocol: Protocol,
                 f"{other.path} was exported with another protocol, and one server cannot follow two",
                 hint=f"{options_of(other.protocol, protocol)}   (or another --workdir)",
             )
-        theirs = _asked_for(other.units, other.sets, other.protocol, answers)
-        twin = next((name for name in sorted(mine.keys() & theirs.keys()) if mine[name] != theirs[name]), None)
-        if twin is not None:
+        theirs = _all_units(other.units, other.sets, other.protocol, answers)
+        conflicts = sorted(name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name])
+        if conflicts:
             raise UsageError(
-                f"the unit {twin!r} is in {other.path} as well, or follows from it, with other votes or another seed",
+                f"the unit {conflicts[0]!r} is in {other.path} as well, or follows from it, with other votes or another seed",
                 hint=f"give the options that {other.name} was exported with, or use another --workdir",
             )
 
 
-def _asked_for(
+def _all_units(
     units: Iterable[Unit], sets: Mapping[str, ImageSet], protocol: Protocol, answers: Iterable[Answer]
 ) -> dict[str, tuple[object, ...]]:
     """Units and those that follow from answers to them, by id, with what decides their orders and votes."""
     decides = (protocol.seed, protocol.votes("train"), protocol.votes(None), protocol.full_share)
-    found = {unit.id: unit for unit in units}
+    named = {unit.id: unit for unit in units}
     for answer in answers:
-        if (unit := found.get(answer.unit)) is not None:
-            found |= {
-                one.id: one for one in derive_units(unit, answer, sets[unit.image_set], protocol) if one.id not in found
-            }
-    return {name: (unit, decides) for name, unit in found.items()}
+        if (unit := named.get(answer.unit)) is not None:
+            for derived in derive_units(unit, answer, sets[unit.image_set], protocol):
+                named.setdefault(derived.id, derived)
+    return {name: (unit, decides) for name, unit in named.items()}
 
 
 def _seen(workdir: Path, old: Tasks) -> set[str]:
-    found: set[str] = set()
+    seen: set[str] = set()
     if (workdir / JUDGMENTS / MANIFEST).is_file():
-        found |= {answer.unit for answer in read_judgments(workdir / JUDGMENTS).answers}
+        seen |= {answer.unit for answer in read_judgments(workdir / JUDGMENTS).answers}
     if old.backend == "mturk":
-        found |= {unit for name in HITS.values() for unit in read_launched(old.path / "mturk" / name)}
+        seen |= {unit for name in HITS.values() for unit in read_launched(old.path / "mturk" / name)}
     if has_journal(workdir):
         with opened(workdir) as journal:
-            found |= {answer.unit for answer in journal.answers()}
-            held = {task for task, progress in journal.progress().items() if progress.leases}
-        found |= {unit.id for unit in old.units if unit.task in held}
-    return found
+            seen |= {answer.unit for answer in journal.answers()}
+            leased = {task for task, progress in journal.progress().items() if progress.leases}
+        seen |= {unit.id for unit in old.units if unit.task in leased}
+    return seen

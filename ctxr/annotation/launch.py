@@ -13,12 +13,10 @@ from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.cost import answered_work, median_seconds, planned_floor, refuse_below_floor
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.platforms import label_studio, mturk, prolific
-from ctxr.annotation.platforms.mturk import Hit, project
-from ctxr.annotation.platforms.prolific import ProlificClient, connect, new_codes
+from ctxr.annotation.platforms.arrivals import read_lines
 from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Image
 from ctxr.store.tables import encode_row
@@ -34,26 +32,26 @@ def addresses(image_base: str, images: Mapping[str, Image]) -> dict[str, str]:
     return {name: f"{image_base.rstrip('/')}/{quote(image.path)}" for name, image in images.items()}
 
 
-def backend_files(config: "ExportTasks", asked: "TaskBatch") -> dict[str, bytes]:
+def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     """Content by path in the artifact, in a folder that is called like the backend; nothing for our own server."""
-    protocol, where = config.protocol(), addresses(config.image_base, asked.images)
+    protocol, where = config.protocol(), addresses(config.image_base, batch.images)
     files: dict[str, bytes] = {}
     if config.backend == "mturk":
         key = read_key(private_folder(config.workdir))
-        files = mturk.export(asked.units, where, protocol, config.offer(), key)
+        files = mturk.export(batch.units, where, protocol, config.offer(), key)
     elif config.backend == "label-studio":
-        files = label_studio.export(asked.units, where, protocol)
+        files = label_studio.export(batch.units, where, protocol)
     elif config.backend == "prolific":
-        files = _study(config, asked)
+        files = _study(config, batch)
     return {f"{config.backend}/{name}": content for name, content in files.items()}
 
 
-def _study(config: "ExportTasks", asked: "TaskBatch") -> dict[str, bytes]:
+def _study(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     key = read_key(private_folder(config.workdir))
-    form = sheet(asked.units[0], 0, config.seed).form
+    form = sheet(batch.units[0], 0, config.seed).form
     study = config.study()
     named = replace(study, name=study.name or form.title)
-    parts = prolific.bundles(asked.units, named, config.protocol(), key)
+    parts = prolific.bundles(batch.units, named, config.protocol(), key)
     body: dict[str, Any] = prolific.payload(parts, named, config.folder().name, form.instruction)
     return {
         "study.json": msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n",
@@ -67,19 +65,19 @@ class Sent(msgspec.Struct, frozen=True):
     study: str
 
 
-def launch(config: "ExportTasks", progress: Progress) -> tuple[int, list[str]]:
-    """How many HITs or studies are on the platform now, and what is worth knowing."""
+def launch(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
+    """How many HITs or studies are on the platform now, and notes, one sentence each."""
     return _launch_hits(config, progress) if config.backend == "mturk" else _launch_study(config)
 
 
-def _launch_hits(config: "ExportTasks", progress: Progress) -> tuple[int, list[str]]:
+def _launch_hits(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
     if config.live:
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         reward, seconds, floor = config.offer().reward, config.seconds or measured, planned_floor(config.workdir)
         refuse_below_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
     key = read_key(private_folder(config.workdir))
     folder = config.folder() / "mturk"
-    hits = read_payload(folder / "payload.jsonl")
+    hits = [hit for _, hit in read_lines(folder / "payload.jsonl", mturk.Hit, "run ctxr export-tasks again")]
     client = mturk.connect(config.live)
     pools = mturk.pools_of(client, key) if config.disjoint == "wholly" else {}
     record = folder / HITS[config.live]
@@ -90,31 +88,20 @@ def _launch_hits(config: "ExportTasks", progress: Progress) -> tuple[int, list[s
     return count, [f"{count} HITs are {'offered for paid work' if config.live else 'in the sandbox'}"]
 
 
-def read_payload(path: Path) -> list[Hit]:
-    """The HITs of an export. Raises DataError for a line that is none."""
-    found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            found.append(msgspec.json.decode(line, type=Hit))
-        except msgspec.DecodeError as error:
-            raise DataError(f"{path}:{number}: {error}", hint="run ctxr export-tasks again") from error
-    return found
-
-
-def _launch_study(config: "ExportTasks") -> tuple[int, list[str]]:
-    private = private_folder(config.workdir)
-    name = f"ctxr-{project(read_key(private))}-{config.folder().name}"
-    client = connect()
-    known = read_study(config.folder())
-    if known is None:
-        body = msgspec.json.decode((config.folder() / "prolific" / "study.json").read_bytes())
-        known = _made(client, name) or client.create(
-            prolific.with_codes(body, codes_of(private, config.folder().name), name)
-        )
-        write_bytes(config.folder() / "prolific" / "launched.json", msgspec.json.encode(Sent(known)) + b"\n")
+def _launch_study(config: ExportTasks) -> tuple[int, list[str]]:
+    private, out = private_folder(config.workdir), config.folder()
+    name = f"ctxr-{mturk.project(read_key(private))}-{out.name}"
+    client = prolific.connect()
+    study = read_study(out)
+    if study is None:
+        body = msgspec.json.decode((out / "prolific" / "study.json").read_bytes())
+        # an earlier request may have created the study, and its answer been lost
+        created = client.studies(name)
+        study = created[0] if created else client.create(prolific.with_codes(body, codes_of(private, out.name), name))
+        write_bytes(out / "prolific" / "launched.json", msgspec.json.encode(Sent(study)) + b"\n")
     if not config.live:
-        return 1, [f"the study {known} is a draft on Prolific: look at it there, or publish it with --launch --live"]
-    return 1, [f"the study {known} is {client.publish(known).lower() or 'published'}"]
+        return 1, [f"the study {study} is a draft on Prolific: look at it there, or publish it with --launch --live"]
+    return 1, [f"the study {study} is {client.publish(study).lower() or 'published'}"]
 
 
 def codes_file(private: Path, task: str) -> Path:
@@ -126,7 +113,7 @@ def codes_of(private: Path, task: str) -> dict[str, str]:
     """Completion codes of a task's study, made once and kept in the private folder."""
     path = codes_file(private, task)
     if not path.is_file():
-        write_bytes(path, msgspec.json.encode(new_codes()) + b"\n")
+        write_bytes(path, msgspec.json.encode(prolific.new_codes()) + b"\n")
         path.chmod(0o600)
     return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
 
@@ -135,9 +122,3 @@ def read_study(folder: Path) -> str | None:
     """Id of the study that was launched from the tasks in `folder`; None before that."""
     path = folder / "prolific" / "launched.json"
     return msgspec.json.decode(path.read_bytes(), type=Sent).study if path.is_file() else None
-
-
-def _made(client: "ProlificClient", name: str) -> str | None:
-    """A study that an earlier request made before its answer was lost."""
-    found = client.studies(name)
-    return found[0] if found else None

@@ -3,35 +3,24 @@
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal
 
 import msgspec
 
+from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import Answered, TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.platforms.arrivals import read_lines
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Unit
-from ctxr.annotation.unit_factory import (
-    attention_unit,
-    audit_units,
-    check_units,
-    derive_units,
-    describe_units,
-    dialogue_units,
-    entail_unit,
-    retrieve_units,
-    tag_units,
-    verify_unit,
-)
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.rounds import sample_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen
-from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import JUDGMENTS
@@ -48,20 +37,17 @@ def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, di
     if not listed:
         raise DataError("there are no pictures")
     common = Path(os.path.commonpath([root for root, _ in listed]))
-    found: dict[str, Image] = {}
+    merged: dict[str, Image] = {}
     for root, images in listed:
-        way = root.relative_to(common)
+        folder = root.relative_to(common)
         for image in images:
-            moved = msgspec.structs.replace(image, path=(way / image.path).as_posix())
-            if found.setdefault(image.id, moved).sha256 != image.sha256:
+            moved = msgspec.structs.replace(image, path=(folder / image.path).as_posix())
+            if merged.setdefault(image.id, moved).sha256 != image.sha256:
                 raise DataError(
-                    f"the image {image.id!r} is one picture in {found[image.id].path} and another in {moved.path}",
+                    f"the image {image.id!r} is one picture in {merged[image.id].path} and another in {moved.path}",
                     hint="ask about one version of the sets only",
                 )
-    return common, found
-
-
-L = TypeVar("L", bound=msgspec.Struct)
+    return common, merged
 
 
 class StatementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,9 +58,6 @@ class StatementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     captions: tuple[str, ...] = ()
     author: str = "candidate"
-
-
-_CANDIDATE = '{"image": "a/1", "statement": "s1", "text": "A dog runs."}'
 
 
 class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,34 +77,29 @@ class _Material:
     parents: tuple[Parent, ...]
 
 
-def ask(config: "ExportTasks", progress: Progress) -> TaskBatch:
+def ask(config: ExportTasks, progress: Progress) -> TaskBatch:
     """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
 
     Raises UnfinishedError where what they are made from is not there yet; UsageError or DataError where it does not fit.
     """
     units, material = _work(config, progress)
-    if not units:
-        raise _nothing(config)
-    checks, known = _checks(config, units, material, progress)
-    parts = [(one.root, one.images) for one in (material, known) if one is not None]
-    sets = {**(known.sets if known else {}), **material.sets}
-    root, images = merge_roots(parts)
-    units = sorted([*units, *checks], key=lambda unit: unit.id)
-    for unit in units:
-        for name in unit.images:
-            if not images[name].sha256:
-                raise UsageError(
-                    f"the picture {name!r} is missing, so no task can show it",
-                    hint="name a dataset with its pictures (--input)",
-                )
-    return TaskBatch(tuple(units), sets, images, root, (*material.parents, *(known.parents if known else ())))
-
-
-def _nothing(config: "ExportTasks") -> CtxrError:
-    if config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
+    if not units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
         missing, hint = _FIRST[config.task]
-        return UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
-    return DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+        raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
+    if not units:
+        raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
+    checks, gold = _checks(config, units, material, progress)
+    materials = [material] if gold is None else [material, gold]
+    root, images = merge_roots((source.root, source.images) for source in materials)
+    units = sorted([*units, *checks], key=lambda unit: unit.id)
+    for name in (name for unit in units for name in unit.images):
+        if not images[name].sha256:
+            raise UsageError(
+                f"the picture {name!r} is missing, so no task can show it",
+                hint="name a dataset with its pictures (--input)",
+            )
+    sets = {name: image_set for source in reversed(materials) for name, image_set in source.sets.items()}
+    return TaskBatch(tuple(units), sets, images, root, tuple(row for source in materials for row in source.parents))
 
 
 _FIRST = {
@@ -135,43 +113,42 @@ _FIRST = {
 """What tasks made from answers wait for."""
 
 
-def _work(config: "ExportTasks", progress: Progress) -> tuple[list[Unit], _Material]:
+def _work(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Material]:
     protocol, task = config.protocol(), config.task
     if task in ("describe", "dialogue"):
         dataset, material = _dataset(config.input or _sets(config.workdir, progress))
         if task == "describe":
-            return describe_units(dataset, protocol), material
+            return factory.describe_units(dataset, protocol), material
         if config.objects is None:
-            return dialogue_units(dataset, protocol), material
+            return factory.dialogue_units(dataset, protocol), material
         parent = Parent("objects", "table", sha256_file(config.objects))
-        return dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
+        return factory.dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
     if task == "tag" or (task == "retrieve" and config.input is not None):
         dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress))
         if task == "tag":
-            return tag_units(dataset, config.phenomena(), config.raters or 1), material
-        return retrieve_units(dataset, protocol), material
+            return factory.tag_units(dataset, config.phenomena(), config.raters or 1), material
+        return factory.retrieve_units(dataset, protocol), material
     if task == "entail":
         return _entail(config, progress)
     answered, material = _judgments(config.input or config.workdir / JUDGMENTS)
     if task == "audit":
-        return audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
+        return factory.audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
     if task == "verify":
-        talks = [verify_unit(answered.units[one.unit], one, protocol.verify_votes) for one in answered.dialogues]
+        talks = [
+            factory.verify_unit(answered.units[talk.unit], talk, protocol.verify_votes) for talk in answered.dialogues
+        ]
         return talks, material
-    return _followed(config, answered), material
+    # the same units that our own server adds by itself
+    pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
+    described = [(unit, answer) for unit, answer in pairs if unit.task == "describe"]
+    return [
+        derived
+        for unit, answer in described
+        for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], protocol)
+    ], material
 
 
-def _followed(config: "ExportTasks", answered: Answered) -> list[Unit]:
-    """Every description that was written, to be found: the same units that our own server adds by itself."""
-    found: list[Unit] = []
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
-        if unit.task == "describe":
-            found += derive_units(unit, answer, answered.sets[unit.image_set], config.protocol())
-    return found
-
-
-def _entail(config: "ExportTasks", progress: Progress) -> tuple[list[Unit], _Material]:
+def _entail(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Material]:
     table, revised = sample_of(config.workdir, config.candidates)
     if table is None:
         raise UsageError(
@@ -179,10 +156,10 @@ def _entail(config: "ExportTasks", progress: Progress) -> tuple[list[Unit], _Mat
             hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
         )
     dataset, material = _dataset(config.input or revised or _sets(config.workdir, progress))
-    home = {name: one for one in reversed(dataset.sets) for name in one.images}
-    rows = _lines(table, "--candidates", StatementRow, _CANDIDATE)
+    home = {name: image_set for image_set in reversed(dataset.sets) for name in image_set.images}
+    example = 'such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
     units, seen = [], set()
-    for number, row in rows:
+    for number, row in read_lines(table, StatementRow, example, "--candidates names a JSONL file"):
         if row.image not in home:
             raise DataError(
                 f"{table}:{number}: no set of {dataset.name} has the image {row.image!r}",
@@ -193,75 +170,63 @@ def _entail(config: "ExportTasks", progress: Progress) -> tuple[list[Unit], _Mat
         seen.add((row.image, row.statement))
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
-        # who checks labels writes nothing, so an audit is for everybody, whatever side they work on
-        side = None if revised else dataset.split_of(image_set)
-        units.append(entail_unit(image_set, row.image, row.captions, text, side, config.raters or 3))
+        # who checks labels writes nothing, so an audit is for all workers, whatever split they work on
+        split = None if revised else dataset.split_of(image_set)
+        units.append(factory.entail_unit(image_set, row.image, row.captions, text, split, config.raters or 3))
     return units, _with(material, Parent("candidates", "table", sha256_file(table)))
 
 
 def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for number, row in _lines(path, "--objects", Objects, '{"image": "a/1", "labels": ["Dog", "Bread"]}'):
+    labels: dict[str, tuple[str, ...]] = {}
+    example = 'such as {"image": "a/1", "labels": ["Dog", "Bread"]}'
+    for number, row in read_lines(path, Objects, example, "--objects names a JSONL file"):
         if row.image not in dataset.images:
             raise DataError(
                 f"{path}:{number}: {dataset.name} has no image {row.image!r}",
                 hint="name the dataset that the objects are in (--input)",
             )
-        if row.image in found:
+        if row.image in labels:
             raise DataError(f"{path}:{number}: the image {row.image!r} is there twice")
-        found[row.image] = row.labels
-    return found
-
-
-def _lines(path: Path, option: str, row: type[L], example: str) -> Iterable[tuple[int, L]]:
-    """Rows of a JSONL file with their lines, from 1."""
-    for number, line in enumerate(read_utf8(path, f"{option} names a JSONL file").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            yield number, msgspec.json.decode(line, type=row)
-        except msgspec.DecodeError as error:
-            raise DataError(f"{path}:{number}: {error}", hint=f"such as {example}") from error
+        labels[row.image] = row.labels
+    return labels
 
 
 def _checks(
-    config: "ExportTasks", work: Sequence[Unit], material: _Material, progress: Progress
+    config: ExportTasks, work: Sequence[Unit], material: _Material, progress: Progress
 ) -> tuple[list[Unit], _Material | None]:
     """Attention checks, and questions with a known answer, for workers who retrieve."""
     protocol = config.protocol()
     served = config.backend in ("local", "prolific")
     if config.task != "retrieve" and not (config.task == "describe" and served):
         return [], None
-    found: list[Unit] = []
+    checks: list[Unit] = []
     if protocol.attention_every:
         sets = sorted({unit.image_set for unit in work})
         count = max(1, len(work) // protocol.attention_every)
-        found += [attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
-    wanted = {"gold": bool(protocol.gold_every), "qualification": bool(protocol.qualification) and served}
+        checks += [factory.attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
     if protocol.qualification and not served:
         progress.warn(
             f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
         )
-    if not any(wanted.values()):
-        return found, None
+    counts: dict[Literal["gold", "qualification"], int] = {}
+    if protocol.gold_every:
+        counts["gold"] = max(1, len(work) // protocol.gold_every)
+    if protocol.qualification and served:
+        counts["qualification"] = (
+            5 * protocol.qualification
+        )  # several rounds' worth, so workers get different questions
+    if not counts:
+        return checks, None
     if config.gold is None:
         raise UsageError(
             "the protocol asks for questions with a known answer, and there are none",
             hint="--gold DATASET: an artifact or a published release whose targets are known",
         )
-    dataset, known = _dataset(config.gold, "gold")
-    if wanted["gold"]:
-        most = max(1, len(work) // protocol.gold_every)
-        found += _some(check_units(dataset, protocol, "gold"), most, protocol.seed)
-    if wanted["qualification"]:
-        # more than one round's worth, so that the questions do not go around
-        found += _some(check_units(dataset, protocol, "qualification"), 5 * protocol.qualification, protocol.seed)
-    return found, known
-
-
-def _some(units: list[Unit], most: int, seed: int) -> list[Unit]:
-    """A seeded choice of `most` units."""
-    return sorted(units, key=lambda unit: digest(seed, "check", unit.id))[:most]
+    dataset, gold = _dataset(config.gold, "gold")
+    for purpose, count in counts.items():
+        units = factory.check_units(dataset, protocol, purpose)
+        checks += sorted(units, key=lambda unit: digest(protocol.seed, "check", unit.id))[:count]
+    return checks, gold
 
 
 def _sets(workdir: Path, progress: Progress) -> Path:
@@ -278,7 +243,7 @@ def _dataset(path: Path, name: str = "") -> tuple[Dataset, _Material]:
         parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
     else:
         parent = Parent(name or "release", "release", _fingerprint(dataset))
-    sets = {one.id: one for one in dataset.sets}
+    sets = {image_set.id: image_set for image_set in dataset.sets}
     return dataset, _Material(sets, dataset.root or path.resolve(), tuple(dataset.images.values()), (parent,))
 
 
@@ -293,7 +258,7 @@ def _judgments(path: Path) -> tuple[Answered, _Material]:
 
 
 def _with(material: _Material, parent: Parent) -> _Material:
-    return _Material(material.sets, material.root, material.images, (*material.parents, parent))
+    return replace(material, parents=(*material.parents, parent))
 
 
 def _fingerprint(dataset: Dataset) -> str:

@@ -196,14 +196,14 @@ def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit
     It is shown in the set's own order: the position means the same image for every worker.
     """
     count = min(len(image_set.images), len(_ORDINALS))
-    place = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
+    index = digest(protocol.seed, "attention", image_set.id, str(number))[0] % count
     return _unit(
         "retrieve",
         _check_id("attention", image_set.id, str(number)),
         image_set,
         ordered=True,
-        texts=(_ATTENTION.format(_ORDINALS[place]),),
-        truth=(image_set.images[place],),
+        texts=(_ATTENTION.format(_ORDINALS[index]),),
+        truth=(image_set.images[index],),
         most=10**6,
         full=True,
         purpose="attention",
@@ -221,7 +221,7 @@ def attention_index(text: str) -> int | None:
     >>> attention_index("This one checks that you are reading: please choose the third image.")
     2
     """
-    return next((place for place, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
+    return next((index for index, word in enumerate(_ORDINALS) if text == _ATTENTION.format(word)), None)
 
 
 def _check_id(purpose: Purpose, *parts: str) -> str:

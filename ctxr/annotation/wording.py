@@ -59,12 +59,12 @@ def problems(
     >>> [problem.code for problem in problems("the cat on the next image")]
     ['mentions_other_images']
     """
-    found: list[Problem] = []
+    wrong: list[Problem] = []
     words = _WORD.findall(text)
     if not words:
         return [Problem("empty", "Please write a description before you send it.")]
     if len(words) < limits.least_words:
-        found.append(
+        wrong.append(
             Problem(
                 "too_short",
                 f"That is {plural(len(words), 'word')}. Please add more detail, "
@@ -72,10 +72,10 @@ def problems(
             )
         )
     if len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3:
-        found.append(Problem("same_words", "The text repeats the same words. Please describe what you see."))
+        wrong.append(Problem("same_words", "The text repeats the same words. Please describe what you see."))
     mention = other_images(text)
     if mention is not None:
-        found.append(
+        wrong.append(
             Problem(
                 "mentions_other_images",
                 f"“{mention}” points at other images. The reader may see them in another order: "
@@ -83,19 +83,19 @@ def problems(
             )
         )
     if _ADDRESS.search(text):
-        found.append(Problem("address", "Please leave out web addresses and describe what you see."))
+        wrong.append(Problem("address", "Please leave out web addresses and describe what you see."))
     if any(alike(text, earlier, limits.sameness) for earlier in own):
-        found.append(
+        wrong.append(
             Problem("repeats_yourself", "You have sent nearly the same text before. Please describe this image afresh.")
         )
     if any(alike(text, other, limits.sameness) for other in others):
-        found.append(
+        wrong.append(
             Problem(
                 "copied",
                 "Nearly the same text is already there for these images. Please describe it in your own words.",
             )
         )
-    return found
+    return wrong
 
 
 def other_images(text: str) -> str | None:
@@ -105,17 +105,17 @@ def other_images(text: str) -> str | None:
     True
     """
     plain = " ".join(_FRAMES_OF_THINGS.sub("rim", text).split())
-    found = _OTHERS.search(plain)
-    return None if found is None or _OVERLAID.search(plain) else found.group()
+    mention = _OTHERS.search(plain)
+    return None if mention is None or _OVERLAID.search(plain) else mention.group()
 
 
-def alike(one: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
+def alike(text: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
     """Whether two texts are the same but for case, punctuation and a word or two: see `AnswerLimits.sameness`.
 
     >>> alike("The dog's left ear is folded.", "the dog's left ear is folded"), alike("a red cup", "a blue cup")
     (True, False)
     """
-    (first, a), (second, b) = _shape(one), _shape(other)
+    (first, a), (second, b) = _shape(text), _shape(other)
     if first == second:
         return True
     if min(len(first), len(second)) < 5:

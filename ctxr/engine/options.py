@@ -87,6 +87,18 @@ class Since:
 Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 """A seed that every generator accepts."""
 
+PathOption = Annotated[Path | None, NotDecisive]
+"""Where something is, which does not decide a result."""
+
+Workdir = Annotated[Path, NotDecisive]
+"""The project folder."""
+
+Text = Annotated[str, NotDecisive]
+"""An option that decides the result through what it resolves to, or not at all."""
+
+Switch = Annotated[bool, NotDecisive]
+"""A switch that does not decide the result."""
+
 Workers = Annotated[int, Range(0, 256, "0 = half the cores"), NotDecisive]
 """Threads or processes; the result does not depend on their number."""
 

@@ -65,13 +65,17 @@ def draws(
     Each comes with how much of it is wanted. It has a seed of its own, so the number of processes changes nothing.
     """
     left, several = dict(wanted), config.workers > 1
-    items = (
-        (key, number) for key in wanted for number in itertools.takewhile(lambda _: left[key] > 0, itertools.count())
-    )
+
+    def items() -> Iterator[tuple[K, int]]:
+        for key in wanted:
+            numbers = itertools.count()
+            while left[key] > 0:
+                yield key, next(numbers)
+
     # the next ones are drawn while this one is written
     queued = _AHEAD * config.workers if several else 0
     work = partial(_draw, draw, config)
-    for (key, _), one in parallel(work, items, config.workers, processes=several, ordered=True, queued=queued):
+    for (key, _), one in parallel(work, items(), config.workers, processes=several, ordered=True, queued=queued):
         kept = min(left[key], size(one))
         left[key] -= kept
         if kept:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from ctxr.annotation.dialogues import MOST_CHARACTERS, Event, Kind, TalkState, may_share, refusal, replay
+from ctxr.annotation.dialogues import MOST_CHARACTERS, Event, Kind, TalkState, refusal, replay
 from ctxr.annotation.records import Answer, AnswerLimits, Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.values import Exposure
@@ -47,8 +47,8 @@ def taken(tried: list[tuple[Kind, int, str]]) -> list[Event]:
 @pytest.mark.parametrize("turns", range(7))
 def test_the_photo_can_be_shared_after_five_turns_and_by_its_owner_alone(turns: int) -> None:
     progress = replay(log(*talking(turns)))
-    assert may_share(progress, 0) == (turns >= 5)
-    assert not may_share(progress, 1)
+    assert (refusal(progress, 0, "share") is None) == (turns >= 5)
+    assert refusal(progress, 1, "share") is not None
 
 
 def test_how_many_turns_come_before_the_share_is_said_by_the_unit() -> None:

@@ -6,9 +6,9 @@ from sqlalchemy import RowMapping, bindparam, select
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import leasing, rooms, tables, worker_state
+from ctxr.annotation.journal.database import Transaction
 from ctxr.annotation.journal.leasing import candidate, give, live_lease, unit
 from ctxr.annotation.journal.results import NoWork
-from ctxr.annotation.journal.transaction import Transaction
 from ctxr.annotation.protocol import digest
 from ctxr.annotation.records import Purpose
 
@@ -40,32 +40,28 @@ _RETRIEVALS = (
 def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
-    held = live_lease(tx, worker)
-    if held is not None and _is_of(tx, held["unit"], tasks):
-        return str(held["token"])
-    if held is not None:
-        free(tx, held, "returned", "other tasks")
-    row = worker_state.known(tx, worker)
-    stopped = _stopped(row)
-    if stopped is not None:
+    lease = live_lease(tx, worker)
+    if lease is not None:
+        work = leasing.unit_row(tx, lease["unit"])
+        # a check of the worker belongs to every task
+        if tasks is None or work["task"] in tasks or work["purpose"] != "work":
+            return str(lease["token"])
+        free(tx, lease, "returned", "other tasks")
+    row = worker_state.require(tx, worker)
+    if stopped := _stopped(row):
         return stopped
-    found = next_unit(tx, row, tasks)
-    if found is None and not row["qualified"] and not row["allowed"]:
+    best = next_unit(tx, row, tasks)
+    if best is None and not examined(row):
         # fewer questions than planned suit this worker: those that were answered decide
         row = worker_state.examine(tx, row)
-        stopped = _stopped(row)
-        if stopped is not None:
+        if stopped := _stopped(row):
             return stopped
-        found = next_unit(tx, row, tasks)
-    if examined(row):
-        waiting = rooms.join(tx, row, tasks)
-        if waiting is not None:
-            return waiting
-    if found is None:
+        best = next_unit(tx, row, tasks)
+    if examined(row) and (token := rooms.join(tx, row, tasks)) is not None:
+        return token
+    if best is None:
         return nothing(tx, row, tasks)
-    if found["seats"] > 1:
-        return rooms.open_room(tx, found, worker)
-    return give(tx, found, worker)
+    return rooms.open_room(tx, best, worker) if best["seats"] > 1 else give(tx, best, worker)
 
 
 def examined(row: RowMapping) -> bool:
@@ -77,14 +73,11 @@ def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -
     """The unit for this worker, a hidden question where one is due; None where there is none."""
     if not examined(row):
         return candidate(tx, row, "qualification", None)
-    found = candidate(tx, row, "work", tasks)
-    if found is None or found["task"] != CHECKED:
-        return found
-    for purpose in due(tx, row["id"]):
-        check = candidate(tx, row, purpose, None)
-        if check is not None:
-            return check
-    return found
+    work = candidate(tx, row, "work", tasks)
+    if work is None or work["task"] != CHECKED:
+        return work
+    checks = (candidate(tx, row, purpose, None) for purpose in due(tx, row["id"]))
+    return next((check for check in checks if check is not None), work)
 
 
 def due(tx: Transaction, worker: str) -> list[Purpose]:
@@ -93,15 +86,15 @@ def due(tx: Transaction, worker: str) -> list[Purpose]:
     In each block of `gold_every` retrievals one place, drawn from the seed for this worker and block, is a gold question; so
     is one of `attention_every`. A question that found its place taken comes next.
     """
-    if not tx.rules.protocol.gold_every and not tx.rules.protocol.attention_every:
+    protocol = tx.rules.protocol
+    if not protocol.gold_every and not protocol.attention_every:
         return []
     done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": worker}).all())
-    every: dict[Purpose, int] = {"gold": tx.rules.protocol.gold_every, "attention": tx.rules.protocol.attention_every}
+    every: dict[Purpose, int] = {"gold": protocol.gold_every, "attention": protocol.attention_every}
     return [
         purpose
         for purpose, block in every.items()
-        if block
-        and sum(done.values()) >= check_index(tx.rules.protocol.seed, worker, purpose, done.get(purpose, 0), block)
+        if block and sum(done.values()) >= check_index(protocol.seed, worker, purpose, done.get(purpose, 0), block)
     ]
 
 
@@ -115,16 +108,10 @@ def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> 
     """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
     sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
     wider = None if tasks is None else {*tasks, *sources}
-    held = tx.connection.execute(_IN_HANDS, leasing.suit_parameters(row, "work", wider)).first() is not None
-    if held or (sources and candidate(tx, row, "work", sources) is not None):
+    in_hands = tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None
+    if in_hands or (sources and candidate(tx, row, "work", sources) is not None):
         return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
     return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
-
-
-def _is_of(tx: Transaction, name: str, tasks: Collection[str] | None) -> bool:
-    """Whether a unit is of these tasks, or a check of the worker, which belongs to every task."""
-    found = leasing.unit_row(tx, name)
-    return tasks is None or found["task"] in tasks or found["purpose"] != "work"
 
 
 def _stopped(row: RowMapping) -> NoWork | None:
@@ -135,16 +122,11 @@ def _stopped(row: RowMapping) -> NoWork | None:
     return None
 
 
-def reclaim(tx: Transaction) -> int:
-    """Free the places of leases that have expired; how many."""
-    count = 0
+def reclaim(tx: Transaction) -> None:
+    """Free the places of leases that have expired."""
     # one at a time: the end of one seat of a talk may end the other, or keep it
-    while True:
-        row = tx.row(_EXPIRED, now=tx.now)
-        if row is None:
-            return count
+    while row := tx.row(_EXPIRED, now=tx.now):
         free(tx, row, "expired", "abandoned")
-        count += 1
 
 
 def free(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
@@ -153,4 +135,4 @@ def free(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
         rooms.leave_room(tx, row, state, reason)
         return
     leasing.end(tx, row, state, reason)
-    leasing.count_places(tx, row["unit"], -1)
+    leasing.count_live(tx, row["unit"], -1)

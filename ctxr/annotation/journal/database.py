@@ -1,4 +1,4 @@
-"""Open, read and write SQLite and PostgreSQL, and turn their errors into one sentence.
+"""Open, read and write SQLite and PostgreSQL, in transactions with the time and the rules that apply.
 
 Writers go one after the other: in SQLite by BEGIN IMMEDIATE, in PostgreSQL by one advisory lock for the length of a
 transaction. So a transaction may look first and write then, and what it saw still holds.
@@ -10,16 +10,105 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+import sqlalchemy as sql
+from sqlalchemy import Connection, Engine, RowMapping, Select, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
+from ctxr.annotation.protocol import Protocol
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.atomic import disk_errors
+
+SURE = 0.95
+"""Probability above which a worker's accuracy counts as below the limit."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a journal.
+
+    Attributes:
+        lease_for: time for an answer. patience: how long a partner in a dialogue may be inactive.
+        longest_wait: how long a worker waits for a partner.
+    """
+
+    protocol: Protocol
+    lease_for: timedelta = timedelta(minutes=30)
+    patience: timedelta = timedelta(minutes=5)
+    longest_wait: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One transaction of the journal.
+
+    Attributes:
+        now: microseconds since 1970, UTC; 0 where nothing goes by the time.
+    """
+
+    connection: Connection
+    rules: Rules
+    now: int = 0
+
+    def after(self, wait: timedelta) -> int:
+        """The time after a wait."""
+        return self.now + wait // _MICROSECOND
+
+    def row(self, query: Select[Any], **values: object) -> RowMapping | None:
+        """The row of a query; None without one."""
+        return self.connection.execute(query, values).mappings().one_or_none()
+
+    def rows(self, query: Select[Any], **values: object) -> list[RowMapping]:
+        """All rows of a query."""
+        return list(self.connection.execute(query, values).mappings())
+
+    def column(self, query: Select[Any], **values: object) -> list[Any]:
+        """The first value of each row of a query."""
+        return list(self.connection.scalars(query, values))
+
+    def run(self, statement: sql.Executable, **values: object) -> None:
+        """Execute a statement that changes rows."""
+        self.connection.execute(statement, values)
+
+    def insert(self, table: sql.Table, **values: object) -> None:
+        """Add a row to a table; columns that are left out have their defaults."""
+        self.connection.execute(sql.insert(table), values)
+
+    def last(self, column: sql.Column[int]) -> int:
+        """The greatest number in a column; -1 in an empty table."""
+        greatest = self.connection.scalar(sql.select(sql.func.max(column)))
+        return -1 if greatest is None else int(greatest)
+
+
+def micros(moment: datetime) -> int:
+    """An aware time as the journal stores it: microseconds since 1970, UTC. Raises ValueError for one without a zone."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} does not say its time zone")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(stored: int) -> datetime:
+    """The time, aware, UTC."""
+    return _EPOCH + stored * _MICROSECOND
+
+
+def stamp(stored: int) -> str:
+    """ISO 8601 with milliseconds and "Z".
+
+    >>> stamp(1_500_000)
+    '1970-01-01T00:00:01.500Z'
+    """
+    return moment(stored).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 _LOCK = 0x63747872
 """Number of the advisory lock, "ctxr"."""
@@ -71,10 +160,10 @@ class Database:
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
-            told = self._sentence(error)
-            if told is None:
+            sentence = self._sentence(error)
+            if sentence is None:
                 raise
-            raise told from error
+            raise sentence from error
 
     def _sentence(self, error: DBAPIError | sqlite3.Error) -> CtxrError | None:
         if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
@@ -194,30 +283,30 @@ def _code(error: BaseException | None) -> int:
 
 
 def _sqlite_sentence(error: BaseException | None, name: str) -> CtxrError | None:
-    code = _code(error)
-    if code == sqlite3.SQLITE_FULL:
-        return CtxrError(
-            f"the disk is full: {name} could not be written", hint="free some space; what was acknowledged is kept"
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return CtxrError(f"{name} is locked by another program", hint="end the program that holds it, then try again")
-    if code == sqlite3.SQLITE_NOTADB:
-        return DataError(f"{name} is not a SQLite database", hint="name another file, or move this one away")
-    if code == sqlite3.SQLITE_CORRUPT:
-        return DataError(f"{name} is damaged", hint="restore it from a backup, or run sqlite3 FILE .recover")
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return CtxrError(f"no permission to write {name}", hint="make the file and its folder writable")
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return CtxrError(f"{name} cannot be opened", hint="name a file in a folder that can be written")
-    if code == sqlite3.SQLITE_IOERR:
-        return CtxrError(f"the disk failed under {name}", hint="look at the disk; what was acknowledged is kept")
-    return None
+    kind, sentence, hint = _FILE.get(_code(error), (CtxrError, "", ""))
+    return kind(sentence.format(name), hint=hint) if sentence else None
 
+
+_LOCKED = (CtxrError, "{} is locked by another program", "end the program that holds it, then try again")
+_READONLY = (CtxrError, "no permission to write {}", "make the file and its folder writable")
+_FULL = "free some space; what was acknowledged is kept"
+_FILE: dict[int, tuple[type[CtxrError], str, str]] = {
+    sqlite3.SQLITE_FULL: (CtxrError, "the disk is full: {} could not be written", _FULL),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_NOTADB: (DataError, "{} is not a SQLite database", "name another file, or move this one away"),
+    sqlite3.SQLITE_CORRUPT: (DataError, "{} is damaged", "restore it from a backup, or run sqlite3 FILE .recover"),
+    sqlite3.SQLITE_READONLY: _READONLY,
+    sqlite3.SQLITE_PERM: _READONLY,
+    sqlite3.SQLITE_CANTOPEN: (CtxrError, "{} cannot be opened", "name a file in a folder that can be written"),
+    sqlite3.SQLITE_IOERR: (CtxrError, "the disk failed under {}", "look at the disk; what was acknowledged is kept"),
+}
+"""Kind of error, sentence about the file, and what to do, by SQLite's primary result code."""
 
 _SERVER = (
     ("28", "refuses the user or the password", "write the right ones into the address"),
     ("3D000", "has no database of that name", "createdb makes one"),
-    ("53100", "has no space left on its disk", "free some space; what was acknowledged is kept"),
+    ("53100", "has no space left on its disk", _FULL),
     ("53", "has no place for another connection", "raise max_connections, or end other programs"),
     ("42501", "does not let this user write", "grant the user its own schema"),
     ("57", "is shutting down", "start it, then try again"),
@@ -237,7 +326,7 @@ def _server_sentence(error: DBAPIError, name: str) -> CtxrError | None:
 
 def _state(error: BaseException | None) -> str:
     """The SQLSTATE of an error, however its driver tells it; empty where there is none."""
-    told = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if told is None and error is not None and error.args and isinstance(error.args[0], dict):
-        told = error.args[0].get("C")
-    return str(told or "")
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if state is None and error is not None and error.args and isinstance(error.args[0], dict):
+        state = error.args[0].get("C")
+    return str(state or "")

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import leasing, tables
-from ctxr.annotation.journal.transaction import Transaction
+from ctxr.annotation.journal.database import Transaction
 from ctxr.annotation.protocol import digest, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
@@ -31,36 +31,31 @@ MAKES_WORK = ("describe", "dialogue")
 
 def add_sets(tx: Transaction, image_sets: Iterable[ImageSet]) -> int:
     """Add image sets and return the number of new ones. Raises DataError for a known id with different images."""
-    new = 0
+    count = 0
     for chunk in _chunks(image_sets):
-        fresh = _unknown(tx, tables.image_set, "image set", chunk)
-        if fresh:
-            _insert(tx, tables.image_set, [_payload(image_set) for image_set in fresh])
-        new += len(fresh)
-    return new
+        if new := _unknown(tx, tables.image_set, "image set", chunk):
+            _insert(tx, tables.image_set, [_payload(image_set) for image_set in new])
+        count += len(new)
+    return count
 
 
 def add_units(tx: Transaction, units: Iterable[Unit]) -> int:
     """Add units and return the number of new ones. Raises DataError for a known id with different content, or a missing set."""
-    number = int(tx.connection.scalar(select(func.coalesce(func.max(tables.unit.c.number), -1))) or 0)
-    before = number
+    number = before = tx.last(tables.unit.c.number)
     for chunk in _chunks(units):
-        fresh = _unknown(tx, tables.unit, "unit", chunk)
-        if not fresh:
-            continue
-        _check_sets(tx, fresh)
-        _insert(
-            tx, tables.unit, [_row(unit, number + place, tx.rules.protocol.seed) for place, unit in enumerate(fresh, 1)]
-        )
-        number += len(fresh)
-        authors = [{"unit": unit.id, "worker": name} for unit in fresh for name in sorted(set(unit.authors))]
-        if authors:
-            _insert(tx, tables.author, authors)
+        if new := _unknown(tx, tables.unit, "unit", chunk):
+            _check_sets(tx, new)
+            seed = tx.rules.protocol.seed
+            _insert(tx, tables.unit, [_row(unit, index, seed) for index, unit in enumerate(new, number + 1)])
+            number += len(new)
+            authors = [{"unit": unit.id, "worker": name} for unit in new for name in sorted(set(unit.authors))]
+            if authors:
+                _insert(tx, tables.author, authors)
     return number - before
 
 
 def pool_of(unit: Unit) -> str:
-    """The side of the benchmark that a unit's workers must be on; a check of the worker is for everybody."""
+    """The pool that a unit's workers must be in; a check of the worker is for all of them."""
     if unit.purpose != "work" or unit.split is None:
         return "any"
     return "train" if unit.split == "train" else "eval"
@@ -121,37 +116,33 @@ def _payload(record: Unit | ImageSet) -> dict[str, object]:
 
 
 def _chunks(records: Iterable[R]) -> Iterator[Sequence[R]]:
-    rest = iter(records)
-    while chunk := list(islice(rest, _CHUNK)):
+    iterator = iter(records)
+    while chunk := list(islice(iterator, _CHUNK)):
         yield chunk
 
 
 def _unknown(tx: Transaction, table: Table, noun: str, records: Sequence[R]) -> list[R]:
     """Those that the table lacks."""
-    known = dict(
-        tx.connection.execute(
-            select(table.c.id, table.c.payload).where(table.c.id.in_([record.id for record in records]))
-        ).all()
-    )
-    fresh: list[R] = []
+    rows = select(table.c.id, table.c.payload).where(table.c.id.in_([record.id for record in records]))
+    payloads = dict(tx.connection.execute(rows).all())
+    new: list[R] = []
     for record in records:
         payload = str(_payload(record)["payload"])
-        if record.id not in known:
-            known[record.id] = payload
-            fresh.append(record)
-        elif known[record.id] != payload:
+        if record.id not in payloads:
+            payloads[record.id] = payload
+            new.append(record)
+        elif payloads[record.id] != payload:
             raise DataError(
                 f"{noun} {record.id!r} is in the journal with another content",
                 hint="export the tasks into a new folder with its own journal, or give the old ones",
             )
-    return fresh
+    return new
 
 
 def _check_sets(tx: Transaction, units: Sequence[Unit]) -> None:
     needed = {unit.image_set: unit.id for unit in units if unit.task in MAKES_WORK}
-    known = tx.connection.scalars(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
-    missing = sorted(set(needed) - set(known))
-    if missing:
+    stored = tx.column(select(tables.image_set.c.id).where(tables.image_set.c.id.in_(list(needed))))
+    if missing := sorted(set(needed) - set(stored)):
         raise DataError(
             f"unit {needed[missing[0]]!r} is about image set {missing[0]!r}, which was not given",
             hint="give the sets with the units",
@@ -160,30 +151,26 @@ def _check_sets(tx: Transaction, units: Sequence[Unit]) -> None:
 
 def check_questions(tx: Transaction) -> None:
     """Raises UsageError where the protocol asks for more qualification questions than there are."""
-    asked = tx.rules.protocol.qualification
-    if not asked:
-        return
-    unit = tables.unit.c
-    there = tx.connection.scalar(select(func.count()).where(unit.purpose == "qualification")) or 0
-    if there < asked:
+    needed = tx.rules.protocol.qualification
+    questions = tx.connection.scalar(select(func.count()).where(leasing.unit.purpose == "qualification")) or 0
+    if questions < needed:
         raise UsageError(
-            f"qualification needs {plural(asked, 'question')}, and the tasks contain {there}",
+            f"qualification needs {plural(needed, 'question')}, and the tasks contain {questions}",
             hint="export more qualification units, or lower qualification",
         )
 
 
-def withdraw(tx: Transaction, asked: Collection[str]) -> None:
-    """Serve only the units whose ids are in `asked`, and what follows from answers; what was withdrawn may come back.
+def withdraw(tx: Transaction, exported: Collection[str]) -> None:
+    """Serve only the units whose ids are in `exported`, and what follows from answers; what was withdrawn may come back.
 
     Raises DataError where an answered unit is neither.
     """
     unit, answer = leasing.unit, tables.answer.c
     purposes: dict[str, str] = dict(tx.connection.execute(select(unit.id, unit.purpose)).all())
-    gone = purposes.keys() - asked
+    gone = purposes.keys() - exported
     if gone:
         gone -= _followed(tx)
-    lost = sorted(gone.intersection(tx.connection.scalars(select(answer.unit))))
-    if lost:
+    if lost := sorted(gone.intersection(tx.column(select(answer.unit)))):
         raise DataError(
             f"{len(lost)} answered units, such as {lost[0]!r}, are in no exported tasks any more; their answers would be lost",
             hint="ctxr export-tasks with the options of then, or another --workdir for another question",
@@ -205,11 +192,11 @@ def _followed(tx: Transaction) -> set[str]:
         .where(answer.task.in_(MAKES_WORK))
     )
     return {
-        one.id
-        for asked, given, shown in rows
-        for one in derive_units(
-            msgspec.json.decode(asked, type=Unit),
-            msgspec.json.decode(given, type=Answer),
+        derived.id
+        for work, values, shown in rows
+        for derived in derive_units(
+            msgspec.json.decode(work, type=Unit),
+            msgspec.json.decode(values, type=Answer),
             msgspec.json.decode(shown, type=ImageSet),
             tx.rules.protocol,
         )
@@ -217,4 +204,4 @@ def _followed(tx: Transaction) -> set[str]:
 
 
 def _serve_for(tx: Transaction, name: str, purpose: str) -> None:
-    tx.connection.execute(update(tables.unit).where(leasing.unit.id == name).values(purpose=purpose))
+    tx.run(update(tables.unit).where(leasing.unit.id == name).values(purpose=purpose))

@@ -5,27 +5,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Integer,
-    MetaData,
-    RowMapping,
-    Table,
-    Text,
-    UniqueConstraint,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sql
+from sqlalchemy import Column, Connection, Integer, RowMapping, Table, Text, UniqueConstraint, insert, select, update
 
-from ctxr.annotation.journal.database import Database
+from ctxr.annotation.journal.database import Database, micros, moment
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.journal.transaction import micros, moment
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.store.atomic import disk_errors
 
-_metadata = MetaData()
+_metadata = sql.MetaData()
 
 _identity = Table(
     "identity",
@@ -108,8 +96,8 @@ class Identities:
         """Platform and platform id behind a pseudonym; None for one that is not known here."""
         wanted = select(_identity.c.platform, _identity.c.identity).where(_identity.c.worker == worker)
         with self._database.reading() as connection:
-            found = connection.execute(wanted).first()
-        return None if found is None else (str(found[0]), str(found[1]))
+            row = connection.execute(wanted).first()
+        return None if row is None else (str(row[0]), str(row[1]))
 
     def come(self, visit: Visit, lasts: timedelta, instead_of: str = "") -> Visit:
         """The visit as it was recorded first, on the disk from now on.
@@ -122,11 +110,11 @@ class Identities:
         """
         since, columns = micros(visit.began - lasts), _visit.c
         with self._database.writing() as connection:
-            known = _find(connection, visit.submission)
-            if known is not None:
-                if known["participant"] != visit.participant:
-                    raise Refused("not_yours", "This submission belongs to another participant.")
-                return _told(known)
+            earlier = _find(connection, visit.submission)
+            if earlier is not None and earlier.participant != visit.participant:
+                raise Refused("not_yours", "This submission belongs to another participant.")
+            if earlier is not None:
+                return earlier
             unended = (columns.worker == visit.worker, columns.ending == "")
             live = select(columns.submission).where(*unended, columns.began > since, columns.submission != instead_of)
             if connection.execute(live).first() is not None:
@@ -145,22 +133,23 @@ class Identities:
     def visit(self, submission: str) -> Visit | None:
         """The visit of a submission; None for one that never came."""
         with self._database.reading() as connection:
-            found = _find(connection, submission)
-        return None if found is None else _told(found)
+            return _find(connection, submission)
 
     def visits(self) -> list[Visit]:
         """Everybody who came, once for each submission, in the order of its id."""
         with self._database.reading() as connection:
-            return [_told(row) for row in connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()]
+            rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()
+            return list(map(_visit_of, rows))
 
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
 
 
-def _find(connection: Connection, submission: str) -> RowMapping | None:
-    return connection.execute(select(_visit).where(_visit.c.submission == submission)).mappings().one_or_none()
+def _find(connection: Connection, submission: str) -> Visit | None:
+    row = connection.execute(select(_visit).where(_visit.c.submission == submission)).mappings().one_or_none()
+    return None if row is None else _visit_of(row)
 
 
-def _told(row: RowMapping) -> Visit:
+def _visit_of(row: RowMapping) -> Visit:
     return Visit(**{**row, "began": moment(row["began"])})

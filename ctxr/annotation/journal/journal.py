@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 from sqlalchemy import and_, case, exists, func, insert, select, update
 
-from ctxr.annotation.dialogues import Event, Kind
-from ctxr.annotation.journal import choosing, counting, filling, leasing, rooms, submitting, tables, worker_state
-from ctxr.annotation.journal.database import Database
+from ctxr.annotation.dialogues import Event
+from ctxr.annotation.journal import choosing, filling, leasing, rooms, submitting, tables, worker_state
+from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
@@ -24,7 +24,6 @@ from ctxr.annotation.journal.results import (
     Waited,
     WorkerState,
 )
-from ctxr.annotation.journal.transaction import Rules, Transaction, micros, stamp
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks.values import Exposure, Values
@@ -42,7 +41,7 @@ def open_journal(
     protocol: Protocol | None = None,
     lease_for: timedelta = timedelta(minutes=30),
     busy_seconds: float = 30.0,
-    asked: Collection[str] | None = None,
+    exported: Collection[str] | None = None,
 ) -> "Journal":
     """The journal at a path (SQLite) or SQLAlchemy URL, created if missing, with those of `units` that it lacks.
 
@@ -51,10 +50,10 @@ def open_journal(
         protocol: the published one where None; its seed orders what is served and the pictures shown.
         lease_for: time to answer.
         busy_seconds: how long to wait for another program that writes to a SQLite file.
-        asked: ids of all exported units; others are withdrawn, unless they follow from an answer.
+        exported: ids of all exported units; others are withdrawn, unless they follow from an answer.
 
     Raises CtxrError, with a hint, for a database that cannot be opened; DataError for a unit whose content differs
-    from the stored one, for an answered unit that is not in `asked`, and for a newer schema; UsageError for an invalid address.
+    from the stored one, for an answered unit that is not in `exported`, and for a newer schema; UsageError for an invalid address.
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
@@ -64,8 +63,8 @@ def open_journal(
             tx = Transaction(connection, rules)
             filling.add_sets(tx, image_sets)
             filling.add_units(tx, units)
-            if asked is not None:
-                filling.withdraw(tx, asked)
+            if exported is not None:
+                filling.withdraw(tx, exported)
             filling.check_questions(tx)
     except BaseException:
         database.close()
@@ -78,13 +77,13 @@ def _make_tables(database: Database) -> None:
     about = tables.about.c
     with database.writing() as connection:
         tables.metadata.create_all(connection, tables=[tables.about])
-        found = connection.scalar(select(about.value).where(about.name == "schema"))
-        if found is None:
+        schema = connection.scalar(select(about.value).where(about.name == "schema"))
+        if schema is None:
             tables.metadata.create_all(connection)
             connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
-        elif found != str(tables.SCHEMA):
+        elif schema != str(tables.SCHEMA):
             raise DataError(
-                f"the journal in {database.name} has schema {found}, this ctxr knows {tables.SCHEMA}",
+                f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
                 hint="use the version of ctxr that made it, or a newer one",
             )
 
@@ -111,18 +110,18 @@ class Journal:
             yield Transaction(connection, self._rules)
 
     def enrol(self, worker: str, platform: str, now: datetime) -> WorkerState:
-        """The worker's standing; who is new is dealt a pool. Again, it changes nothing."""
+        """The worker's state; a new worker is dealt a pool. Repeating it changes nothing."""
         with self._writing(now) as tx:
             return worker_state.enrol(tx, worker, platform)
 
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._writing(now) as tx:
-            given = choosing.choose(tx, worker, tasks)
-            found = given if isinstance(given, NoWork) else leasing.read(tx, given)
-        if found is None:
-            raise LookupError(given)
-        return found
+            choice = choosing.choose(tx, worker, tasks)
+            lease = choice if isinstance(choice, NoWork) else leasing.read(tx, choice)
+        if lease is None:
+            raise LookupError(choice)
+        return lease
 
     def find(self, token: str) -> Lease | None:
         """The lease of a token, in whatever state it is; None for a token that never was."""
@@ -145,10 +144,10 @@ class Journal:
         with self._writing(now) as tx:
             return submitting.submit(tx, token, worker, values, backend)
 
-    def met(self, lease: Lease) -> Exposure:
+    def exposure(self, lease: Lease) -> Exposure:
         """What the worker described before, and what others wrote about the set of the lease."""
         with self._reading() as tx:
-            return submitting.met(tx, lease.unit, lease.worker)
+            return submitting.exposure(tx, lease.unit, lease.worker)
 
     def draft(self, token: str) -> dict[str, tuple[str, ...]]:
         """Values that were saved before they were submitted; empty where none were."""
@@ -165,7 +164,7 @@ class Journal:
             if row["state"] != "live":
                 raise Refused("expired", "This task is no longer open. Please take a new one.")
             draft = submitting.encoded({name: tuple(value) for name, value in values.items()})
-            tx.connection.execute(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
+            tx.run(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
 
     def ending(
         self,
@@ -186,8 +185,8 @@ class Journal:
             row = worker_state.find(tx, worker)
             if row is None:
                 return None
-            given = row["answers"] - before
-            if given >= bundle:
+            count = row["answers"] - before
+            if count >= bundle:
                 return "complete"
             if leasing.live_lease(tx, worker) is not None:
                 return None
@@ -198,81 +197,72 @@ class Journal:
             waits = tables.waited.c
             wait = exists().where(waits.worker == worker, waits.at >= micros(began))
             waited = bool(tx.connection.scalar(select(wait)))
-            found = choosing.next_unit(tx, row, tasks)
-            if found is not None:
+            work = choosing.next_unit(tx, row, tasks)
+            if work is not None:
                 # who has waited in vain once need not do so again for their pay
-                return "complete" if waited and found["seats"] > 1 else None
+                return "complete" if waited and work["seats"] > 1 else None
             impatient = now - began >= self._rules.longest_wait
-            if given or waited or impatient or choosing.nothing(tx, row, tasks).reason == "nothing_left":
+            if count or waited or impatient or choosing.nothing(tx, row, tasks).reason == "nothing_left":
                 return "complete"
             return None
 
     def room(self, token: str) -> ChatRoom:
         """The talk as the seat of this lease sees it. Raises Refused for a lease without a talk."""
         with self._reading() as tx:
-            return rooms.view(tx, rooms.seat_lease(tx, token))
+            return rooms.view(tx, rooms.room_lease(tx, token))
 
     def events(self, token: str, after: int = 0) -> list[Event]:
         """What happened in the talk after event number `after`, oldest first; no number is too large to ask for."""
         after = min(max(after, 0), rooms.LAST_EVENT)
         with self._reading() as tx:
-            return rooms.log_of(tx, rooms.seat_lease(tx, token)["room"], after)
+            return rooms.log_of(tx, rooms.room_lease(tx, token)["room"], after)
 
-    def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
-        """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
-        return self._act(token, worker, "say", now, text)
-
-    def share(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """Share the photo. Raises Refused: `too_early`, `not_yours`, `already_shared` and those of `say`."""
-        return self._act(token, worker, "share", now)
-
-    def finish(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """Say that the talk is whole; when both did, it is stored. Raises Refused: `too_early` and those of `say`."""
-        return self._act(token, worker, "finish", now)
-
-    def _act(self, token: str, worker: str, kind: Kind, now: datetime, text: str = "") -> ChatRoom:
-        self._reclaim(now)
-        with self._writing(now) as tx:
-            return rooms.act(tx, token, worker, kind, text)
-
-    def leave(self, token: str, worker: str, now: datetime) -> None:
-        """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
-        self._reclaim(now)
-        with self._writing(now) as tx:
-            choosing.free(tx, rooms.live_seat_lease(tx, token, worker), "returned", "left")
-
-    def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
-        self._reclaim(now)
-        with self._writing(now) as tx:
-            return rooms.here(tx, token, worker)
-
-    def _reclaim(self, now: datetime) -> None:
+    @contextmanager
+    def _in_room(self, now: datetime) -> Iterator[Transaction]:
         # on its own: that a partner has left must stand even where what comes next is refused
         with self._writing(now) as tx:
             choosing.reclaim(tx)
+        with self._writing(now) as tx:
+            yield tx
+
+    def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
+        """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
+        with self._in_room(now) as tx:
+            return rooms.act(tx, token, worker, "say", text)
+
+    def share(self, token: str, worker: str, now: datetime) -> ChatRoom:
+        """Share the photo. Raises Refused: `too_early`, `not_yours`, `already_shared` and those of `say`."""
+        with self._in_room(now) as tx:
+            return rooms.act(tx, token, worker, "share", "")
+
+    def finish(self, token: str, worker: str, now: datetime) -> ChatRoom:
+        """Say that the talk is whole; when both did, it is stored. Raises Refused: `too_early` and those of `say`."""
+        with self._in_room(now) as tx:
+            return rooms.act(tx, token, worker, "finish", "")
+
+    def leave(self, token: str, worker: str, now: datetime) -> None:
+        """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
+        with self._in_room(now) as tx:
+            choosing.free(tx, rooms.active_lease(tx, token, worker), "returned", "left")
+
+    def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
+        """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
+        with self._in_room(now) as tx:
+            return rooms.here(tx, token, worker)
 
     def progress(self) -> dict[str, TaskProgress]:
         """By task: units, answers, units that want more, live leases; checks of workers are left out."""
         unit = tables.unit.c
         still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
-        given = (
-            select(unit.task, func.count() / func.max(unit.seats))
-            .join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
-            .where(unit.purpose == "work")
-            .group_by(unit.task)
-        )
-        counted = (
-            select(unit.task, func.count(), still, func.sum(unit.live))
-            .where(unit.purpose == "work")
-            .group_by(unit.task)
-            .order_by(unit.task)
-        )
+        answers = select(unit.task, func.count() / func.max(unit.seats))
+        answers = answers.join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
+        units = select(unit.task, func.count(), still, func.sum(unit.live)).order_by(unit.task)
+        answers, units = (query.where(unit.purpose == "work").group_by(unit.task) for query in (answers, units))
         with self._reading() as tx:
-            answered: dict[str, int] = {task: int(count) for task, count in tx.connection.execute(given)}
+            answered: dict[str, int] = {task: int(count) for task, count in tx.connection.execute(answers)}
             return {
                 task: TaskProgress(units=count, answered=answered.get(task, 0), open=int(undecided), leases=int(live))
-                for task, count, undecided, live in tx.connection.execute(counted)
+                for task, count, undecided, live in tx.connection.execute(units)
             }
 
     def done_by(self, worker: str) -> int:
@@ -284,52 +274,43 @@ class Journal:
     def units(self) -> list[Unit]:
         """Every unit, given or followed from an answer, in the order in which they came."""
         with self._reading() as tx:
-            rows = tx.rows(select(tables.unit.c.payload).order_by(tables.unit.c.number))
-            return [leasing.unit_of(row) for row in rows]
+            return list(map(leasing.unit_of, tx.rows(select(tables.unit.c.payload).order_by(tables.unit.c.number))))
 
     def answers(self) -> list[Answer]:
         """Every answer, in the order in which they came."""
+        answer = tables.answer.c
         with self._reading() as tx:
-            rows = tx.rows(select(tables.answer.c.payload).order_by(tables.answer.c.number))
-            return [submitting.decoded(row["payload"]) for row in rows]
+            return list(map(submitting.decoded, tx.column(select(answer.payload).order_by(answer.number))))
 
     def decisions(self) -> list[UnitDecision]:
         """Why each unit that stopped did so, in the order in which they stopped."""
+        row = tables.decision.c
+        columns = (row.unit, row.verdict, row.right_votes, row.wrong_votes, row.unknown_votes, row.spared, row.at)
         with self._reading() as tx:
-            return [
-                UnitDecision(
-                    unit=row["unit"],
-                    verdict=row["verdict"],
-                    right=row["right_votes"],
-                    wrong=row["wrong_votes"],
-                    unknown=row["unknown_votes"],
-                    spared=row["spared"],
-                    at=stamp(row["at"]),
-                )
-                for row in tx.rows(select(tables.decision).order_by(tables.decision.c.number))
-            ]
+            rows = tx.connection.execute(select(*columns).order_by(row.number))
+            return [UnitDecision(*values[:-1], at=stamp(values[-1])) for values in rows]
 
     def waited(self) -> list[Waited]:
         """Who gave time to talks that could not be, oldest first."""
+        row = tables.waited.c
+        columns = (row.worker, row.unit, row.reason, row.microseconds, row.at)
         with self._reading() as tx:
-            return [
-                Waited(row["worker"], row["unit"], row["reason"], row["microseconds"] / 1e6, stamp(row["at"]))
-                for row in tx.rows(select(tables.waited).order_by(tables.waited.c.number))
-            ]
+            rows = tx.connection.execute(select(*columns).order_by(row.number))
+            return [Waited(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
 
-    def standing(self, worker: str) -> WorkerState:
-        """Raises Refused for one who never enrolled."""
+    def worker(self, name: str) -> WorkerState:
+        """The state of a worker. Raises Refused for one who never enrolled."""
         with self._reading() as tx:
-            return worker_state.told(worker_state.known(tx, worker))
+            return worker_state.state_of(worker_state.require(tx, name))
 
-    def standings(self) -> list[WorkerState]:
+    def workers(self) -> list[WorkerState]:
         """Everybody who enrolled, in the order in which they did."""
         with self._reading() as tx:
             rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
-            return [worker_state.told(row) for row in rows]
+            return list(map(worker_state.state_of, rows))
 
     def changes(self, worker: str) -> list[Change]:
-        """Every change of the worker's standing with its reason, oldest first."""
+        """Every change of the worker's state with its reason, oldest first."""
         change = tables.change.c
         with self._reading() as tx:
             rows = tx.rows(select(tables.change).where(change.worker == worker).order_by(change.number))
@@ -338,19 +319,19 @@ class Journal:
     def block(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._writing(now) as tx:
-            worker_state.change(tx, worker_state.known(tx, worker), "blocked", reason, by)
+            worker_state.change(tx, worker_state.require(tx, worker), "blocked", reason, by)
             return self._take_back(tx, worker)
 
     def allow(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Vouch for the worker: work without a qualification round, and no rule stops them."""
         with self._writing(now) as tx:
-            worker_state.change(tx, worker_state.known(tx, worker), "allowed", reason, by)
-            return worker_state.told(worker_state.known(tx, worker))
+            worker_state.change(tx, worker_state.require(tx, worker), "allowed", reason, by)
+            return self._take_back(tx, worker)
 
     def undo(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
-        """Take back the last change of the standing, a rule's or a person's. Raises Refused where there is none."""
+        """Undo the last change of the worker's state, a rule's or a person's. Raises Refused where there is none."""
         with self._writing(now) as tx:
-            worker_state.undo(tx, worker_state.known(tx, worker), reason, by)
+            worker_state.undo(tx, worker_state.require(tx, worker), reason, by)
             return self._take_back(tx, worker)
 
     def close(self) -> None:
@@ -358,9 +339,9 @@ class Journal:
         self._database.close()
 
     def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
-        """The standing as it is now; who is blocked holds nothing."""
-        row, held = worker_state.known(tx, worker), leasing.live_lease(tx, worker)
-        if row["state"] == "blocked" and held is not None:
-            choosing.free(tx, held, "returned", "blocked")
-            counting.recount(tx, worker)  # the end of a talk may have made a vote of it
-        return worker_state.told(row)
+        """The state as it is now; who is blocked holds no lease."""
+        row, lease = worker_state.require(tx, worker), leasing.live_lease(tx, worker)
+        if row["state"] == "blocked" and lease is not None:
+            choosing.free(tx, lease, "returned", "blocked")
+            leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
+        return worker_state.state_of(row)

@@ -1,28 +1,31 @@
-"""Leases of units to workers, the only place that assigns work; an index finds the unit, without loading them all.
+"""Leases of units to workers, the only place that assigns work, and the vote counts of a unit.
 
 A unit suits a worker who belongs to its part of the benchmark, has not worked on it, did not create what it shows and, where
 the task requires it, has not seen its image set. Units based on the work of blocked workers are not served. The unit with the
-fewest answers and leases comes first, ties in seeded random order.
+fewest answers and leases comes first, ties in seeded random order; an index finds it, without loading them all.
+
+Votes of blocked workers do not count, and other workers may replace them. If the block is undone later, the unit has more
+votes than it asks for, and all of them count.
 """
 
 import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, and_, bindparam, exists, insert, not_, or_, select, update
+from sqlalchemy import RowMapping, and_, bindparam, delete, exists, not_, or_, select, update
 from sqlalchemy import func as sql
 
 from ctxr.annotation.journal import tables
+from ctxr.annotation.journal.database import Transaction, moment
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.journal.transaction import Transaction, moment
-from ctxr.annotation.protocol import shown_order
-from ctxr.annotation.records import Purpose, Unit
-from ctxr.annotation.tasks import NAMES
+from ctxr.annotation.protocol import shown_order, verdict, wanted
+from ctxr.annotation.records import Answer, Purpose, Unit
+from ctxr.annotation.tasks import NAMES, task_of
 
 HOLDS = ("live", "answered")
 """States of a lease that has a place in its unit."""
 
-unit, lease, exposure = tables.unit.c, tables.lease.c, tables.exposure.c
+unit, lease, exposure, answer = tables.unit.c, tables.lease.c, tables.exposure.c, tables.answer.c
 
 SERVED = unit.live + unit.answers
 FREE = and_(unit.decided.is_(None), unit.live + unit.answers < unit.wanted)
@@ -71,14 +74,13 @@ _CANDIDATE = select(tables.unit).where(FREE, SUITS).order_by(SERVED, unit.shuffl
 _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
-_TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("places"))
+_TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
 _STATE = update(tables.lease).where(lease.token == bindparam("name"))
 _SEEN = select(exposure.unit).where(
     exposure.worker == bindparam("asker"),
     exposure.image_set == bindparam("image_set"),
     exposure.unit == bindparam("name"),
 )
-_EXPOSE, _LOG, _LEASE = insert(tables.exposure), insert(tables.event), insert(tables.lease)
 _HELD = select(tables.lease).where(lease.worker == bindparam("asker"), lease.state == "live")
 _BY_TOKEN = select(tables.lease).where(lease.token == bindparam("token"))
 _UNIT = select(tables.unit).where(unit.id == bindparam("name"))
@@ -87,15 +89,23 @@ _WITH_UNIT = (
     .join_from(tables.lease, tables.unit, unit.id == lease.unit)
     .where(lease.token == bindparam("token"))
 )
+_COUNT = update(tables.unit).where(unit.id == bindparam("name"))
+_OF_WORKER = select(answer.unit).where(answer.worker == bindparam("name")).order_by(answer.unit)
+_OF_UNIT = (
+    select(answer.payload, tables.worker.c.state)
+    .join_from(tables.answer, tables.worker, tables.worker.c.id == answer.worker)
+    .where(answer.unit == bindparam("name"))
+    .order_by(answer.number)
+)
 
 
 def suit_parameters(
     worker: RowMapping, purpose: Purpose, tasks: Collection[str] | None, but: str = ""
 ) -> dict[str, str | list[str]]:
     """The parameters of `SUITS`: who asks, for what; the lease of token `but` is no hindrance."""
-    sides = ["train", "eval", "any"] if worker["pool"] == "both" else [worker["pool"], "any"]
-    wanted = list(NAMES) if tasks is None else sorted(tasks)
-    return {"asker": worker["id"], "purpose": purpose, "sides": sides, "tasks": wanted, "but": but}
+    pools = ["train", "eval", "any"] if worker["pool"] == "both" else [worker["pool"], "any"]
+    names = list(NAMES) if tasks is None else sorted(tasks)
+    return {"asker": worker["id"], "purpose": purpose, "sides": pools, "tasks": names, "but": but}
 
 
 def candidate(
@@ -105,49 +115,40 @@ def candidate(
     return tx.row(_CANDIDATE, **suit_parameters(worker, purpose, tasks))
 
 
-def give(tx: Transaction, found: RowMapping, worker: str) -> str:
+def give(tx: Transaction, row: RowMapping, worker: str) -> str:
     """The token of a new lease of a unit that one worker does alone."""
-    slot = free_slot(tx, found["id"])
-    token = seat(tx, found, worker, slot, 0, tx.after(tx.rules.lease_for))
-    count_places(tx, found["id"])
-    expose(tx, worker, found)
-    log(tx, "lease", unit=found["id"], worker=worker)
+    token = add_lease(tx, row, worker, free_slot(tx, row["id"]), 0, tx.after(tx.rules.lease_for))
+    count_live(tx, row["id"])
+    expose(tx, worker, row)
     return token
 
 
-def seat(
-    tx: Transaction,
-    found: RowMapping,
-    worker: str,
-    slot: int,
-    place: int,
-    expires: int,
-    room: str | None = None,
+def add_lease(
+    tx: Transaction, row: RowMapping, worker: str, slot: int, seat: int, expires: int, room: str | None = None
 ) -> str:
-    """The token of a new lease row."""
+    """The token of a new lease of the unit in `row`."""
     token = secrets.token_urlsafe(24)
-    tx.connection.execute(
-        _LEASE,
-        {
-            "token": token,
-            "unit": found["id"],
-            "worker": worker,
-            "slot": slot,
-            "seat": place,
-            "shown": shown(tx, found, slot),
-            "began": tx.now,
-            "expires": expires,
-            "state": "live",
-            "room": room,
-        },
+    tx.insert(
+        tables.lease,
+        token=token,
+        unit=row["id"],
+        worker=worker,
+        slot=slot,
+        seat=seat,
+        shown=shown(tx, row, slot),
+        began=tx.now,
+        expires=expires,
+        state="live",
+        room=room,
     )
+    log(tx, "lease", unit=row["id"], worker=worker)
     return token
 
 
-def shown(tx: Transaction, found: RowMapping, slot: int) -> str:
+def shown(tx: Transaction, row: RowMapping, slot: int) -> str:
     """The order of the images as JSON."""
-    one = unit_of(found)
-    return msgspec.json.encode(shown_order(one.images, one.ordered, one.id, slot, tx.rules.protocol.seed)).decode()
+    work = unit_of(row)
+    return msgspec.json.encode(shown_order(work.images, work.ordered, work.id, slot, tx.rules.protocol.seed)).decode()
 
 
 def free_slot(tx: Transaction, name: str) -> int:
@@ -155,42 +156,31 @@ def free_slot(tx: Transaction, name: str) -> int:
     count, last = tx.connection.execute(_COUNT_SLOTS, {"name": name}).one()
     if last is None or count == last + 1:
         return int(count)
-    slots = set(tx.connection.scalars(_SLOTS, {"name": name}))
+    slots = set(tx.column(_SLOTS, name=name))
     return min(set(range(len(slots) + 1)) - slots)
 
 
-def count_places(tx: Transaction, name: str, places: int = 1) -> None:
-    """Count a place of a unit as held; with -1, as free again."""
-    tx.connection.execute(_TAKE, {"name": name, "places": places})
+def count_live(tx: Transaction, name: str, change: int = 1) -> None:
+    """Count a place of a unit as leased; with -1, as free again."""
+    tx.run(_TAKE, name=name, change=change)
 
 
 def end(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     """End a lease without an answer. Its place in the unit is the caller's business."""
-    tx.connection.execute(_STATE, {"name": row["token"], "state": state})
+    tx.run(_STATE, name=row["token"], state=state)
     log(tx, state, unit=row["unit"], worker=row["worker"], text=reason)
 
 
-def expose(tx: Transaction, worker: str, found: RowMapping) -> None:
+def expose(tx: Transaction, worker: str, row: RowMapping) -> None:
     """Remember that a worker has seen the image set of a unit."""
-    seen = {"asker": worker, "image_set": found["image_set"], "name": found["id"]}
-    if tx.connection.execute(_SEEN, seen).first() is None:
-        row = {"worker": worker, "image_set": found["image_set"], "unit": found["id"], "target": found["target"]}
-        tx.connection.execute(_EXPOSE, row)
+    if tx.row(_SEEN, asker=worker, image_set=row["image_set"], name=row["id"]) is None:
+        columns = {"image_set": row["image_set"], "unit": row["id"], "target": row["target"]}
+        tx.insert(tables.exposure, worker=worker, **columns)
 
 
-def log(
-    tx: Transaction,
-    kind: str,
-    text: str = "",
-    *,
-    unit: str,
-    worker: str,
-    room: str | None = None,
-    seat: int | None = None,
-) -> None:
-    """Append an event."""
-    row = {"kind": kind, "at": tx.now, "text": text, "unit": unit, "worker": worker, "room": room, "seat": seat}
-    tx.connection.execute(_LOG, row)
+def log(tx: Transaction, kind: str, text: str = "", **columns: str | int | None) -> None:
+    """Append an event of a unit and a worker, or of a seat in a room."""
+    tx.insert(tables.event, kind=kind, at=tx.now, text=text, **{"room": None, "seat": None, **columns})
 
 
 def live_lease(tx: Transaction, worker: str) -> RowMapping | None:
@@ -208,29 +198,79 @@ def read(tx: Transaction, token: str) -> Lease | None:
     row = tx.row(_WITH_UNIT, token=token) if may_be_token(token) else None
     if row is None:
         return None
-    return Lease(
-        unit=unit_of(row),
-        worker=row["worker"],
-        slot=row["slot"],
-        seat=row["seat"],
-        order=msgspec.json.decode(row["shown"], type=tuple[str, ...]),
-        began=moment(row["began"]),
-        expires=moment(row["expires"]),
-        token=row["token"],
-        state=row["state"],
-    )
+    same = {name: row[name] for name in ("worker", "slot", "seat", "token", "state")}
+    order = msgspec.json.decode(row["shown"], type=tuple[str, ...])
+    return Lease(unit=unit_of(row), order=order, began=moment(row["began"]), expires=moment(row["expires"]), **same)
 
 
 def may_be_token(token: str) -> bool:
-    """Whether a database can be asked for it at all: halves of characters and zeros never were in a token."""
+    """Whether a database can be asked for it at all: surrogates and zeros never were in a token."""
     return token.isascii() and token.isprintable()
 
 
 def unit_row(tx: Transaction, name: str) -> RowMapping:
-    """The row of a unit that is known to be there."""
+    """The row of a unit that is in the journal."""
     return tx.connection.execute(_UNIT, {"name": name}).mappings().one()
 
 
-def unit_of(found: RowMapping) -> Unit:
+def unit_of(row: RowMapping) -> Unit:
     """The unit in a row."""
-    return msgspec.json.decode(found["payload"], type=Unit)
+    return msgspec.json.decode(row["payload"], type=Unit)
+
+
+def count(tx: Transaction, row: RowMapping, work: Unit, right: bool | None) -> None:
+    """Count one more vote, whose place was leased, and stop the unit where it has enough."""
+    votes = (right is True, right is False, right is None)
+    counts = (row["right_votes"] + votes[0], row["wrong_votes"] + votes[1], row["unknown_votes"] + votes[2])
+    _set_counts(tx, row, work, counts, row["live"] - 1, row["decided"] or stop(work, *counts))
+
+
+def recount(tx: Transaction, worker: str) -> None:
+    """Recount the votes of every unit that a worker voted on, after they were blocked or unblocked."""
+    for name in tx.column(_OF_WORKER, name=worker):
+        row = unit_row(tx, name)
+        work = unit_of(row)
+        votes = _votes(tx, work)
+        counts = votes.count(True), votes.count(False), votes.count(None)
+        _set_counts(tx, row, work, counts, row["live"], stop(work, *counts))
+
+
+def stop(work: Unit, right: int, wrong: int, unknown: int) -> str | None:
+    """The decision that ends a unit: `accepted`, `dropped`, or `complete` where no truth is known; None while it is open."""
+    votes = right + wrong + unknown
+    if votes < work.most and (work.full or not work.truth):
+        return None
+    if not work.truth:
+        return "complete"
+    decision = verdict(right, wrong, work.needed, work.most)
+    if decision == "open":
+        return "dropped" if votes >= work.most else None
+    return decision
+
+
+def _votes(tx: Transaction, work: Unit) -> list[bool | None]:
+    """Whether each vote that counts is right; a talk of two is one vote, and counts if neither is blocked."""
+    slots: dict[int, list[tuple[Answer, str]]] = {}
+    for payload, state in tx.connection.execute(_OF_UNIT, {"name": work.id}):
+        vote = msgspec.json.decode(payload, type=Answer)
+        slots.setdefault(vote.slot, []).append((vote, state))
+    score = task_of(work).score
+    counted = [votes for votes in slots.values() if "blocked" not in {state for _, state in votes}]
+    return [score(work, votes[0][0]).right for votes in counted]
+
+
+def _set_counts(
+    tx: Transaction, row: RowMapping, work: Unit, counts: tuple[int, int, int], live: int, decision: str | None
+) -> None:
+    votes = sum(counts)
+    marks = dict(zip(("right_votes", "wrong_votes", "unknown_votes"), counts, strict=True))
+    most = max(work.most, live + votes)
+    totals = {"live": live, "answers": votes, "wanted": wanted(work, *counts), "most": most, "decided": decision}
+    tx.run(_COUNT, name=work.id, **totals, **marks)
+    if decision == row["decided"]:
+        return
+    column = tables.decision.c
+    tx.run(delete(tables.decision).where(column.unit == work.id))
+    if decision is not None:
+        number, spared = tx.last(column.number) + 1, max(0, work.most - votes - live)
+        tx.insert(tables.decision, unit=work.id, number=number, verdict=decision, spared=spared, at=tx.now, **marks)

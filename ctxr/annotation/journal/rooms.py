@@ -8,14 +8,14 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, insert, select, update
+from sqlalchemy import RowMapping, bindparam, select, update
 
 from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
 from ctxr.annotation.journal import leasing, tables, worker_state
+from ctxr.annotation.journal.database import Transaction, stamp
 from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.journal.submitting import answer_of, own_lease, record
-from ctxr.annotation.journal.transaction import Transaction, stamp
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import dialogue
 from ctxr.annotation.tasks.dialogue import SENDER
@@ -39,38 +39,35 @@ _UNIT = (
 )
 
 
-def open_room(tx: Transaction, found: RowMapping, worker: str) -> str:
+def open_room(tx: Transaction, unit: RowMapping, worker: str) -> str:
     """The token of the first seat of a new room, in which the worker waits for a partner."""
-    slot = leasing.free_slot(tx, found["id"])
-    name = _new_room(tx, found["id"], slot)
-    leasing.count_places(tx, found["id"])
-    return _sit(tx, found, worker, name, slot, SENDER)
+    slot = leasing.free_slot(tx, unit["id"])
+    name = _new_room(tx, unit["id"], slot)
+    leasing.count_live(tx, unit["id"])
+    return _sit(tx, unit, worker, name, slot, SENDER)
 
 
 def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> str | None:
     """The token of the free seat in the room that has waited longest and suits the worker; None where there is none."""
-    found = _waiting(tx, worker, tasks)
-    if found is None:
+    waiting = _waiting(tx, worker, tasks)
+    if waiting is None:
         return None
-    partner = _seats(tx, found["id"])[0]
-    unit = leasing.unit_row(tx, found["unit"])
-    _pair(tx, found["id"], partner)
-    place = 1 - partner["seat"]
-    return _sit(tx, unit, worker["id"], found["id"], found["slot"], place)
+    partner = _seats(tx, waiting["id"])[0]
+    _pair(tx, waiting["id"], partner)
+    unit = leasing.unit_row(tx, waiting["unit"])
+    return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], 1 - partner["seat"])
 
 
 def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
-    row = live_seat_lease(tx, token, worker)
-    talk = _talk(tx, row["room"])
-    wrong = dialogues.refusal(talk, row["seat"], kind, text)
-    if wrong is not None:
-        raise Refused(*wrong)
+    row = active_lease(tx, token, worker)
+    if problem := dialogues.refusal(_talk(tx, row["room"]), row["seat"], kind, text):
+        raise Refused(*problem)
     _event(tx, row, kind, text)
-    for one in _seats(tx, row["room"]):
-        _extend(tx, one["token"])
+    for partner in _seats(tx, row["room"]):
+        _extend(tx, partner["token"])
         if kind == "share":
-            leasing.expose(tx, one["worker"], leasing.unit_row(tx, one["unit"]))
+            leasing.expose(tx, partner["worker"], leasing.unit_row(tx, partner["unit"]))
     if _talk(tx, row["room"]).finished:
         _finish(tx, row["room"])
     return view(tx, row)
@@ -78,7 +75,7 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     """Record that a worker is active. A worker alone waits no longer than `rules.longest_wait`."""
-    row = live_seat_lease(tx, token, worker)
+    row = active_lease(tx, token, worker)
     if len(_seats(tx, row["room"])) > 1:
         _extend(tx, token)
     else:
@@ -87,8 +84,8 @@ def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     return view(tx, row)
 
 
-def live_seat_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
-    """The lease of a seat that is still held. Raises Refused for anything else."""
+def active_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
+    """The live lease of a worker's seat in a room. Raises Refused for anything else."""
     row = own_lease(tx, token, worker)
     if row["room"] is None:
         raise Refused("unknown", "There is no conversation in this task.")
@@ -99,8 +96,8 @@ def live_seat_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
     return row
 
 
-def seat_lease(tx: Transaction, token: str) -> RowMapping:
-    """The lease of a seat, held or not. Raises Refused for anything else."""
+def room_lease(tx: Transaction, token: str) -> RowMapping:
+    """The lease of a seat in a room, live or not. Raises Refused for anything else."""
     row = leasing.by_token(tx, token)
     if row is None or row["room"] is None:
         raise Refused("unknown", "There is no conversation here.")
@@ -109,13 +106,12 @@ def seat_lease(tx: Transaction, token: str) -> RowMapping:
 
 def view(tx: Transaction, row: RowMapping) -> ChatRoom:
     """The room as one seat sees it."""
-    talk = _talk(tx, row["room"])
-    seat = int(row["seat"])
+    talk, seat = _talk(tx, row["room"]), int(row["seat"])
     return ChatRoom(
         seat=seat,
         turns=talk.turns,
         present=talk.present[1 - seat],
-        may_share=dialogues.may_share(talk, seat),
+        may_share=dialogues.refusal(talk, seat, "share") is None,
         shared=talk.shared,
         finished=talk.finished,
         partner_left=talk.deserted or talk.left[1 - seat],
@@ -148,48 +144,46 @@ def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> Non
         _finish(tx, row["room"])
         return
     leasing.end(tx, row, state, reason)
-    others = _seats(tx, row["room"])
+    partners = _seats(tx, row["room"])
     _set_room(tx, row["room"], "closed")
-    if not others:
-        leasing.count_places(tx, row["unit"], -1)
-        _credit(tx, row, "partner_left" if talk.deserted else "nobody_came")
+    if partners:
+        _find_partner(tx, partners[0])
         return
-    _bring_together_again(tx, others[0])
+    leasing.count_live(tx, row["unit"], -1)
+    spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
+    why = "partner_left" if talk.deserted else "nobody_came"
+    tx.insert(tables.waited, worker=row["worker"], unit=row["unit"], reason=why, microseconds=spent, at=tx.now)
 
 
-def _bring_together_again(tx: Transaction, row: RowMapping) -> None:
+def _find_partner(tx: Transaction, row: RowMapping) -> None:
     """Move a worker without a partner to a room where one waits, or to a new room of the same unit."""
-    unit = leasing.unit_row(tx, row["unit"])
-    found = _waiting(tx, worker_state.known(tx, row["worker"]), None, row["token"])
-    if found is not None and row["expires"] > tx.now:
-        partner = _seats(tx, found["id"])[0]
-        leasing.count_places(tx, row["unit"], -1)
-        unit, place = leasing.unit_row(tx, found["unit"]), 1 - partner["seat"]
-        _move(tx, row, unit, found["id"], found["slot"], place)
-        _pair(tx, found["id"], partner)
+    present = row["expires"] > tx.now
+    waiting = _waiting(tx, worker_state.require(tx, row["worker"]), None, row["token"]) if present else None
+    if waiting is None:
+        unit, name = leasing.unit_row(tx, row["unit"]), _new_room(tx, row["unit"], row["slot"])
+        _move(tx, row, unit, name, row["slot"], row["seat"])
+    else:
+        partner, unit = _seats(tx, waiting["id"])[0], leasing.unit_row(tx, waiting["unit"])
+        leasing.count_live(tx, row["unit"], -1)
+        _move(tx, row, unit, waiting["id"], waiting["slot"], 1 - partner["seat"])
+        _pair(tx, waiting["id"], partner)
+    if present:
         _extend(tx, row["token"])
-        _enter(tx, unit, row["token"], "join")
-        return
-    name = _new_room(tx, row["unit"], row["slot"])
-    _move(tx, row, unit, name, row["slot"], row["seat"])
-    if row["expires"] > tx.now:
-        _extend(tx, row["token"])
-    _enter(tx, unit, row["token"], "alone")
+    _enter(tx, unit, row["token"], "alone" if waiting is None else "join")
 
 
 def _finish(tx: Transaction, name: str) -> None:
     """Store the dialogue as an answer of each partner, under the platform of each."""
-    first, second = sorted(_seats(tx, name), key=lambda row: int(row["seat"]))
-    turns = _talk(tx, name).turns
-    given = {
-        dialogue.FIELD: (msgspec.json.encode(turns).decode(),),
-        dialogue.PAIR: (str(first["worker"]), str(second["worker"])),
+    partners = _seats(tx, name)
+    filled = {
+        dialogue.FIELD: (msgspec.json.encode(_talk(tx, name).turns).decode(),),
+        dialogue.PAIR: tuple(str(row["worker"]) for row in partners),
     }
-    found = leasing.unit_row(tx, first["unit"])
-    platforms = [worker_state.known(tx, row["worker"])["platform"] for row in (first, second)]
-    seats = zip((first, second), platforms, strict=True)
-    answers = [(row, answer_of(tx, row, given, platform)) for row, platform in seats]
-    record(tx, found, leasing.unit_of(found), answers)
+    platforms = [worker_state.require(tx, row["worker"])["platform"] for row in partners]
+    seats = zip(partners, platforms, strict=True)
+    answers = [(row, answer_of(tx, row, filled, platform)) for row, platform in seats]
+    unit = leasing.unit_row(tx, partners[0]["unit"])
+    record(tx, unit, leasing.unit_of(unit), answers)
     _set_room(tx, name, "finished")
 
 
@@ -199,13 +193,11 @@ def _waiting(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None,
 
 def _seats(tx: Transaction, name: str) -> list[RowMapping]:
     """The live leases in a room, by seat."""
-    wanted = select(tables.lease).where(lease.room == name, lease.state == "live").order_by(lease.seat)
-    return tx.rows(wanted)
+    return tx.rows(select(tables.lease).where(lease.room == name, lease.state == "live").order_by(lease.seat))
 
 
-def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, place: int) -> str:
-    token = leasing.seat(tx, unit, worker, slot, place, tx.after(tx.rules.patience), room=name)
-    leasing.log(tx, "lease", unit=unit["id"], worker=worker)
+def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, seat: int) -> str:
+    token = leasing.add_lease(tx, unit, worker, slot, seat, tx.after(tx.rules.patience), room=name)
     _enter(tx, unit, token, "join")
     return token
 
@@ -219,12 +211,9 @@ def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
         leasing.expose(tx, row["worker"], unit)
 
 
-def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, place: int) -> None:
-    tx.connection.execute(
-        update(tables.lease)
-        .where(lease.token == row["token"])
-        .values(room=name, unit=unit["id"], slot=slot, seat=place, shown=leasing.shown(tx, unit, slot))
-    )
+def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, seat: int) -> None:
+    values = {"room": name, "unit": unit["id"], "slot": slot, "seat": seat, "shown": leasing.shown(tx, unit, slot)}
+    tx.run(update(tables.lease).where(lease.token == row["token"]).values(values))
 
 
 def _pair(tx: Transaction, name: str, partner: RowMapping) -> None:
@@ -234,28 +223,19 @@ def _pair(tx: Transaction, name: str, partner: RowMapping) -> None:
 
 def _new_room(tx: Transaction, unit: str, slot: int) -> str:
     name = secrets.token_hex(8)
-    tx.connection.execute(insert(tables.room).values(id=name, unit=unit, slot=slot, state="waiting", opened=tx.now))
+    tx.insert(tables.room, id=name, unit=unit, slot=slot, state="waiting", opened=tx.now)
     return name
 
 
 def _set_room(tx: Transaction, name: str, state: str) -> None:
-    tx.connection.execute(update(tables.room).where(room.id == name).values(state=state))
+    tx.run(update(tables.room).where(room.id == name).values(state=state))
 
 
 def _extend(tx: Transaction, token: str, latest: int | None = None) -> None:
     end = tx.after(tx.rules.patience)
     end = end if latest is None else min(end, latest)
-    tx.connection.execute(update(tables.lease).where(lease.token == token).values(expires=end))
+    tx.run(update(tables.lease).where(lease.token == token).values(expires=end))
 
 
 def _event(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
-    leasing.log(tx, kind, text, unit=row["unit"], worker=row["worker"], room=row["room"], seat=row["seat"])
-
-
-def _credit(tx: Transaction, row: RowMapping, reason: str) -> None:
-    spent = max(0, min(tx.now, int(row["expires"])) - int(row["began"]))
-    tx.connection.execute(
-        insert(tables.waited).values(
-            worker=row["worker"], unit=row["unit"], reason=reason, microseconds=spent, at=tx.now
-        )
-    )
+    leasing.log(tx, kind, text, **{name: row[name] for name in ("unit", "worker", "room", "seat")})

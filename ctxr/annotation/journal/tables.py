@@ -4,19 +4,8 @@ Times are whole microseconds since 1970, UTC; records are JSON in text. A unit's
 its leases and answers for the index that finds the next unit; both change in one transaction.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    TextClause,
-    text,
-)
+import sqlalchemy as sql
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import SchemaItem
 
 SCHEMA = 1
@@ -31,14 +20,8 @@ def _table(name: str, *parts: SchemaItem) -> Table:
     return Table(f"crowd_{name}", metadata, *parts, sqlite_strict=True)
 
 
-def _partial(name: str, *columns: str | TextClause, where: str, unique: bool = False) -> Index:
-    return Index(
-        f"crowd_{name}",
-        *columns,
-        unique=unique,
-        sqlite_where=text(where),
-        postgresql_where=text(where),
-    )
+def _partial(name: str, *columns: str | sql.TextClause, where: str, unique: bool = False) -> Index:
+    return Index(f"crowd_{name}", *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def _flag(name: str) -> Column[int]:
@@ -57,6 +40,8 @@ def _text(name: str, *parts: object, **options: object) -> Column[str]:
 about = _table("about", _text("name", primary_key=True), _text("value"))
 
 image_set = _table("image_set", _text("id", primary_key=True), _text("payload"))
+
+_FREE = "decided IS NULL AND live + answers < wanted"
 
 unit = _table(
     "unit",
@@ -81,15 +66,7 @@ unit = _table(
     Column("shuffle", _LONG, nullable=False),
     CheckConstraint("live + answers <= most", name="crowd_redundancy"),
     # the last two columns let a search pass over what is for others without looking at the rows
-    _partial(
-        "unit_free",
-        "purpose",
-        text("(live + answers)"),
-        "shuffle",
-        "side",
-        "task",
-        where="decided IS NULL AND live + answers < wanted",
-    ),
+    _partial("unit_free", "purpose", text("(live + answers)"), "shuffle", "side", "task", where=_FREE),
     _partial("unit_in_hands", "purpose", where="decided IS NULL AND live > 0"),
     Index("crowd_unit_set", "image_set"),
 )
@@ -99,11 +76,7 @@ unit = _table(
 none of the counters.
 """
 
-author = _table(
-    "author",
-    _text("unit", ForeignKey(unit.c.id), primary_key=True),
-    _text("worker", primary_key=True),
-)
+author = _table("author", _text("unit", ForeignKey(unit.c.id), primary_key=True), _text("worker", primary_key=True))
 
 worker = _table(
     "worker",

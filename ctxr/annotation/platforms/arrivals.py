@@ -1,7 +1,7 @@
 """Answers read from a platform, with the file and line of each, and the JSON lists that platforms export."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from ctxr.annotation.pseudonyms import pseudonym
-from ctxr.annotation.records import Answer
+from ctxr.annotation.records import Answer, Unit
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import DataError
 from ctxr.store.records import Record
@@ -57,24 +57,52 @@ class Arrivals:
     labels: tuple[str, ...] = ()
 
 
-class Pseudonyms:
-    """Creates pseudonyms and records their owners."""
+class Reading:
+    """Gathers the answers in a file of a platform, and creates the pseudonyms of their workers."""
 
-    def __init__(self, key: bytes, platform: str) -> None:
-        self.known: dict[str, tuple[str, str]] = {}
-        self._key, self._platform = key, platform
+    def __init__(self, path: Path, platform: str, key: bytes) -> None:
+        self._people: dict[str, tuple[str, str]] = {}
+        self._rows: list[Arrival] = []
+        self._refused: list[Refusal] = []
+        self._path, self._platform, self._key = path, platform, key
 
     def named(self, identity: str) -> str:
         """The pseudonym of a platform's id; empty for an empty id, which would merge all such workers into one."""
         if not (identity := identity.strip()):
             return ""
         name = pseudonym(self._key, self._platform, identity)
-        self.known[name] = (self._platform, identity)
+        self._people[name] = (self._platform, identity)
         return name
+
+    def unit(self, units: Mapping[str, Unit], name: object, number: int) -> Unit:
+        """The exported unit of row `number`. Raises DataError for one that was not exported."""
+        unit = units.get(str(name))
+        if unit is None:
+            raise DataError(
+                f"{self._path}:{number}: the unit {name!r} is in no export of this project",
+                hint="import it into the project that it was exported from",
+            )
+        return unit
+
+    def where(self, position: object) -> str:
+        """The name of a position in the file."""
+        return f"{self._path.name}:{position}"
+
+    def take(self, position: object, answer: Answer) -> None:
+        """Add an answer."""
+        self._rows.append(Arrival(self.where(position), answer))
+
+    def refuse(self, position: object, unit: str, worker: str, code: str, sentence: str) -> None:
+        """Add an answer that cannot be taken."""
+        self._refused.append(Refusal(self.where(position), unit, worker, code, sentence))
+
+    def arrivals(self) -> Arrivals:
+        """Everything gathered."""
+        return Arrivals(tuple(self._rows), tuple(self._refused), self._people, (self._path.name,))
 
 
 def stamp(moment: datetime) -> str:
-    """A moment as it is stored, like those of the journal: UTC, ISO 8601 with milliseconds and "Z".
+    """A moment as it is stored: UTC, ISO 8601 with milliseconds and "Z".
 
     >>> stamp(datetime(2026, 11, 20, 10, 1, 31, tzinfo=UTC))
     '2026-11-20T10:01:31.000Z'
@@ -97,6 +125,19 @@ T = TypeVar("T")
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors that foreign JSON can cause."""
+
+
+def read_lines(path: Path, record: type[T], hint: str, missing: str = "") -> Iterator[tuple[int, T]]:
+    """Records of a JSONL file with their lines, from 1; `missing` is the hint for a file that is not there.
+
+    Raises UsageError without a file, DataError naming file:line for a line that is no record.
+    """
+    for number, line in enumerate(read_utf8(path, missing or hint).split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, msgspec.json.decode(line, type=record)
+            except UNREADABLE as error:
+                raise DataError(f"{path}:{number}: {error}", hint=hint) from error
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -130,12 +171,12 @@ def read_list(path: Path, record: type[T], hint: str) -> list[T]:
 def _whole_rows(text: str) -> int:
     """Rows that are whole before a list breaks off."""
     decoder = json.JSONDecoder()
-    place, count = text.find("[") + 1, 0
-    while place:
-        while place < len(text) and text[place] in " \t\r\n,":
-            place += 1
+    position, count = text.find("[") + 1, 0
+    while position:
+        while position < len(text) and text[position] in " \t\r\n,":
+            position += 1
         try:
-            _, place = decoder.raw_decode(text, place)
+            _, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             break
         count += 1

@@ -10,13 +10,11 @@ A request token is valid for 24 hours, so launched HITs are also looked up by th
 import hashlib
 import hmac
 import re
-import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from xml.dom.minidom import Document
 from xml.etree.ElementTree import Element, ParseError, SubElement, tostring
 
 import msgspec
@@ -24,11 +22,10 @@ from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrival, Arrivals, Pseudonyms, Refusal, stamp
+from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, Reading, read_lines, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.append_only import append, read_appended
 from ctxr.store.records import Record, SplitName
@@ -158,23 +155,20 @@ _YES = {TICKED, "on", "true", "1", "checked"}
 
 def values_of(form: Form, sent: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Values by field. Choices of several come as one box each (`field.value`), or joined by `|` under the field's name."""
-    found: dict[str, tuple[str, ...]] = {}
+    values: dict[str, tuple[str, ...]] = {}
     for field in form.fields:
-        given = sent.get(field.name, "")
+        value = sent.get(field.name, "")
         if isinstance(field, Choice) and field.several:
-            joined = set(given.split("|"))
+            joined = value.split("|")
             ticked = tuple(
                 option.value
                 for option in field.options
                 if option.value in joined or sent.get(f"{field.name}.{option.value}", "").strip().lower() in _YES
             )
-            odd = tuple(value for value in given.split("|") if value and value not in ticked)
-            found[field.name] = ticked + odd
-        elif isinstance(field, Write):
-            found[field.name] = (given,)
+            values[field.name] = ticked + tuple(part for part in joined if part and part not in ticked)
         else:
-            found[field.name] = (given,) if given else ()
-    return found
+            values[field.name] = (value,) if value or isinstance(field, Write) else ()
+    return values
 
 
 PLATFORM = "mturk"
@@ -235,14 +229,14 @@ def dollars(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
 
 
-def side(split: SplitName | None) -> str:
+def pool_name(split: SplitName | None) -> str:
     """The pool of workers that a split belongs to: `train`, or `eval`."""
     return "train" if split == "train" else "eval"
 
 
-def token(key: bytes, unit: str, asked: int) -> str:
+def token(key: bytes, unit: str, assignments: int) -> str:
     """The request token of a project, unit and number of assignments, which identifies a repeated request."""
-    return "ctxr-" + hmac.new(key, f"token\0{unit}\0{asked}".encode(), hashlib.sha256).hexdigest()[:56]
+    return "ctxr-" + hmac.new(key, f"token\0{unit}\0{assignments}".encode(), hashlib.sha256).hexdigest()[:56]
 
 
 def project(key: bytes) -> str:
@@ -255,28 +249,19 @@ def annotation(key: bytes, unit: str) -> str:
     return f"ctxr:{project(key)}:{unit}"
 
 
-def question(one: Sheet, addresses: Mapping[str, str]) -> str:
+def question(filled: Sheet, addresses: Mapping[str, str]) -> str:
     """The HTMLQuestion of a sheet as XML. Raises DataError for one that is larger than Mechanical Turk takes."""
-    hidden = {"assignmentId": "", "ctxr_unit": one.unit.id, "ctxr_slot": str(one.slot), "ctxr_seal": one.seal}
+    hidden = {"assignmentId": "", "ctxr_unit": filled.unit.id, "ctxr_slot": str(filled.slot), "ctxr_seal": filled.seal}
     attributes = {"name": "mturk_form", "id": "mturk_form", "method": "post", "action": ""}
-    shown = page(one.form, addresses, hidden, attributes)
-    document = Document()
-    root = document.createElementNS(_SCHEMA, "HTMLQuestion")
-    root.setAttribute("xmlns", _SCHEMA)
-    content = document.createElement("HTMLContent")
-    pieces = shown.split("]]>")
-    for number, piece in enumerate(pieces):
-        before, after = (">" if number else ""), ("]]" if number < len(pieces) - 1 else "")
-        content.appendChild(document.createCDATASection(before + piece + after))
-    height = document.createElement("FrameHeight")
-    height.appendChild(document.createTextNode("0"))
-    root.appendChild(content)
-    root.appendChild(height)
-    document.appendChild(root)
-    written = root.toxml()
+    # a CDATA section cannot contain its own end, which is divided between two
+    content = page(filled.form, addresses, hidden, attributes).replace("]]>", "]]]]><![CDATA[>")
+    written = (
+        f'<HTMLQuestion xmlns="{_SCHEMA}"><HTMLContent><![CDATA[{content}]]></HTMLContent>'
+        "<FrameHeight>0</FrameHeight></HTMLQuestion>"
+    )
     if (size := len(written.encode())) > MOST_BYTES:
         raise DataError(
-            f"unit {one.unit.id!r} needs a question of {size} bytes, more than the {MOST_BYTES} that Mechanical Turk accepts",
+            f"unit {filled.unit.id!r} needs a question of {size} bytes, more than the {MOST_BYTES} that Mechanical Turk accepts",
             hint="shorten the texts, or the address before the pictures (--image-base)",
         )
     return written
@@ -284,16 +269,18 @@ def question(one: Sheet, addresses: Mapping[str, str]) -> str:
 
 def requirements(offer: Offer) -> list[dict[str, Any]]:
     """Qualifications that a worker needs to see the HIT."""
-    guarded = {"ActionsGuarded": "DiscoverPreviewAndAccept"}
-    found: list[dict[str, Any]] = []
+    rows = []
     if offer.approved:
-        found.append({"QualificationTypeId": APPROVED, "Comparator": "GreaterThan", "IntegerValues": [offer.approved]})
+        rows.append(_requirement(APPROVED, "GreaterThan", IntegerValues=[offer.approved]))
     if offer.countries:
-        places = [{"Country": country} for country in offer.countries]
-        found.append({"QualificationTypeId": LOCALE, "Comparator": "In", "LocaleValues": places})
-    found += [{"QualificationTypeId": name, "Comparator": "Exists"} for name in offer.required]
-    found += [{"QualificationTypeId": name, "Comparator": "DoesNotExist"} for name in offer.excluded]
-    return [one | guarded for one in found]
+        rows.append(_requirement(LOCALE, "In", LocaleValues=[{"Country": country} for country in offer.countries]))
+    rows += [_requirement(name, "Exists") for name in offer.required]
+    return rows + [_requirement(name, "DoesNotExist") for name in offer.excluded]
+
+
+def _requirement(name: str, comparator: str, **values: Any) -> dict[str, Any]:
+    guarded = {"ActionsGuarded": "DiscoverPreviewAndAccept"}
+    return {"QualificationTypeId": name, "Comparator": comparator, **values, **guarded}
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -310,64 +297,55 @@ def export(
     """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
     hits = []
     for unit in units:
-        one = sheet(unit, 0, protocol.seed)
-        asked = first_raters(unit, protocol)
+        filled = sheet(unit, 0, protocol.seed)
+        assignments = first_raters(unit, protocol)
         parameters = {
-            "Title": (offer.title or one.form.title)[:128],
-            "Description": " ".join(one.form.instruction)[:2000],
+            "Title": (offer.title or filled.form.title)[:128],
+            "Description": " ".join(filled.form.instruction)[:2000],
             "Keywords": "image, text, description",
             "Reward": dollars(offer.reward),
-            "MaxAssignments": asked,
+            "MaxAssignments": assignments,
             "AssignmentDurationInSeconds": offer.minutes * 60,
             "LifetimeInSeconds": offer.days * 86_400,
             "AutoApprovalDelayInSeconds": offer.days * 86_400,
-            "Question": question(one, addresses),
+            "Question": question(filled, addresses),
             "RequesterAnnotation": annotation(key, unit.id),
-            "UniqueRequestToken": token(key, unit.id, asked),
+            "UniqueRequestToken": token(key, unit.id, assignments),
             "QualificationRequirements": requirements(offer),
         }
-        hits.append(Hit(unit.id, side(unit.split), parameters))
+        hits.append(Hit(unit.id, pool_name(unit.split), parameters))
     return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}
 
 
 def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: bytes) -> Arrivals:
-    """Assignments as `mturk_client.fetch` archived them, a line each; what a worker sent is refused by itself.
+    """Assignments as `fetch` archived them, a line each; what a worker sent is refused by itself.
 
     Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
     """
-    people, rows, refused = Pseudonyms(key, PLATFORM), [], []
-    for number, line in enumerate(_lines(path), 1):
-        where = f"{path.name}:{number}"
+    reading, edited = Reading(path, PLATFORM, key), "the file was cut short or edited: fetch the answers again"
+    missing = "without a file, answers are fetched from Mechanical Turk"
+    for number, row in read_lines(path, Fetched, edited, missing):
         try:
-            found = msgspec.json.decode(line, type=Fetched)
-            at = stamp(found.SubmitTime)
-        except (*UNREADABLE, OverflowError) as error:
-            raise DataError(
-                f"{path}:{number}: {error}", hint="the file was cut short or edited: fetch the answers again"
-            ) from error
-        unit = units.get(found.unit)
-        if unit is None:
-            raise DataError(
-                f"{path}:{number}: the unit {found.unit!r} is in no export of this project",
-                hint="import it into the project that it was exported from",
-            )
-        one, worker = sheet(unit, 0, protocol.seed), people.named(found.WorkerId)
-        if found.AssignmentStatus == "Rejected":
-            refused.append(Refusal(where, unit.id, worker, "rejected", "The assignment was rejected."))
+            at = stamp(row.SubmitTime)
+        except OverflowError as error:
+            raise DataError(f"{path}:{number}: {error}", hint=edited) from error
+        unit = reading.unit(units, row.unit, number)
+        filled, worker = sheet(unit, 0, protocol.seed), reading.named(row.WorkerId)
+        if row.AssignmentStatus == "Rejected":
+            reading.refuse(number, unit.id, worker, "rejected", "The assignment was rejected.")
             continue
         try:
-            sent = sent_values(found.Answer)
+            sent = sent_values(row.Answer)
         except (ParseError, DefusedXmlException):
-            refused.append(Refusal(where, unit.id, worker, "unreadable", "What the page sent cannot be read."))
+            reading.refuse(number, unit.id, worker, "unreadable", "What the page sent cannot be read.")
             continue
-        if (sent.get("ctxr_unit"), sent.get("ctxr_seal")) != (unit.id, one.seal):
+        if (sent.get("ctxr_unit"), sent.get("ctxr_seal")) != (unit.id, filled.seal):
             sentence = "The page was not the one that was exported: its unit, its order or its text differs."
-            refused.append(Refusal(where, unit.id, worker, "other_page", sentence))
+            reading.refuse(number, unit.id, worker, "other_page", sentence)
             continue
-        seconds = (found.SubmitTime - found.AcceptTime).total_seconds()
-        answer = Answer(unit.id, worker, values_of(one.form, sent), one.order, 0, at, seconds, PLATFORM)
-        rows.append(Arrival(where, answer))
-    return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
+        seconds, values = (row.SubmitTime - row.AcceptTime).total_seconds(), values_of(filled.form, sent)
+        reading.take(number, Answer(unit.id, worker, values, filled.order, 0, at, seconds, PLATFORM))
+    return reading.arrivals()
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -394,15 +372,15 @@ def sent_values(xml: str) -> dict[str, str]:
     """What a page sent, from the XML of an assignment. Raises ParseError or DefusedXmlException for XML that is none."""
     if not xml.strip():
         return {}
-    found: dict[str, str] = {}
+    sent: dict[str, str] = {}
     for answer in SafeTree.fromstring(xml):
         parts = {part.tag.rpartition("}")[2]: part.text or "" for part in answer}
         name, value = parts.get("QuestionIdentifier", ""), parts.get("FreeText", "")
         if name == "taskAnswers":
-            found |= _crowd_form(value)
+            sent |= _crowd_form(value)
         elif name:
-            found[name] = value
-    return found
+            sent[name] = value
+    return sent
 
 
 def _crowd_form(text: str) -> dict[str, str]:
@@ -411,18 +389,13 @@ def _crowd_form(text: str) -> dict[str, str]:
         (loose,) = msgspec.json.decode(text, type=tuple[dict[str, Any]])
     except UNREADABLE:
         return {}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in loose.items():
         if isinstance(value, dict):
-            found |= {f"{name}.{part}": "yes" for part, ticked in value.items() if ticked is True}
+            values |= {f"{name}.{part}": "yes" for part, ticked in value.items() if ticked is True}
         else:
-            found[name] = str(value)
-    return found
-
-
-def _lines(path: Path) -> list[str]:
-    text = read_utf8(path, "without a file, answers are fetched from Mechanical Turk")
-    return [line for line in text.split("\n") if line.strip()]
+            values[name] = str(value)
+    return values
 
 
 SANDBOX = "https://mturk-requester-sandbox.us-east-1.amazonaws.com"
@@ -434,32 +407,8 @@ PAGE = 100
 _HIT = re.compile(r"\b[A-Z0-9]{20,64}\b")
 
 
-class Client(typing.Protocol):
-    """What is used of boto3's client for `mturk`; our fake in the tests has the same."""
-
-    def create_hit(self, **parameters: Any) -> dict[str, Any]:
-        """A new HIT."""
-
-    def get_hit(self, *, HITId: str) -> dict[str, Any]:
-        """One HIT."""
-
-    def list_hits(self, **parameters: Any) -> dict[str, Any]:
-        """HITs of this requester, a page."""
-
-    def list_assignments_for_hit(self, **parameters: Any) -> dict[str, Any]:
-        """Assignments of one HIT, a page."""
-
-    def create_additional_assignments_for_hit(self, **parameters: Any) -> dict[str, Any]:
-        """More assignments for one HIT."""
-
-    def create_qualification_type(self, **parameters: Any) -> dict[str, Any]:
-        """A qualification type of our own."""
-
-    def list_qualification_types(self, **parameters: Any) -> dict[str, Any]:
-        """Qualification types, a page."""
-
-    def associate_qualification_with_worker(self, **parameters: Any) -> dict[str, Any]:
-        """Give one to a worker."""
+Client = Any
+"""boto3's client for `mturk`, which has no types; each of its calls takes and returns the words of the API."""
 
 
 class Launched(Record, frozen=True):
@@ -487,8 +436,7 @@ def connect(live: bool) -> Client:
             "there are no credentials for Amazon Web Services",
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         )
-    client: Client = session.client("mturk", region_name="us-east-1", endpoint_url=LIVE if live else SANDBOX)
-    return client
+    return session.client("mturk", region_name="us-east-1", endpoint_url=LIVE if live else SANDBOX)
 
 
 def read_launched(path: Path) -> dict[str, Launched]:
@@ -502,49 +450,35 @@ def launch(
     """Create the missing HITs and record each before the next. `pools`: qualification types of the workers of `train` and of
     `eval`, empty if workers may do both.
 
-    Raises CtxrError for what Mechanical Turk refuses; what was launched is written down, and a repeated call goes on.
+    Raises CtxrError for what Mechanical Turk refuses; what was launched is recorded, and a repeated call continues.
     """
-    known = read_launched(record)
-    waiting = [hit for hit in hits if hit.unit not in known]
-    there = _found(client) if waiting else {}
+    launched = read_launched(record)
+    waiting = [hit for hit in hits if hit.unit not in launched]
+    created = _created(client) if waiting else {}
     for hit in waiting:
         name = annotation(key, hit.unit)
-        asked = int(hit.parameters["MaxAssignments"])
-        if name in there:
-            row = Launched(hit.unit, *there[name])
+        if name in created:
+            row = Launched(hit.unit, *created[name])
         else:
-            row = Launched(hit.unit, _create(client, _apart(hit, pools)), asked)
+            row = Launched(hit.unit, _create(client, _parameters(hit, pools)), int(hit.parameters["MaxAssignments"]))
         append(record, row)
         yield row
 
 
 def fetch(client: Client, launched: Iterable[Launched]) -> Iterator[Fetched]:
     """Every submitted assignment of the HITs, page by page."""
+    names = [name for name in Fetched.__struct_fields__ if name not in ("unit", "HITId")]
     for row in launched:
-        for found in _pages(client.list_assignments_for_hit, "Assignments", HITId=row.hit):
-            yield Fetched(
-                row.unit,
-                row.hit,
-                found["AssignmentId"],
-                found["WorkerId"],
-                found["AssignmentStatus"],
-                found["AcceptTime"],
-                found["SubmitTime"],
-                found.get("Answer", ""),
-            )
+        for assignment in _pages(client.list_assignments_for_hit, "Assignments", HITId=row.hit):
+            fields = {"Answer": "", **assignment}
+            yield Fetched(row.unit, row.hit, *(fields[name] for name in names))
 
 
 def read_archive(path: Path) -> list[Fetched]:
     """Assignments that were fetched before. Raises DataError for a line that is none."""
     if not path.is_file():
         return []
-    found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            found.append(msgspec.json.decode(line, type=Fetched))
-        except msgspec.DecodeError as error:
-            raise DataError(f"{path}:{number}: {error}", hint="restore the archive, or move it away") from error
-    return found
+    return [row for _, row in read_lines(path, Fetched, "restore the archive, or move it away")]
 
 
 def extend(
@@ -562,41 +496,36 @@ def extend(
         has = int(_called(client.get_hit, HITId=row.hit)["HIT"]["MaxAssignments"])
         target = min(most, 9) if has < 10 else most
         if target > has:
-            parameters = {
-                "HITId": row.hit,
-                "NumberOfAdditionalAssignments": target - has,
-                "UniqueRequestToken": token(key, unit, target),
-            }
-            _called(client.create_additional_assignments_for_hit, **parameters)
+            _called(
+                client.create_additional_assignments_for_hit,
+                HITId=row.hit,
+                NumberOfAdditionalAssignments=target - has,
+                UniqueRequestToken=token(key, unit, target),
+            )
         extended = Launched(unit, row.hit, max(target, has))
         append(record, extended)
         grown.append(extended)
     return grown
 
 
-def own_types(client: Client, names: Sequence[str]) -> dict[str, str]:
-    """Ids of our own qualification types by name; those that are not there are created."""
-    listed = _pages(
-        client.list_qualification_types, "QualificationTypes", MustBeRequestable=False, MustBeOwnedByCaller=True
-    )
-    found = {one["Name"]: one["QualificationTypeId"] for one in listed}
-    for name in names:
-        if name not in found:
-            made = _called(
+def pools_of(client: Client, key: bytes) -> dict[str, str]:
+    """Qualification types of the two pools of workers, by `train` and `eval`; those that are missing are created."""
+    owned = {"MustBeRequestable": False, "MustBeOwnedByCaller": True}
+    rows = _pages(client.list_qualification_types, "QualificationTypes", **owned)
+    types = {row["Name"]: row["QualificationTypeId"] for row in rows}
+    pools = {}
+    for pool in ("train", "eval"):
+        name = f"ctxr-{project(key)}-{pool}"
+        if name not in types:
+            created = _called(
                 client.create_qualification_type,
                 Name=name,
                 Description="Keeps the workers of the parts of a study apart.",
                 QualificationTypeStatus="Active",
             )
-            found[name] = made["QualificationType"]["QualificationTypeId"]
-    return {name: found[name] for name in names}
-
-
-def pools_of(client: Client, key: bytes) -> dict[str, str]:
-    """Qualification types of the two pools of workers, by `train` and `eval`."""
-    names = {side: f"ctxr-{project(key)}-{side}" for side in ("train", "eval")}
-    found = own_types(client, tuple(names.values()))
-    return {side: found[name] for side, name in names.items()}
+            types[name] = created["QualificationType"]["QualificationTypeId"]
+        pools[pool] = types[name]
+    return pools
 
 
 def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
@@ -611,17 +540,13 @@ def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
         )
 
 
-def _apart(hit: Hit, pools: Mapping[str, str]) -> dict[str, Any]:
+def _parameters(hit: Hit, pools: Mapping[str, str]) -> dict[str, Any]:
     """The parameters of a HIT, without the workers of the other pool."""
     other = {"train": "eval", "eval": "train"}[hit.side]
     if other not in pools:
         return hit.parameters
-    barred = {
-        "QualificationTypeId": pools[other],
-        "Comparator": "DoesNotExist",
-        "ActionsGuarded": "DiscoverPreviewAndAccept",
-    }
-    return hit.parameters | {"QualificationRequirements": [*hit.parameters["QualificationRequirements"], barred]}
+    rows = [*hit.parameters["QualificationRequirements"], _requirement(pools[other], "DoesNotExist")]
+    return hit.parameters | {"QualificationRequirements": rows}
 
 
 def _create(client: Client, parameters: dict[str, Any]) -> str:
@@ -635,7 +560,7 @@ def _create(client: Client, parameters: dict[str, Any]) -> str:
         raise _sentence(error) from error
 
 
-def _found(client: Client) -> dict[str, tuple[str, int]]:
+def _created(client: Client) -> dict[str, tuple[str, int]]:
     """HIT and assignments of everything this requester has, by annotation."""
     return {
         hit["RequesterAnnotation"]: (hit["HITId"], int(hit["MaxAssignments"]))
@@ -664,14 +589,14 @@ def _called(call: Any, **parameters: Any) -> dict[str, Any]:
 
 def _refusal(error: Exception) -> tuple[str, str]:
     """Mechanical Turk's own code and message, from an error of botocore; empty for any other error."""
-    said = getattr(error, "response", None) or {}
-    return str(said.get("TurkErrorCode", "")), str(said.get("Message") or said.get("Error", {}).get("Message", ""))
+    answer = getattr(error, "response", None) or {}
+    message = answer.get("Message") or answer.get("Error", {}).get("Message", "")
+    return str(answer.get("TurkErrorCode", "")), str(message)
 
 
 def _sentence(error: Exception) -> Exception:
     """What the service or the way to it refused, as one sentence; an error of our own stays what it is."""
-    known = any(base.__module__.partition(".")[0] in ("botocore", "boto3") for base in type(error).__mro__)
-    if not known:
+    if not any(base.__module__.partition(".")[0] in ("botocore", "boto3") for base in type(error).__mro__):
         return error
     code, message = _refusal(error)
     return CtxrError(

@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from ctxr.annotation.journal.identities import Visit
-from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Pseudonyms, Refusal, read_list
+from ctxr.annotation.platforms.arrivals import Arrivals, Reading, read_list
 from ctxr.annotation.platforms.sheets import raters
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -50,7 +50,7 @@ class ProlificClient:
 
         The request is not retried, because that could create two studies.
         """
-        return str(self._call("POST", "/studies/", payload, again=False)["id"])
+        return str(self._call("POST", "/studies/", payload, retry=False)["id"])
 
     def studies(self, internal_name: str) -> list[str]:
         """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
@@ -62,8 +62,8 @@ class ProlificClient:
 
     def submissions(self, study: str) -> list[dict[str, Any]]:
         """Every submission of a study, page by page."""
-        found = self._pages(f"/studies/{study}/submissions/?limit=100&offset=0")
-        return [row | {"study_id": row.get("study_id") or study} for row in found]
+        rows = self._pages(f"/studies/{study}/submissions/?limit=100&offset=0")
+        return [row | {"study_id": row.get("study_id") or study} for row in rows]
 
     def _pages(self, first: str) -> Iterator[dict[str, Any]]:
         """The results of a list, over all its pages."""
@@ -77,32 +77,34 @@ class ProlificClient:
             if path and not path.startswith("/"):
                 raise DataError(f"Prolific names {path!r} as the next page, which is not its own address")
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, again: bool = True) -> Any:
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, retry: bool = True) -> Any:
         content = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Token {self._token}", "Content-Type": "application/json"}
-        for number in range(TRIES):
-            request = Request(self._address + path, content, headers, method=method)  # noqa: S310 - the address is ours
+        request = Request(self._address + path, content, headers, method=method)  # noqa: S310 - the address is ours
+        wait, tries = 1.0, TRIES
+        while True:
+            tries -= 1
             try:
                 with urlopen(request, timeout=30) as answer:  # noqa: S310
                     return json.loads(answer.read() or b"{}")
             except HTTPError as error:
                 with error:
-                    said = error.read().decode(errors="replace")
+                    message = error.read().decode(errors="replace")
                 # too many requests: it was refused before anything was done
-                patient = error.code == 429 or (error.code >= 500 and again)
-                if not patient or number == TRIES - 1:
-                    raise _refused(error.code, said) from error
-                wait = error.headers.get("Retry-After", "")
-                self._sleep(min(LONGEST, float(wait) if wait.isdigit() else 2.0**number))
+                if not tries or not (error.code == 429 or (error.code >= 500 and retry)):
+                    raise _refused(error.code, message) from error
+                after = error.headers.get("Retry-After", "")
+                pause = float(after) if after.isdigit() else wait
             except (URLError, TimeoutError) as error:
-                if not again or number == TRIES - 1:
+                if not tries or not retry:
                     raise CtxrError(
                         f"Prolific cannot be reached: {error}", hint="run the same command again"
                     ) from error
-                self._sleep(min(LONGEST, 2.0**number))
+                pause = wait
             except ValueError as error:
                 raise DataError(f"Prolific answered to {path} with something that is not JSON") from error
-        raise CtxrError("Prolific cannot be reached", hint="run the same command again")
+            self._sleep(min(LONGEST, pause))
+            wait *= 2
 
 
 def connect(address: str = ADDRESS) -> ProlificClient:
@@ -113,11 +115,11 @@ def connect(address: str = ADDRESS) -> ProlificClient:
     return ProlificClient(token, address)
 
 
-def _refused(code: int, said: str) -> CtxrError:
+def _refused(code: int, message: str) -> CtxrError:
     try:
-        detail = json.loads(said).get("error", {}).get("detail", said)
+        detail = json.loads(message).get("error", {}).get("detail", message)
     except (ValueError, AttributeError):
-        detail = said
+        detail = message
     hint = f"check {TOKEN}" if code in (401, 403) else "see the message, change the export, and run the command again"
     return CtxrError(f"Prolific refused with {code}: {str(detail)[:300]}", hint=hint)
 
@@ -136,7 +138,8 @@ PAID = ("AWAITING REVIEW", "APPROVED", "PROCESSING")
 
 _HINT = "without a file, submissions are fetched from Prolific"
 
-_PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+PLACEHOLDERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+"""Query of an address that Prolific completes for each participant."""
 
 
 @dataclass(frozen=True)
@@ -227,12 +230,14 @@ def bundles(units: Sequence[Unit], study: StudyOffer, protocol: Protocol, key: b
     by_votes: dict[int, list[Unit]] = {}
     for unit in units:
         by_votes.setdefault(raters(unit, protocol), []).append(unit)
-    made = []
+    parts = []
     for votes, group in sorted(by_votes.items()):
         count = -(-len(group) // study.bundle)
-        ordered = sorted(group, key=lambda unit: (unit.image_set, unit.id))
-        made += [_bundle(tuple(unit.id for unit in ordered[number::count]), votes, key) for number in range(count)]
-    return sorted(made, key=lambda bundle: bundle.id)
+        ordered = [unit.id for unit in sorted(group, key=lambda unit: (unit.image_set, unit.id))]
+        for names in (ordered[number::count] for number in range(count)):
+            name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
+            parts.append(Bundle(f"b-{name}", tuple(names), votes))
+    return sorted(parts, key=lambda bundle: bundle.id)
 
 
 def payload(parts: Sequence[Bundle], study: StudyOffer, task: str, text: Sequence[str]) -> dict[str, Any]:
@@ -251,7 +256,7 @@ def payload(parts: Sequence[Bundle], study: StudyOffer, task: str, text: Sequenc
         "filters": [],
         "access_details": [
             {
-                "external_url": f"{server}/p/{quote(task)}?bundle={part.id}&{_PARAMETERS}",
+                "external_url": f"{server}/p/{quote(task)}?bundle={part.id}&{PLACEHOLDERS}",
                 "total_allocation": part.raters,
             }
             for part in parts
@@ -281,7 +286,7 @@ def answers(
     participant, or was returned, timed out or rejected. Raises DataError naming file:row for a list that cannot be read, or
     is of another study.
     """
-    known: dict[str, Submission] = {}
+    submissions: dict[str, Submission] = {}
     ours = set(studies)
     for number, row in enumerate(read_list(path, Submission, _HINT), 1):
         if ours and row.what and row.what not in ours:
@@ -289,27 +294,25 @@ def answers(
                 f"{path}:{number}: the submission {row.id!r} is of study {row.what!r}, which is not of this project",
                 hint="name the submissions of the study that was exported",
             )
-        known[row.id] = row
-    people = Pseudonyms(key, PLATFORM)
-    came: dict[str, list[Visit]] = {}
+        submissions[row.id] = row
+    reading = Reading(path, PLATFORM, key)
+    visits_of: dict[str, list[Visit]] = {}
     for visit in sorted(visits, key=lambda visit: visit.submission):
-        came.setdefault(people.named(visit.participant), []).append(visit)
-    rows, refused = [], []
+        visits_of.setdefault(reading.named(visit.participant), []).append(visit)
     for answer in sorted(stored, key=lambda answer: answer.key()):
-        if answer.worker not in came and answer.backend != PLATFORM:
+        if answer.worker not in visits_of and answer.backend != PLATFORM:
             continue
-        where = f"{path.name}:{answer.unit}/{answer.worker}"
-        verdicts = [_verdict(visit, known.get(visit.submission)) for visit in came.get(answer.worker, ())] or [
-            "No submission was recorded for this worker."
-        ]
-        if "" in verdicts:
-            rows.append(Arrival(where, answer))
+        position = f"{answer.unit}/{answer.worker}"
+        problems = [_problem(visit, submissions.get(visit.submission)) for visit in visits_of.get(answer.worker, ())]
+        if "" in problems:
+            reading.take(position, answer)
         else:
-            refused.append(Refusal(where, answer.unit, answer.worker, "submission", verdicts[0]))
-    return Arrivals(tuple(rows), tuple(refused), people.known, (path.name,))
+            sentence = (problems or ["No submission was recorded for this worker."])[0]
+            reading.refuse(position, answer.unit, answer.worker, "submission", sentence)
+    return reading.arrivals()
 
 
-def _verdict(visit: Visit, submission: Submission | None) -> str:
+def _problem(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
         return "Prolific does not list the submission."
@@ -320,8 +323,3 @@ def _verdict(visit: Visit, submission: Submission | None) -> str:
     if submission.status.replace("-", " ").upper() not in PAID:
         return f"The submission is {submission.status.lower()}."
     return ""
-
-
-def _bundle(units: tuple[str, ...], votes: int, key: bytes) -> Bundle:
-    name = hmac.new(key, "\0".join(("bundle", *units)).encode(), hashlib.sha256).hexdigest()[:24]
-    return Bundle(f"b-{name}", units, votes)

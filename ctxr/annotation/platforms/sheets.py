@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ctxr.annotation.forms import Form, Passage, Talk
+from ctxr.annotation.forms import Form, Passage, Picture, Talk
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
@@ -31,10 +31,14 @@ class Sheet:
         return hashlib.sha256(content).hexdigest()[:16]
 
     @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures shown; none without a gallery."""
+        return self.form.gallery.pictures if self.form.gallery else ()
+
+    @property
     def marked(self) -> int | None:
-        """Place of the marked picture, from 1."""
-        pictures = self.form.gallery.pictures if self.form.gallery else ()
-        return next((picture.place for picture in pictures if picture.marked), None)
+        """Position of the marked picture, from 1."""
+        return next((picture.place for picture in self.pictures if picture.marked), None)
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -43,7 +47,7 @@ class Sheet:
         return (
             form.title,
             form.instruction,
-            len(form.gallery.pictures) if form.gallery else 0,
+            len(self.pictures),
             self.marked is not None,
             tuple(passage.title for passage in form.passages),
             form.fields,
@@ -79,15 +83,11 @@ def refuse_talks(units: Iterable[Unit], backend: str) -> None:
 
 def passage_text(passage: Passage) -> str:
     """The lines of a passage as one text: who says what, and where the photo was shared."""
-    spoken = [
+    return "\n".join(
         "[the photo is shared]"
         if line.share
-        else f"{_SPEAKERS[line.speaker]}: {line.text}"
-        if line.speaker is not None
         else line.text
+        if line.speaker is None
+        else f"{'AB'[line.speaker]}: {line.text}"
         for line in passage.lines
-    ]
-    return "\n".join(spoken)
-
-
-_SPEAKERS = ("A", "B")
+    )

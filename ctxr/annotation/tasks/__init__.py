@@ -16,7 +16,7 @@ from ctxr.errors import DataError
 
 
 class Task(Protocol):
-    """What a module of this package offers. `SEATS` workers do one unit together; `FRESH`: only who has not met its set."""
+    """What a module of this package offers. `SEATS` workers do one unit together; `FRESH`: only who has not seen its set."""
 
     SEATS: int
     FRESH: bool
@@ -24,7 +24,7 @@ class Task(Protocol):
     def render(self, unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         """The form with the pictures in `order`."""
 
-    def validate(self, unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+    def validate(self, unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
         """What is wrong with the values, as kind sentences; empty where the answer can be taken."""
 
     def score(self, unit: Unit, answer: Answer) -> Outcome:

@@ -1,6 +1,6 @@
 """Describe the marked image for other workers, who look for it in its set (ImageCoDe, section 3.2)."""
 
-from ctxr.annotation.forms import Form, Picture, PictureGallery, Write
+from ctxr.annotation.forms import Form, Write, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import Exposure, Values, clean, misfits, query_of
 from ctxr.annotation.wording import Problem, problems
@@ -14,7 +14,6 @@ FIELD = "description"
 
 def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
     """The set with its target marked, and a field for the description."""
-    pictures = tuple(Picture(image, place, image == unit.target) for place, image in enumerate(order, 1))
     return Form(
         task="describe",
         title="Describe the marked image",
@@ -23,16 +22,16 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             "Say enough to tell it from the others, not everything that differs.",
             "Do not mention the other images: the reader does not know which ones you compared, nor their order.",
         ),
-        gallery=PictureGallery(pictures, sequence=unit.ordered),
+        gallery=gallery_of(order, unit.target, unit.ordered),
         passages=(),
         fields=(Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),),
     )
 
 
-def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     """What is wrong with the description; see `wording.problems`."""
     wrong = misfits(render(unit, unit.images), values)
-    return wrong or problems(values[FIELD][0], met.own, met.others, unit.limits)
+    return wrong or problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

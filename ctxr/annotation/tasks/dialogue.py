@@ -6,7 +6,7 @@ and what a finished talk is worth.
 
 import msgspec
 
-from ctxr.annotation.forms import Form, Line, Passage, Picture, PictureGallery, Talk
+from ctxr.annotation.forms import Form, Line, Passage, Talk, gallery_of
 from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd, stable_id
 from ctxr.annotation.wording import Problem
@@ -38,7 +38,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             else "Chat as with a friend. The other person has a photo that they may share with you.",
             f"The photo can be shared after {unit.limits.turns_before_share} messages. Then both of you see it and may go on.",
         ),
-        gallery=PictureGallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if sees else None,
+        gallery=gallery_of(order) if sees else None,
         passages=objects,
         fields=(Talk(FIELD, "Your conversation", unit.limits.turns_before_share),),
     )
@@ -49,9 +49,9 @@ def turns_of(values: Values) -> tuple[Turn, ...]:
     return msgspec.json.decode(values[FIELD][0], type=tuple[Turn, ...])
 
 
-def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     """Whether it is a talk in which the photo was shared, by who saw it, and not too early."""
-    wrong = misfits(render(unit, unit.images), {name: given for name, given in values.items() if name != PAIR})
+    wrong = misfits(render(unit, unit.images), {name: value for name, value in values.items() if name != PAIR})
     if wrong:
         return wrong
     if not values.get(FIELD):
@@ -60,7 +60,7 @@ def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
         turns = turns_of(values)
     except msgspec.DecodeError:
         return [Problem("no_talk", "The conversation cannot be read.")]
-    shares = [place for place, turn in enumerate(turns) if turn.share]
+    shares = [index for index, turn in enumerate(turns) if turn.share]
     if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):
         return [Problem("odd_turn", "A message is empty or has no sender.")]
     if any(odd(turn.text) for turn in turns):
@@ -76,12 +76,12 @@ def score(unit: Unit, answer: Answer) -> Outcome:
     """From the sender's answer the dialogue, the query of the turns before the share, and the photo as gold."""
     pair = tuple(answer.values.get(PAIR, ()))
     turns = turns_of(answer.values)
-    shared_at = next((place for place, turn in enumerate(turns) if turn.share), None)
+    shared_at = next((index for index, turn in enumerate(turns) if turn.share), None)
     if answer.worker != pair[SENDER] or shared_at is None:
         return Outcome()
     name = stable_id("d", unit.id, *pair)
     texts = tuple(
-        Text(f"{name}/{place:03d}", turn.text, pair[turn.user], place) for place, turn in enumerate(turns[:shared_at])
+        Text(f"{name}/{index:03d}", turn.text, pair[turn.user], index) for index, turn in enumerate(turns[:shared_at])
     )
     return Outcome(
         texts=texts,

@@ -1,6 +1,6 @@
 """Does an image with its captions entail a sentence? (Entailment label revision: the human check of mined links.)"""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import Exposure, Values, judged, misfits
 from ctxr.annotation.wording import Problem
@@ -26,13 +26,15 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         task="entail",
         title="Is the sentence true of this image?",
         instruction=("Look at the image, read its captions, and say whether the sentence must be true.",),
-        gallery=PictureGallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))) if order else None,
+        gallery=gallery_of(order),
         passages=(*premise, Passage("Sentence", (Line(unit.statement or ""),))),
-        fields=(Choice(FIELD, "Is the sentence true?", tuple(one for one in options if one.value in unit.labels)),),
+        fields=(
+            Choice(FIELD, "Is the sentence true?", tuple(option for option in options if option.value in unit.labels)),
+        ),
     )
 
 
-def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     """Whether exactly one answer was chosen."""
     return misfits(render(unit, unit.images), values)
 

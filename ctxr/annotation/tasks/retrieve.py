@@ -1,6 +1,6 @@
 """Find the image that a description means (ImageCoDe, section 3.3): the vote that keeps or drops a description."""
 
-from ctxr.annotation.forms import Form, Line, Passage, Pick, Picture, PictureGallery
+from ctxr.annotation.forms import Form, Line, Passage, Pick, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import Exposure, Values, misfits
 from ctxr.annotation.wording import Problem
@@ -18,15 +18,13 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         task="retrieve",
         title="Find the described image",
         instruction=("Read the description, look at every image, and choose the one that it describes best.",),
-        gallery=PictureGallery(
-            tuple(Picture(image, place) for place, image in enumerate(order, 1)), sequence=unit.ordered
-        ),
+        gallery=gallery_of(order, sequence=unit.ordered),
         passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
         fields=(Pick(FIELD, "Which image is described?"),),
     )
 
 
-def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     """Whether exactly one of the images was chosen."""
     return misfits(render(unit, unit.images), values)
 

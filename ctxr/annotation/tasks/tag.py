@@ -1,8 +1,8 @@
 """Which phenomena does a description use? Several at once (ImageCoDe, section 4.4 and appendix G)."""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, alone, judged
+from ctxr.annotation.tasks.values import Exposure, Values, exclusive, judged
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -29,13 +29,12 @@ NOTES = {
 
 def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
     """The description, its set with the target marked, and a box for each phenomenon."""
-    pictures = tuple(Picture(image, place, image == unit.target) for place, image in enumerate(order, 1))
     options = tuple(Option(label, label, NOTES.get(label, "")) for label in unit.labels)
     return Form(
         task="tag",
         title="Which phenomena does the description use?",
         instruction=("Read the description of the marked image and tick everything that it uses to pick it out.",),
-        gallery=PictureGallery(pictures, sequence=unit.ordered) if pictures else None,
+        gallery=gallery_of(order, unit.target, unit.ordered),
         passages=(Passage("Description", tuple(Line(text) for text in unit.texts)),),
         fields=(
             Choice(
@@ -48,10 +47,10 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
     )
 
 
-def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     """Whether something was ticked, and `none` alone."""
     mixed = Problem("none_and_some", "“None of these” cannot go with another tick. Please untick one of them.")
-    return alone(render(unit, unit.images), values, FIELD, NONE, mixed)
+    return exclusive(render(unit, unit.images), values, FIELD, NONE, mixed)
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

@@ -36,32 +36,36 @@ class Exposure:
 
 def misfits(form: Form, values: Values) -> list[Problem]:
     """What does not fit the fields: something missing, something that was not offered, something too long."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for field in form.fields:
-        given = list(values.get(field.name, ()))
-        if isinstance(field, Talk):
-            continue
+        filled = list(values.get(field.name, ()))
         if isinstance(field, Write):
-            found += _written(field, given)
-            continue
-        offered = _offered(form, field)
-        several = isinstance(field, Choice) and field.several
-        optional = isinstance(field, Choice) and field.optional
-        if not given and not optional:
-            found.append(Problem("nothing_chosen", f"Please answer: {field.legend}"))
-        elif len(given) > 1 and not several:
-            found.append(Problem("too_many_chosen", f"Please choose only one: {field.legend}"))
-        elif any(value not in offered for value in given) or len(set(given)) < len(given):
-            found.append(Problem("not_offered", "That answer was not among those offered. Please choose again."))
-    known = {field.name for field in form.fields}
-    if any(name not in known for name in values):
-        found.append(Problem("not_asked", "The page sent unexpected data. Please load it again."))
-    return found
+            problems += _text_problems(field, filled)
+        elif not isinstance(field, Talk):
+            problems += _choice_problems(form, field, filled)
+    if values.keys() - {field.name for field in form.fields}:
+        problems.append(Problem("not_asked", "The page sent unexpected data. Please load it again."))
+    return problems
 
 
-def _written(field: Write, given: list[str]) -> list[Problem]:
-    text = given[0] if given else ""
-    if len(given) > 1:
+def _choice_problems(form: Form, field: Pick | Choice, chosen: list[str]) -> list[Problem]:
+    several, optional = (field.several, field.optional) if isinstance(field, Choice) else (False, False)
+    if isinstance(field, Choice):
+        offered = {option.value for option in field.options}
+    else:
+        offered = {picture.image for picture in form.gallery.pictures} if form.gallery else set()
+    if not chosen and not optional:
+        return [Problem("nothing_chosen", f"Please answer: {field.legend}")]
+    if len(chosen) > 1 and not several:
+        return [Problem("too_many_chosen", f"Please choose only one: {field.legend}")]
+    if not offered.issuperset(chosen) or len(set(chosen)) < len(chosen):
+        return [Problem("not_offered", "That answer was not among those offered. Please choose again.")]
+    return []
+
+
+def _text_problems(field: Write, texts: list[str]) -> list[Problem]:
+    text = texts[0] if texts else ""
+    if len(texts) > 1:
         return [Problem("too_many_chosen", "Please send one text.")]
     if not text.strip():
         return [] if field.optional else [Problem("empty", f"Please write something: {field.legend}")]
@@ -79,18 +83,12 @@ def odd(text: str) -> bool:
     return any(sign not in _HARMLESS and category(sign) in _UNSEEN for sign in text)
 
 
-def _offered(form: Form, field: Pick | Choice) -> set[str]:
-    if isinstance(field, Choice):
-        return {option.value for option in field.options}
-    return {picture.image for picture in form.gallery.pictures} if form.gallery else set()
-
-
 def clean(text: str) -> str:
     """A text as it is stored: spaces and line ends made plain, nothing else."""
     return " ".join(text.split())
 
 
-def alone(form: Form, values: Values, field: str, label: str, problem: Problem) -> list[Problem]:
+def exclusive(form: Form, values: Values, field: str, label: str, problem: Problem) -> list[Problem]:
     """What is wrong with the values, where `label` goes with no other: `problem` if it does."""
     wrong = misfits(form, values)
     if not wrong and label in values[field] and len(values[field]) > 1:

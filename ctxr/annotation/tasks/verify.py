@@ -1,8 +1,8 @@
 """Keep a dialogue, or say why not (PhotoChat, section 3: the third party's verification)."""
 
-from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, Picture, PictureGallery
+from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, alone, judged
+from ctxr.annotation.tasks.values import Exposure, Values, exclusive, judged
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -36,16 +36,16 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         task="verify",
         title="Is this a good conversation?",
         instruction=("Two people talked, and one of them shared this photo. Keep the talk, or tick every fault.",),
-        gallery=PictureGallery(tuple(Picture(image, place) for place, image in enumerate(order, 1))),
+        gallery=gallery_of(order),
         passages=(Passage("Conversation", lines),),
         fields=(Choice(FIELD, "Your verdict", options, several=True),),
     )
 
 
-def validate(unit: Unit, values: Values, met: Exposure) -> list[Problem]:
+def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     """Whether it is kept, or has faults, and not both."""
     mixed = Problem("keep_and_fault", "A conversation with a fault is not kept. Please untick one of them.")
-    return alone(render(unit, unit.images), values, FIELD, KEEP, mixed)
+    return exclusive(render(unit, unit.images), values, FIELD, KEEP, mixed)
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

@@ -2,17 +2,17 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
-from ctxr.annotation.forms import Talk
 from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
-from ctxr.annotation.web.pages import Pages
+from ctxr.annotation.web.pages import HttpProblem, Pages
 from ctxr.annotation.web.work import Work
 from ctxr.errors import plural
 
@@ -20,7 +20,9 @@ HELD_SECONDS = 20.0
 """How long a request for new messages stays open."""
 
 LOOK_SECONDS = 1.0
-"""How often the journal is polled while a request is open, for messages from another server process."""
+"""Interval in which the journal is polled while a request is open, for messages from another server process."""
+
+STEPS = ("say", "share", "finish", "leave")
 
 
 class Bell:
@@ -67,42 +69,41 @@ class Chat:
 
     async def show(self, request: Request) -> Response:
         """The room as it is now."""
-        one = await leased_unit(self.pages, request)
-        return await run_in_threadpool(self._page, one)
+        return await run_in_threadpool(self._page, await leased_unit(self.pages, request))
 
-    def _page(self, one: LeasedUnit, problems: tuple[str, ...] = (), typed: str = "") -> Response:
-        if not one.is_talk or one.lease.state != "live":
-            return self.pages.go(one.here.removeprefix(self.pages.at))
-        self.site.journal.here(one.lease.token, one.lease.worker, self.site.now())
-        room = self.news(one)
+    def _page(self, unit: LeasedUnit, problems: tuple[str, ...] = (), typed: str = "") -> Response:
+        if not unit.is_talk or unit.lease.state != "live":
+            return self.pages.go(unit.path)
+        self._sign_of_life(unit)
+        room = self.news(unit)
         if room["go"]:
-            return self.pages.go(str(room["go"]).removeprefix(self.pages.at))
+            return self.pages.go("/next")
         return self.pages.page(
             "talk.html",
             422 if problems else 200,
-            view=one.view({}),
+            view=unit.view({}),
             room=room,
-            here=f"{one.here}/talk",
-            pictures_at=f"{one.here}/picture",
-            csrf={step: one.form_token(f"/talk/{step}") for step in ("say", "share", "finish", "leave")},
+            here=f"{unit.here}/talk",
+            pictures_at=f"{unit.here}/picture",
+            csrf={step: unit.form_token(f"/talk/{step}") for step in STEPS},
             problems=problems,
             typed=typed,
             most_characters=MOST_CHARACTERS,
-            **self.work.around(one),
+            **self.work.around(unit),
         )
 
-    def news(self, one: LeasedUnit) -> dict[str, Any]:
+    def news(self, unit: LeasedUnit) -> dict[str, Any]:
         """The room as this seat may see it, ready for a page or for JSON; `go` leads on when it is over."""
         journal = self.site.journal
-        one = one.again()  # a new partner may have brought another unit and another seat
-        events = journal.events(one.lease.token)
-        room = journal.room(one.lease.token)
-        over = one.lease.state != "live" or room.closed
+        unit = unit.current()  # a new partner may have brought another unit and another seat
+        events = journal.events(unit.lease.token)
+        room = journal.room(unit.lease.token)
+        over = unit.lease.state != "live" or room.closed
         sees = room.seat == 0 or room.shared
-        image = one.lease.unit.images[0]
+        image = unit.lease.unit.images[0]
         width, height = self.site.sizes.get(image, (0, 0)) if sees else (0, 0)
         return {
-            "room": f"{room.seat} {one.key(image)}",
+            "room": f"{room.seat} {unit.key(image)}",
             "seat": room.seat,
             "turns": [
                 {"user": turn.user, "mine": turn.user == room.seat, "text": turn.text, "share": turn.share}
@@ -110,11 +111,11 @@ class Chat:
             ],
             "partner": room.present,
             "presence": _presence(room),
-            "gate": _gate(room, _least(one)),
+            "gate": _gate(room, unit.lease.unit.limits.turns_before_share),
             "may_share": room.may_share,
             "shared": room.shared,
             "done": room.done,
-            "photo": f"{one.here}/picture/{one.key(image)}" if sees else "",
+            "photo": f"{unit.here}/picture/{unit.key(image)}" if sees else "",
             "width": width,
             "height": height,
             "after": max((event.number for event in events), default=0),
@@ -122,86 +123,60 @@ class Chat:
         }
 
     async def events(self, request: Request) -> Response:
-        """What is new after event number `after`: at once where something is, else held until it is, or for a while."""
-        one = await leased_unit(self.pages, request)
+        """The room once it has an event after number `after`, or when `HELD_SECONDS` are over."""
+        unit = await leased_unit(self.pages, request)
         try:
             after = int(request.query_params.get("after", "0"))
         except ValueError:
             after = 0
         deadline = asyncio.get_running_loop().time() + HELD_SECONDS
-        await run_in_threadpool(self._here, one)
-        while not await run_in_threadpool(self._is_new, one, after):
+        await run_in_threadpool(self._sign_of_life, unit)
+        while not await run_in_threadpool(self._is_new, unit, after):
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 or self.bell.silent or await request.is_disconnected():
                 break
-            await self.bell.wait(one.lease.unit.id, min(left, LOOK_SECONDS))
-        return JSONResponse(await run_in_threadpool(self.news, one))
+            await self.bell.wait(unit.lease.unit.id, min(left, LOOK_SECONDS))
+        return JSONResponse(await run_in_threadpool(self.news, unit))
 
-    def _here(self, one: LeasedUnit) -> None:
-        if one.lease.state == "live":
-            self.site.journal.here(one.lease.token, one.lease.worker, self.site.now())
+    def _sign_of_life(self, unit: LeasedUnit) -> None:
+        if unit.lease.state == "live":
+            self.site.journal.here(unit.lease.token, unit.lease.worker, self.site.now())
 
-    def _is_new(self, one: LeasedUnit, after: int) -> bool:
-        lease = self.site.journal.find(one.lease.token)
+    def _is_new(self, unit: LeasedUnit, after: int) -> bool:
+        lease = self.site.journal.find(unit.lease.token)
         if lease is None or lease.state != "live":
             return True
-        return any(event.number > after for event in self.site.journal.events(one.lease.token, after))
+        return any(event.number > after for event in self.site.journal.events(unit.lease.token, after))
 
-    async def say(self, request: Request) -> Response:
-        """Say something."""
-        return await self._act(request, "say")
-
-    async def share(self, request: Request) -> Response:
-        """Share the photo, if the journal finds it time."""
-        return await self._act(request, "share")
-
-    async def finish(self, request: Request) -> Response:
-        """This side has said everything."""
-        return await self._act(request, "finish")
-
-    async def leave(self, request: Request) -> Response:
-        """Go; the partner is told."""
-        answer = await self._act(request, "leave")
-        if answer.status_code != 303:
-            return answer
-        return self.pages.message(
-            "You have left the conversation",
-            ["The time that you waited for somebody is noted, and counts."],
-            links=[("Go on with something else", f"{self.pages.at}/next?more=1")],
-        )
-
-    async def _act(self, request: Request, step: Literal["say", "share", "finish", "leave"]) -> Response:
-        one = await leased_unit(self.pages, request)
-        posted = await received(one, request, f"/talk/{step}")
+    async def act(self, request: Request) -> Response:
+        """Take one of `STEPS`: say a text, share the photo, finish, or leave."""
+        step = request.path_params["step"]
+        if step not in STEPS:
+            raise HttpProblem(404, "This page is not here", "Please check the address.")
+        unit = await leased_unit(self.pages, request)
+        posted = await received(unit, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
+        values = (text,) if step == "say" else ()
+        take = partial(getattr(self.site.journal, step), unit.lease.token, unit.link.worker, *values, self.site.now())
         try:
-            await run_in_threadpool(self._step, one, step, text)
+            await run_in_threadpool(take)
         except Refused as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)
-            if (await run_in_threadpool(one.again)).lease.state != "live":
-                raise  # there is no room any more to be shown
-            return await run_in_threadpool(self._page, one, (refused.message,), text)
-        self.bell.ring(one.lease.unit.id)
-        return (
-            JSONResponse({"problems": []}) if plain else self.pages.go(f"{one.here.removeprefix(self.pages.at)}/talk")
-        )
-
-    def _step(self, one: LeasedUnit, step: str, text: str) -> None:
-        journal, mine, now = self.site.journal, (one.lease.token, one.link.worker), self.site.now()
-        if step == "say":
-            journal.say(*mine, text, now)
-        elif step == "share":
-            journal.share(*mine, now)
-        elif step == "finish":
-            journal.finish(*mine, now)
-        else:
-            journal.leave(*mine, now)
-
-
-def _least(one: LeasedUnit) -> int:
-    return next(field.turns_before_share for field in one.form.fields if isinstance(field, Talk))
+            if (await run_in_threadpool(unit.current)).lease.state != "live":
+                raise  # the room no longer exists
+            return await run_in_threadpool(self._page, unit, (refused.message,), text)
+        self.bell.ring(unit.lease.unit.id)
+        if plain:
+            return JSONResponse({"problems": []})
+        if step == "leave":
+            return self.pages.message(
+                "You have left the conversation",
+                ["The time that you waited for somebody is noted, and counts."],
+                links=[("Go on with something else", f"{self.pages.at}/next?more=1")],
+            )
+        return self.pages.go(f"{unit.path}/talk")
 
 
 def _presence(room: ChatRoom) -> str:

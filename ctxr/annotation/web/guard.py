@@ -53,14 +53,14 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         body += chunk
         if len(body) > MOST_BYTES:
             raise TooLarge
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
         return {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        fields.setdefault(name, []).append(value)
+    return fields
 
 
 class Buckets:

@@ -11,9 +11,8 @@ from ctxr.annotation.forms import Form, Talk, Write
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.pages import FormView, HttpProblem, Pages, view_of
 from ctxr.annotation.web.signing import LeaseLink, Session
-from ctxr.annotation.web.views import FormView, view_of
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,15 @@ class LeasedUnit:
     session: Session
     here: str
 
-    def again(self) -> "LeasedUnit":
+    def current(self) -> "LeasedUnit":
         """The same as it is now."""
         lease = self.pages.site.journal.find(self.lease.token)
         return self if lease is None else replace(self, lease=lease)
+
+    @property
+    def path(self) -> str:
+        """The path of its page below that of the site."""
+        return self.here.removeprefix(self.pages.at)
 
     @property
     def form(self) -> Form:
@@ -49,9 +53,9 @@ class LeasedUnit:
         """What a picture is called on this lease's pages."""
         return self.pages.site.signer.picture(self.lease.token, image)
 
-    def view(self, given: Mapping[str, Sequence[str]]) -> FormView:
+    def view(self, filled: Mapping[str, Sequence[str]]) -> FormView:
         """The form as its template needs it."""
-        return view_of(self.form, self.key, self.pages.site.sizes, given)
+        return view_of(self.form, self.key, self.pages.site.sizes, filled)
 
     def form_token(self, step: str = "") -> str:
         """What a form that posts to `here + step` must bring back."""
@@ -90,12 +94,12 @@ async def leased_unit(pages: Pages, request: Request, text: str = "", cost: floa
     return LeasedUnit(pages, link, lease, session, f"{pages.at}/w/{text}")
 
 
-async def received(one: LeasedUnit, request: Request, step: str = "") -> dict[str, list[str]]:
+async def received(unit: LeasedUnit, request: Request, step: str = "") -> dict[str, list[str]]:
     """The fields of a form that was posted to `here + step`; typed texts are shown again if anything fails after this.
 
     Raises HttpProblem for a form that was not made here, TooLarge for a long one.
     """
     posted = await read_form(request)
-    request.state.kept = one.texts(posted)
-    one.pages.check_form(request, posted, one.session.nonce, one.here + step)
+    request.state.kept = unit.texts(posted)
+    unit.pages.check_form(request, posted, unit.session.nonce, unit.here + step)
     return posted

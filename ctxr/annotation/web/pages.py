@@ -1,9 +1,12 @@
-"""Pages out of templates, and who is asking for them."""
+"""Pages out of templates: a form as its template needs it, and who is asking for it.
+
+What a page says about a picture is its position; its id would tell a frame's number, and so the order of a shuffled set.
+"""
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,14 +15,94 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write
 from ctxr.annotation.web.guard import RateLimited, is_from_elsewhere
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
-from ctxr.annotation.web.views import kind_of
 
 COOKIE = "ctxr"
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+Values = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class ShownPicture:
+    """A picture on a page: `key` is its name there, `place` counts from 1, sides in pixels, 0 where they are not known."""
+
+    key: str
+    place: int
+    marked: bool
+    width: int
+    height: int
+
+    @property
+    def label(self) -> str:
+        """The alternative text for screen readers."""
+        return f"Image {self.place}, the marked one" if self.marked else f"Image {self.place}"
+
+
+@dataclass(frozen=True)
+class FormView:
+    """Everything on a page of work.
+
+    Attributes:
+        layout: `talk`, `pick` (a grid to choose from) or `read` (pictures beside the question).
+        pictures: in the order shown. given: values by field, as they were typed or kept as a draft.
+    """
+
+    form: Form
+    layout: str
+    pictures: tuple[ShownPicture, ...]
+    given: Values
+
+    @property
+    def step(self) -> bool:
+        """Whether there are several pictures to step through."""
+        return len(self.pictures) > 1
+
+    @property
+    def mixed(self) -> bool:
+        """Whether pictures differ in shape: their grid then needs boxes of equal shape."""
+        return len({round(one.width / max(1, one.height), 1) for one in self.pictures}) > 1
+
+
+def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], values: Values) -> FormView:
+    """The view of a form whose pictures are called `key(image id)`; `sizes` are (width, height) by image id."""
+    pictures = tuple(
+        ShownPicture(key(picture.image), picture.place, picture.marked, *sizes.get(picture.image, (0, 0)))
+        for picture in (form.gallery.pictures if form.gallery else ())
+    )
+    kinds = {type(field) for field in form.fields}
+    layout = "talk" if Talk in kinds else "pick" if Pick in kinds else "read"
+    picks = {field.name for field in form.fields if isinstance(field, Pick)}
+    filled = {name: tuple(map(key, texts)) if name in picks else tuple(texts) for name, texts in values.items()}
+    return FormView(form, layout, pictures, filled)
+
+
+def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str, tuple[str, ...]]:
+    """What was posted, as the task understands it: pictures by their ids, line ends plain.
+
+    A name that is no picture of this page stays as it came, and the task refuses it.
+    """
+    images = {key(picture.image): picture.image for picture in (form.gallery.pictures if form.gallery else ())}
+    picks = {field.name for field in form.fields if isinstance(field, Pick)}
+    texts = {field.name for field in form.fields if isinstance(field, Write)}
+    values: dict[str, tuple[str, ...]] = {}
+    for name, parts in posted.items():
+        if name in picks:
+            values[name] = tuple(images.get(part, f"?{part}") for part in parts)
+        else:
+            values[name] = tuple(part.replace("\r\n", "\n") if name in texts else part for part in parts)
+    return values
+
+
+def kind_of(field: object) -> str:
+    """The template's name for a field: `choice`, `write`, `pick` or `talk`."""
+    names: Mapping[type, str] = {Choice: "choice", Write: "write", Pick: "pick", Talk: "talk"}
+    return names[type(field)]
 
 
 class HttpProblem(Exception):
@@ -95,11 +178,11 @@ class Pages:
 
     def session(self, request: Request) -> Session:
         """Who is asking; a new session where there is none."""
-        known = self.site.signer.read_session(request.cookies.get(COOKIE, ""))
-        return known or Session(secrets.token_urlsafe(12))
+        session = self.site.signer.read_session(request.cookies.get(COOKIE, ""))
+        return session or Session(secrets.token_urlsafe(12))
 
-    def remember(self, response: Response, session: Session) -> None:
-        """Send the session's cookie along."""
+    def remember(self, response: Response, session: Session) -> Response:
+        """The response with the session's cookie."""
         response.set_cookie(
             COOKIE,
             self.site.signer.session(session),
@@ -109,17 +192,18 @@ class Pages:
             httponly=True,
             samesite="lax",
         )
+        return response
 
     def admit(self, platform: str, identity: str, submission: str = "") -> Session:
         """Enrol a person and return their session; the platform's id goes to the private folder and nowhere else."""
         worker = self.site.identities.worker(platform, identity)
         self.site.journal.enrol(worker, platform, self.site.now())
-        return replace(Session(secrets.token_urlsafe(12)), worker=worker, platform=platform, submission=submission)
+        return Session(secrets.token_urlsafe(12), worker, platform, submission)
 
-    def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, place: str) -> None:
+    def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
-        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, place):
+        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, address):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def slow_down(self, name: str, cost: float = 1.0) -> None:

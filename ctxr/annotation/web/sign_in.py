@@ -63,13 +63,9 @@ class SignIn:
         if wait := self.site.newcomers.take(request.client.host if request.client else ""):
             raise RateLimited(wait)
         identity = f"open/{name.casefold()}"
-        known = await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity))
-        if known is not None:
-            return self._form(
-                request,
-                name,
-                "This name is already taken. If it is yours, use your personal link; otherwise add a letter.",
-            )
+        if await run_in_threadpool(self.site.identities.who, self.site.pseudonym("local", identity)) is not None:
+            problem = "This name is already taken. If it is yours, use your personal link; otherwise add a letter."
+            return self._form(request, name, problem)
         session = await run_in_threadpool(self.pages.admit, "local", identity)
         personal = f"{self.site.access.base_url}/i/{self.site.signer.invitation(identity)}"
         response = self.pages.message(
@@ -77,8 +73,7 @@ class SignIn:
             ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
             links=[("Begin", f"{self.pages.at}/next"), ("My personal link", personal)],
         )
-        self.pages.remember(response, session)
-        return response
+        return self.pages.remember(response, session)
 
     async def invited(self, request: Request) -> Response:
         """A personal link: a page with a button, because opening a link alone must not replace another session."""
@@ -86,17 +81,13 @@ class SignIn:
         if session.worker == self.site.pseudonym("local", identity):
             return self.pages.go("/next")
         here = f"{self.pages.at}/i/{request.path_params['token']}"
+        fields = [("csrf", self.site.signer.form_token(session.nonce, here))]
         response = self.pages.message(
             "Welcome",
             ["This is your personal link. Your answers from here on are credited to you."],
-            form={
-                "action": here,
-                "fields": [("csrf", self.site.signer.form_token(session.nonce, here))],
-                "button": "Come in",
-            },
+            form={"action": here, "fields": fields, "button": "Come in"},
         )
-        self.pages.remember(response, session)
-        return response
+        return self.pages.remember(response, session)
 
     async def accept(self, request: Request) -> Response:
         """Come in by a personal link."""
@@ -104,9 +95,7 @@ class SignIn:
         here = f"{self.pages.at}/i/{request.path_params['token']}"
         self.pages.check_form(request, await read_form(request), session.nonce, here)
         session = await run_in_threadpool(self.pages.admit, "local", identity)
-        response = self.pages.go("/next")
-        self.pages.remember(response, session)
-        return response
+        return self.pages.remember(self.pages.go("/next"), session)
 
     def _identity(self, request: Request) -> str:
         identity = self.site.signer.read_invitation(request.path_params["token"])
@@ -126,8 +115,7 @@ class SignIn:
             name=name,
             problems=[problem] if problem else [],
         )
-        self.pages.remember(response, session)
-        return response
+        return self.pages.remember(response, session)
 
     def _welcome_back(self, worker: str) -> Response:
         done = self.site.journal.done_by(worker)
@@ -146,25 +134,22 @@ class Prolific:
         door = request.path_params["study"]
         if door not in self.site.access.studies:
             raise HttpProblem(404, "This study is not here", "Please return the submission on Prolific.")
-        told = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
-        if not all(_ID.fullmatch(one) for one in told):
+        ids = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
+        if not all(map(_ID.fullmatch, ids)):
             raise HttpProblem(
                 400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
             )
         address = request.client.host if request.client else ""
-        session = await run_in_threadpool(self._come, door, told, address, self.pages.session(request))
-        response = self.pages.go("/next")
-        self.pages.remember(response, session)
-        return response
+        session = await run_in_threadpool(self._come, door, ids, address, self.pages.session(request))
+        return self.pages.remember(self.pages.go("/next"), session)
 
-    def _come(self, door: str, told: list[str], address: str, before: Session) -> Session:
+    def _come(self, door: str, ids: list[str], address: str, before: Session) -> Session:
         """The session of a submission. Its id is what opens it: a participant's id alone is known to others."""
-        submission, participant, study = told
+        submission, participant, study = ids
         if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
             raise RateLimited(wait)
         worker = self.site.pseudonym(_PLATFORM, participant)
-        given, now = self.site.journal.done_by(worker), self.site.now()
-        visit = Visit(submission, participant, study, worker, door, given, now)
+        visit = Visit(submission, participant, study, worker, door, self.site.journal.done_by(worker), self.site.now())
         try:
             self.site.identities.come(visit, self.site.access.studies[door].lasts, before.submission)
         except Refused as refused:
@@ -182,33 +167,33 @@ class Prolific:
             )
         return visit
 
-    def tasks(self, visit: Visit) -> tuple[str, ...]:
-        """What this person is given."""
-        return self._study(visit).tasks
+    def study(self, visit: Visit) -> Study:
+        """The study that this person came for."""
+        return self.site.access.studies[visit.door]
 
     def round(self, session: Session) -> tuple[int, int] | None:
         """Answers for this submission, and how many it is paid for; None for who came another way."""
         visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
         if visit is None or visit.door not in self.site.access.studies:
             return None
-        bundle = self._study(visit).bundle
+        bundle = self.study(visit).bundle
         return min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle
 
     def ended(self, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""
-        study = self._study(visit)
+        study = self.study(visit)
         ending = visit.ending or self.site.journal.ending(
-            visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, self.tasks(visit)
+            visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, study.tasks
         )
         if not ending:
             return None
         kind, title, line = _ENDINGS[ending]
-        known = study.codes()
-        code = known.get(kind) or known.get("COMPLETED", "")
+        codes = study.codes()
+        code = codes.get(kind) or codes.get("COMPLETED", "")
         if not code:
-            again = [("Look again", f"{self.pages.at}/next")]
+            links = [("Look again", f"{self.pages.at}/next")]
             wait = "Your completion code for Prolific is not available yet. Please leave this page open."
-            return self.pages.message(title, [line, wait], links=again, again=WAIT_SECONDS)
+            return self.pages.message(title, [line, wait], links=links, again=WAIT_SECONDS)
         self.site.identities.end(visit.submission, ending)
         return self.pages.message(
             title,
@@ -216,6 +201,3 @@ class Prolific:
             code=code,
             links=[("Complete on Prolific", f"{DONE}?{urlencode({'cc': code})}")],
         )
-
-    def _study(self, visit: Visit) -> Study:
-        return self.site.access.studies[visit.door]

@@ -12,10 +12,9 @@ from ctxr.annotation.journal.results import NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
-from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.pages import HttpProblem, Pages, Values, values_of
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
 from ctxr.annotation.web.signing import LeaseLink, Session
-from ctxr.annotation.web.views import Values, values_of
 
 _MEDIA = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 
@@ -30,8 +29,8 @@ _TITLES = {
 class Work:
     """The endpoints of work."""
 
-    def __init__(self, pages: Pages) -> None:
-        self.pages, self.site, self.prolific = pages, pages.site, Prolific(pages)
+    def __init__(self, pages: Pages, prolific: Prolific) -> None:
+        self.pages, self.site, self.prolific = pages, pages.site, prolific
 
     async def next(self, request: Request) -> Response:
         """To the unit that this worker holds, or to a new one."""
@@ -52,84 +51,84 @@ class Work:
             )
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
-        tasks = self.site.tasks if visit is None else self.prolific.tasks(visit)
-        found = self.site.journal.lease(session.worker, self.site.now(), tasks)
-        if not isinstance(found, NoWork):
-            return self.pages.go(f"/w/{self.site.signer.link(LeaseLink(found.token, session.worker))}")
+        tasks = self.site.tasks if visit is None else self.prolific.study(visit).tasks
+        lease = self.site.journal.lease(session.worker, self.site.now(), tasks)
+        if not isinstance(lease, NoWork):
+            return self.pages.go(f"/w/{self.site.signer.link(LeaseLink(lease.token, session.worker))}")
         # looking for work may have ended the qualification round
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
-        waits = found.reason == "wait"
+        waits = lease.reason == "wait"
         return self.pages.message(
-            _TITLES[found.reason],
-            [found.sentence],
+            _TITLES[lease.reason],
+            [lease.sentence],
             links=[("Look again", f"{self.pages.at}/next?more=1")] if waits else (),
             again=WAIT_SECONDS if waits else 0,
         )
 
     async def show(self, request: Request) -> Response:
         """The page of a unit."""
-        one = await leased_unit(self.pages, request)
-        if one.lease.state == "answered":
+        unit = await leased_unit(self.pages, request)
+        if unit.lease.state == "answered":
             return self.pages.go("/next")
-        draft = await run_in_threadpool(self.site.journal.draft, one.lease.token)
-        if one.lease.state != "live":
-            raise _expired(one, draft)
-        if one.is_talk:
-            return self.pages.go(one.here.removeprefix(self.pages.at) + "/talk")
-        return await run_in_threadpool(self._form, one, draft)
+        draft = await run_in_threadpool(self.site.journal.draft, unit.lease.token)
+        if unit.lease.state != "live":
+            raise _expired(unit, draft)
+        if unit.is_talk:
+            return self.pages.go(f"{unit.path}/talk")
+        return await run_in_threadpool(self._form, unit, draft)
 
-    def _form(self, one: LeasedUnit, given: Values, problems: Sequence[str] = ()) -> Response:
-        view = one.view(given)
-        marked = [picture.key for picture in view.pictures if picture.marked]
-        first = (marked or [picture.key for picture in view.pictures] or [""])[0]
+    def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
+        view = unit.view(filled)
+        marked_first = sorted(view.pictures, key=lambda picture: not picture.marked)
+        first = marked_first[0].key if marked_first else ""
         return self.pages.page(
             "work.html",
             422 if problems else 200,
             view=view,
             first=first,
-            here=one.here,
-            link=one.here.rsplit("/", 1)[1],
-            pictures_at=f"{one.here}/picture",
-            csrf=one.form_token(),
+            here=unit.here,
+            link=unit.here.rsplit("/", 1)[1],
+            pictures_at=f"{unit.here}/picture",
+            csrf=unit.form_token(),
             problems=problems,
-            **self.around(one),
+            **self.around(unit),
         )
 
-    def around(self, one: LeasedUnit) -> dict[str, object]:
+    def around(self, unit: LeasedUnit) -> dict[str, object]:
         """What stands at the top of a page of work: how far the round is, and a way out of it."""
         return {
-            "round": self.prolific.round(one.session)
-            or (self.site.journal.done_by(one.lease.worker) % self.site.bundle, self.site.bundle),
-            "stop": "" if one.is_talk else f"{one.here}/stop",
-            "stop_csrf": one.form_token("/stop"),
+            "round": self.prolific.round(unit.session)
+            or (self.site.journal.done_by(unit.lease.worker) % self.site.bundle, self.site.bundle),
+            "stop": "" if unit.is_talk else f"{unit.here}/stop",
+            "stop_csrf": unit.form_token("/stop"),
         }
 
     async def answer(self, request: Request) -> Response:
-        """Take an answer: it is on the disk before the worker is sent on. The same one twice is one."""
-        one = await leased_unit(self.pages, request)
-        posted = await received(one, request)
-        values = _values(one, posted)
+        """Take an answer: it is on the disk before the worker is sent on. The same one twice is stored once."""
+        unit = await leased_unit(self.pages, request)
+        posted = await received(unit, request)
+        values = _values(unit, posted)
         submit = partial(
-            self.site.journal.submit, one.lease.token, one.link.worker, values, self.site.now(), one.session.platform
+            self.site.journal.submit, unit.lease.token, unit.link.worker, values, self.site.now(), unit.session.platform
         )
         try:
             await run_in_threadpool(submit)
         except Refused as refused:
             if refused.reason == "invalid":
                 sentences = [problem.sentence for problem in refused.problems] or [refused.message]
-                return await run_in_threadpool(self._form, one, values, sentences)
+                return await run_in_threadpool(self._form, unit, values, sentences)
             if refused.reason == "expired":
-                raise _expired(one, posted) from refused
+                raise _expired(unit, posted) from refused
             title = "This one is already sent" if refused.reason == "already_answered" else "This could not be taken"
             raise HttpProblem(409, title, refused.message) from refused
         return self.pages.go("/next")
 
     async def stop(self, request: Request) -> Response:
         """Put the unit back for others."""
-        one = await leased_unit(self.pages, request)
-        await received(one, request, "/stop")
-        await run_in_threadpool(self.site.journal.give_back, one.lease.token, self.site.now(), "break")
+        unit = await leased_unit(self.pages, request)
+        await received(unit, request, "/stop")
+        await run_in_threadpool(self.site.journal.give_back, unit.lease.token, self.site.now(), "break")
         return self.pages.message(
             "See you later",
             ["Everything you sent is stored. The page you had open goes to somebody else."],
@@ -139,39 +138,39 @@ class Work:
     async def check(self, request: Request) -> Response:
         """What is wrong with the wording so far; keeps the draft."""
         posted = await read_form(request)
-        one = await leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
-        self.pages.check_form(request, posted, one.session.nonce, one.here)
-        values = _values(one, posted)
-        return JSONResponse({"problems": await run_in_threadpool(self._problems, one, values)})
+        unit = await leased_unit(self.pages, request, (posted.pop("link", None) or [""])[0], cost=0.5)
+        self.pages.check_form(request, posted, unit.session.nonce, unit.here)
+        values = _values(unit, posted)
+        return JSONResponse({"problems": await run_in_threadpool(self._problems, unit, values)})
 
-    def _problems(self, one: LeasedUnit, values: Values) -> list[str]:
-        if one.lease.state == "live":
-            self.site.journal.save_draft(one.lease.token, one.lease.worker, values, self.site.now())
-        checked = [field.name for field in one.form.fields if isinstance(field, Write) and field.checked]
+    def _problems(self, unit: LeasedUnit, values: Values) -> list[str]:
+        if unit.lease.state == "live":
+            self.site.journal.save_draft(unit.lease.token, unit.lease.worker, values, self.site.now())
+        checked = [field.name for field in unit.form.fields if isinstance(field, Write) and field.checked]
         if not any(text.strip() for name in checked for text in values.get(name, ())):
             return []
-        met = self.site.journal.met(one.lease)
-        return [problem.sentence for problem in task_of(one.lease.unit).validate(one.lease.unit, values, met)]
+        exposure, work = self.site.journal.exposure(unit.lease), unit.lease.unit
+        return [problem.sentence for problem in task_of(work).validate(work, values, exposure)]
 
     async def picture(self, request: Request) -> Response:
         """A picture of the unit that this worker holds, by the name that it has on this lease's pages."""
-        one = await leased_unit(self.pages, request, cost=0.1)
-        image = (await run_in_threadpool(one.visible)).get(request.path_params["key"])
+        unit = await leased_unit(self.pages, request, cost=0.1)
+        image = (await run_in_threadpool(unit.visible)).get(request.path_params["key"])
         file = self.site.pictures.get(image or "")
         media = _MEDIA.get(file.suffix.lower()) if file else None
-        if one.lease.state != "live" or file is None or media is None or not file.is_file():
+        if unit.lease.state != "live" or file is None or media is None or not file.is_file():
             raise HttpProblem(404, "This picture is not here")
         return FileResponse(file, media_type=media, headers={"cache-control": "private, max-age=31536000, immutable"})
 
 
-def _values(one: LeasedUnit, posted: Values) -> dict[str, tuple[str, ...]]:
-    return values_of(one.form, one.key, {name: given for name, given in posted.items() if name != "csrf"})
+def _values(unit: LeasedUnit, posted: Values) -> dict[str, tuple[str, ...]]:
+    return values_of(unit.form, unit.key, {name: given for name, given in posted.items() if name != "csrf"})
 
 
-def _expired(one: LeasedUnit, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
+def _expired(unit: LeasedUnit, texts: Mapping[str, Sequence[str]]) -> HttpProblem:
     return HttpProblem(
         410,
         "Your time for this one is over",
         "Somebody else has it now. What you sent before is stored, and there may be more to do.",
-        kept=one.texts(texts),
+        kept=unit.texts(texts),
     )

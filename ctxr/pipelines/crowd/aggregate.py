@@ -1,8 +1,8 @@
 """`ctxr aggregate`: turn answers into judgments, metrics and a dataset."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,8 +12,8 @@ import numpy as np
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.annotation.project_journal import blocked_workers
-from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Dialogue, Unit
+from ctxr.annotation.protocol import DISJOINT, Protocol
+from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.engine.progress import Progress, Silent
@@ -25,42 +25,40 @@ from ctxr.pipelines.crowd import validation as figures
 from ctxr.pipelines.crowd import votes as acceptance
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker
-from ctxr.pipelines.crowd.validation import AccuracyRow, AgreementRow
-from ctxr.pipelines.crowd.votes import Acceptance, LabelRow, picks_of
+from ctxr.pipelines.crowd.votes import Acceptance, picks_of
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import JUDGMENTS, TASKS
-from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, SplitName, Text
+from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, Text
 from ctxr.store.tables import read_table, write_table
 
 
 def without_audits(answered: Answered, workdir: Path) -> Answered:
     """The answers but for those about pairs that were drawn for an audit in the project `workdir`."""
-    drawn = {
-        (one.image, one.caption)
+    sampled = {
+        (row.image, row.caption)
         for strata in (workdir / FOLDER).glob(f"rounds/*/{STRATA}")
-        for one in read_table(strata, AuditSample)
+        for row in read_table(strata, AuditSample)
     }
-    gone = {unit.id for unit in answered.units.values() if _pair(unit) in drawn}
-    if not gone:
+    audits = {
+        unit.id
+        for unit in answered.units.values()
+        if unit.task == "entail" and (*unit.images[:1], *unit.text_ids[:1]) in sampled
+    }
+    if not audits:
         return answered
-    queries = {answered.units[name].query for name in gone}
-    units = {name: unit for name, unit in answered.units.items() if name not in gone}
+    queries = {answered.units[name].query for name in audits}
+    units = {name: unit for name, unit in answered.units.items() if name not in audits}
     sets = {unit.image_set for unit in units.values()}
     return replace(
         answered,
         units=units,
-        sets={name: one for name, one in answered.sets.items() if name in sets},
-        answers=tuple(one for one in answered.answers if one.unit not in gone),
-        queries=tuple(one for one in answered.queries if one.id not in queries),
-        judgments=tuple(one for one in answered.judgments if one.query not in queries),
+        sets={name: image_set for name, image_set in answered.sets.items() if name in sets},
+        answers=tuple(answer for answer in answered.answers if answer.unit not in audits),
+        queries=tuple(query for query in answered.queries if query.id not in queries),
+        judgments=tuple(row for row in answered.judgments if row.query not in queries),
     )
-
-
-def _pair(unit: Unit) -> tuple[str, str] | None:
-    """Picture and caption of a unit that asks about both."""
-    return (unit.images[0], unit.text_ids[0]) if unit.task == "entail" and unit.images and unit.text_ids else None
 
 
 class Dropped(Record, frozen=True):
@@ -85,25 +83,15 @@ def dropped_rows(answered: Answered, decisions: Mapping[str, Acceptance], kept: 
     """A row for each description and dialogue that was written here and is not among `kept`."""
     decided = {decision.query: decision for decision in decisions.values()}
     texts = {text.id: text for text in answered.texts}
-    talks = {one.id for one in answered.dialogues}
+    talks = {talk.id for talk in answered.dialogues}
     rows = []
     for query in answered.queries:
-        if query.labels is not None or query.id in kept:
-            continue
-        said = [texts[name] for name in query.texts if name in texts]
-        decision = decided.get(
-            query.id, Acceptance(query.id, "", 0, 0, "not_verified" if query.id in talks else "not_asked")
-        )
-        rows.append(
-            Dropped(
-                query.id,
-                "\n".join(text.text for text in said),
-                said[0].author if said else "unknown",
-                decision.right,
-                decision.wrong,
-                decision.reason or "",
-            )
-        )
+        if query.labels is None and query.id not in kept:
+            written = [texts[name] for name in query.texts if name in texts]
+            waiting = Acceptance(query.id, "", 0, 0, "not_verified" if query.id in talks else "not_asked")
+            votes = decided.get(query.id, waiting)
+            text, author = "\n".join(row.text for row in written), written[0].author if written else "unknown"
+            rows.append(Dropped(query.id, text, author, votes.right, votes.wrong, votes.reason or ""))
     return rows
 
 
@@ -114,38 +102,27 @@ def kept_queries(
     answered: Answered, decisions: Mapping[str, Acceptance], labels: Sequence[Judgment], blocked: Collection[str]
 ) -> dict[str, Query]:
     """Descriptions that were kept, dialogues that a third party kept, and the label queries about these and about others."""
-    known = all_queries(answered)
-    written = {query.id for query in answered.queries}
-    asked = {decision.query: decision for decision in decisions.values()}
-    good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
-    kept = {one.id for one in kept_dialogues(answered, good, blocked)}
-    for name, query in known.items():
-        # descriptions from elsewhere are dropped by votes, never because votes are missing
-        if query.labels is None and (asked[name].reason is None if name in asked else name not in written):
-            kept.add(name)
-    texts = {text for name in kept for text in known[name].texts}
-    fallen = {text for name in known.keys() - kept if known[name].labels is None for text in known[name].texts} - texts
-    return {name: query for name, query in known.items() if name in kept or _goes_along(query, fallen)}
-
-
-def all_queries(answered: Answered) -> dict[str, Query]:
-    """Queries that answers made, and those from elsewhere that units asked about, by id."""
-    known = {query.id: query for query in answered.queries}
-    for unit in answered.units.values():
+    queries = {query.id: query for query in answered.queries}
+    written = set(queries)
+    for unit in answered.units.values():  # queries from elsewhere that units are about
         if unit.purpose == "work" and unit.task in ("retrieve", "tag") and unit.query is not None:
             name = unit.query.removeprefix("tag/")
-            known.setdefault(name, Query(name, unit.image_set, unit.text_ids))
-    return known
-
-
-def _goes_along(query: Query, fallen: Collection[str]) -> bool:
-    """Whether labels are kept: unless the text that they are about fell."""
-    return query.labels is not None and not any(text in fallen for text in query.texts)
-
-
-def kept_dialogues(answered: Answered, good: Collection[str], blocked: Collection[str]) -> list[Dialogue]:
-    """Verified dialogues without a blocked worker."""
-    return [one for one in answered.dialogues if one.id in good and not set(one.workers) & set(blocked)]
+            queries.setdefault(name, Query(name, unit.image_set, unit.text_ids))
+    reasons = {decision.query: decision.reason for decision in decisions.values()}
+    good = {row.query.removeprefix("verify/") for row in labels if row.candidate == KEEP and row.value > 0}
+    kept = {talk.id for talk in answered.dialogues if talk.id in good and not set(talk.workers) & set(blocked)}
+    for name, query in queries.items():
+        # descriptions from elsewhere are dropped by votes, never because votes are missing
+        if query.labels is None and (reasons[name] is None if name in reasons else name not in written):
+            kept.add(name)
+    texts = {text for name in kept for text in queries[name].texts}
+    described = [query for name, query in queries.items() if name not in kept and query.labels is None]
+    dropped = {text for query in described for text in query.texts} - texts
+    return {  # labels are kept unless the text that they are about is dropped
+        name: query
+        for name, query in queries.items()
+        if name in kept or (query.labels is not None and dropped.isdisjoint(query.texts))
+    }
 
 
 def judgments_of(
@@ -186,41 +163,35 @@ def write_dataset(
     Pictures are hard links where the file system can. Raises DataError for a picture that is gone.
     """
     root = answered.root
-    texts = _texts(answered, kept)
+    texts = _texts(answered)
     usable = {name: query for name, query in kept.items() if all(text in texts for text in query.texts)}
     used = {query.image_set for query in usable.values()}
-    sets = [one for one in answered.sets.values() if one.id in used]
-    images = _pictures(answered, sorted({name for one in sets for name in one.images}))
-    groups = {one.group for one in sets}
+    sets = [image_set for image_set in answered.sets.values() if image_set.id in used]
+    images = _pictures(answered, sorted({name for image_set in sets for name in image_set.images}))
+    groups, sources = {image_set.group for image_set in sets}, {image_set.source for image_set in sets}
+    paths = {image.path for image in images}
+    splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
     # in this order, so that a killed run leaves no picture that no table knows
-    _remove_stale(out, {image.path for image in images})
+    _remove_stale(out, paths)
     write_table(out / "images.jsonl", images)
     with progress.task("pictures", len(images)) as task:
         for image in images:
             if image.path:
                 _link(root / image.path, out / image.path, image.id)
             task.advance()
-    paths = {image.path for image in images}
-    rows = {
-        "sets.jsonl": write_table(out / "sets.jsonl", sets),
-        "images.jsonl": write_table(out / "images.jsonl", images),
-        "texts.jsonl": write_table(
-            out / "texts.jsonl", [texts[name] for name in {name for query in usable.values() for name in query.texts}]
-        ),
-        "queries.jsonl": write_table(out / "queries.jsonl", usable.values()),
-        "judgments.jsonl": write_table(out / "judgments.jsonl", [row for row in judgments if row.query in usable]),
-        "dialogues.jsonl": write_table(out / "dialogues.jsonl", dialogues),
-        "splits.jsonl": write_table(
-            out / "splits.jsonl", [Split(group, side) for group, side in _splits(answered).items() if group in groups]
-        ),
-        "sources.jsonl": write_table(
-            out / "sources.jsonl", _rows(root, "sources.jsonl", Source, {one.source for one in sets})
-        ),
-        "facts.jsonl": write_table(
-            out / "facts.jsonl", [row for row in _rows(root, "facts.jsonl", Facts, None) if row.path in paths]
-        ),
+    tables: dict[str, Iterable[Record]] = {
+        "sets": sets,
+        "images": images,
+        "texts": [texts[name] for name in {name for query in usable.values() for name in query.texts}],
+        "queries": usable.values(),
+        "judgments": [row for row in judgments if row.query in usable],
+        "dialogues": dialogues,
+        "splits": [Split(group, split) for group, split in splits.items() if group in groups],
+        "sources": [row for row in _rows(root, "sources.jsonl", Source) if row.key()[0] in sources],
+        "facts": [row for row in _rows(root, "facts.jsonl", Facts) if row.path in paths],
     }
-    return list(rows), {name.removesuffix(".jsonl"): count for name, count in rows.items()}
+    counts = {name: write_table(out / f"{name}.jsonl", rows) for name, rows in tables.items()}
+    return [f"{name}.jsonl" for name in tables], counts
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
@@ -228,46 +199,36 @@ def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
 
     Raises DataError for an image that no artifact lists.
     """
-    known = dict(answered.images)
-    for root in _homes(answered):
-        way = root.relative_to(answered.root)
-        for image in _rows(root, "images.jsonl", Image, None):
-            known.setdefault(image.id, msgspec.structs.replace(image, path=(way / image.path).as_posix()))
-    lost = [name for name in names if name not in known]
-    if lost:
+    images = dict(answered.images)
+    # the pictures lie in the root, or in artifacts below it where several were put under one
+    folders = {parent for image in answered.images.values() for parent in Path(image.path).parents}
+    for folder in sorted(folders):
+        for image in _rows(answered.root / folder, "images.jsonl", Image):
+            images.setdefault(image.id, msgspec.structs.replace(image, path=(folder / image.path).as_posix()))
+    if lost := [name for name in names if name not in images]:
         raise DataError(
             f"{lost[0]} belongs to a set of the tasks, but no artifact below {answered.root} lists it",
             hint="export the tasks again from an artifact that holds the whole sets",
         )
-    return [known[name] for name in names]
+    return [images[name] for name in names]
 
 
-def _homes(answered: Answered) -> list[Path]:
-    """The folders of artifacts that the pictures lie in: the root itself, or below it where several were put under one."""
-    ways = {parent for image in answered.images.values() for parent in Path(image.path).parents}
-    return sorted(answered.root / way for way in ways if (answered.root / way / MANIFEST).is_file())
-
-
-def _texts(answered: Answered, kept: Mapping[str, Query]) -> dict[str, Text]:
+def _texts(answered: Answered) -> dict[str, Text]:
     """Texts by id: those written here, and those of a dataset that was judged again, out of the units that showed them."""
-    found = {text.id: text for text in answered.texts}
+    texts = {text.id: text for text in answered.texts}
     for unit in answered.units.values():
-        for place, name in enumerate(unit.text_ids):
-            if name not in found and unit.statement is None:
-                found[name] = Text(name, unit.texts[place], unit.authors[0] if unit.authors else "unknown", place)
-            elif name not in found and unit.statement is not None:
-                found[name] = Text(name, unit.statement, unit.authors[0] if unit.authors else "unknown")
-    return found
+        author = unit.authors[0] if unit.authors else "unknown"
+        for index, name in enumerate(unit.text_ids):
+            if unit.statement is None:
+                texts.setdefault(name, Text(name, unit.texts[index], author, index))
+            else:
+                texts.setdefault(name, Text(name, unit.statement, author))
+    return texts
 
 
-def _splits(answered: Answered) -> dict[str, SplitName]:
-    return {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
-
-
-def _rows(root: Path, name: str, record: type[R], wanted: Collection[str] | None) -> list[R]:
-    if not (root / MANIFEST).is_file() or not (root / name).is_file():
-        return []
-    return [row for row in read_table(root / name, record) if wanted is None or row.key()[0] in wanted]
+def _rows(root: Path, name: str, record: type[R]) -> list[R]:
+    whole = (root / MANIFEST).is_file() and (root / name).is_file()
+    return read_table(root / name, record) if whole else []
 
 
 def _remove_stale(out: Path, wanted: Collection[str]) -> None:
@@ -328,7 +289,7 @@ class DatasetStage(Stage):
         answered, figures = inputs.data, self.figures
         kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
         judgments = judgments_of(answered, kept, figures.decisions, figures.labels, self.options.rule)
-        talks = [one for one in answered.dialogues if one.id in kept]
+        talks = [talk for talk in answered.dialogues if talk.id in kept]
         names, counts = write_dataset(out, answered, kept, judgments, talks, progress)
         dropped = dropped_rows(answered, figures.decisions, kept)
         write_table(out / "dropped.jsonl", dropped)
@@ -363,29 +324,28 @@ class _Figures:
         self.picks = picks_of(answered)
         self.decisions = acceptance.decide(self.picks, config.rule, blocked)
         self.labels = acceptance.label_consensus(answered, config.labels, blocked)
-        self.agreements: list[AgreementRow] = figures.agreements(
+        self.agreements = figures.agreements(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
-        self.accuracies: list[AccuracyRow] = figures.accuracies(
+        self.accuracies = figures.accuracies(
             self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
         )
         self.coefficients = figures.coefficients(answered, self.picks)
         self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
-        self.label_rows: list[LabelRow] = acceptance.agreements(answered)
+        self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
         self.blocked = tuple(blocked)
 
     def record(self) -> dict[str, list[dict[str, Any]]]:
         """The measurements as plain values."""
-        measured: dict[str, Sequence[Any]] = {
-            "accuracy": self.accuracies,
-            "agreement": self.agreements,
-            "coefficients": self.coefficients,
-            "habits": self.habits,
-            "labels": self.label_rows,
+        return {
+            "accuracy": [row.record() for row in self.accuracies],
+            "agreement": [row.record() for row in self.agreements],
+            "coefficients": [row.record() for row in self.coefficients],
+            "habits": [asdict(row) for row in self.habits],
+            "labels": [row.record() for row in self.label_rows],
         }
-        return {name: [row.record() for row in rows] for name, rows in measured.items()}
 
     def tables(self) -> dict[str, Table]:
         """The measurements as tables for people."""
@@ -432,7 +392,7 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
     )
 
 
-def _sets(root: Path) -> "list[Parent]":
+def _sets(root: Path) -> list[Parent]:
     """The image sets of the tasks, by which a later verb detects that the project has newer ones."""
     if not (root / MANIFEST).is_file():
         return []  # a public release
@@ -442,8 +402,8 @@ def _sets(root: Path) -> "list[Parent]":
 
 def _declared(workdir: Path) -> str:
     """The strictest separation of workers that the project's tasks declare; the protocol's default without tasks."""
-    said = {
+    declared = {
         str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
         for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
     }
-    return next((name for name in ("wholly", "partly", "none") if name in said), Protocol.disjoint)
+    return next((name for name in DISJOINT if name in declared), Protocol.disjoint)

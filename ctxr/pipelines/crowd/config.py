@@ -10,7 +10,7 @@ from ctxr.annotation.config import listed
 from ctxr.annotation.cost import FLOOR, PLATFORMS
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.options import Choices, Options, PathOption, Range, Text, Workdir
 from ctxr.engine.report import Table
 
 if TYPE_CHECKING:
@@ -210,13 +210,13 @@ class Aggregate(Options):
 
     COMMAND: ClassVar[str] = "aggregate"
 
-    input: Annotated[Path | None, NotDecisive] = None
+    input: PathOption = None
     """Artifact of judgments; default: `judgments` in the workdir, after importing what the local server has collected."""
-    out: Annotated[Path | None, NotDecisive] = None
+    out: PathOption = None
     """Folder to write; default: `dataset` in the workdir."""
-    workdir: Annotated[Path, NotDecisive] = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    database: Annotated[str, NotDecisive] = ""
+    database: Text = ""
     """Database of `ctxr serve`, if it is not the file in the workdir."""
     rule: Annotated[str, Choices(RULES)] = "paper"
     """Rule that keeps a description: paper (1 of 1 votes on train, 2 of 3 elsewhere, or as the tasks say), majority."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ctxr.annotation.artifacts import TaskBatch, tasks_key, write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
-from ctxr.annotation.frozen_units import refuse_changes, refuse_twins, with_seen
+from ctxr.annotation.frozen_units import refuse_changes, refuse_conflicts, with_seen
 from ctxr.annotation.launch import backend_files, launch
 from ctxr.annotation.platforms.sheets import refuse_talks
 from ctxr.annotation.task_batch import ask
@@ -41,7 +41,7 @@ class TaskStage(Stage):
         if not config.force:
             settings = config.key() | tasks_key(out, self.batch.root, config.protocol(), config.backend)
             refuse_changes(config.workdir, out, self.batch.units, settings)
-        refuse_twins(config.workdir, out, self.batch, config.protocol(), config.backend)
+        refuse_conflicts(config.workdir, out, self.batch, config.protocol(), config.backend)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Write the tables and the files of the backend."""

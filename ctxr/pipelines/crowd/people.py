@@ -90,21 +90,21 @@ def people(
             missed[answer.worker] += not hit
             right[answer.worker] += hit
             votes[answer.worker] += 1
-    found, places = _found(picks), _places(picks)
+    authors, positions = _authors(picks), _position_bias(picks)
     rows = []
     for worker in sorted(counts):
         finds = _skill(right[worker], votes[worker]) if votes[worker] else None
-        suggestion, why = _suggestion(right[worker], votes[worker], places.get(worker), good, poor)
+        suggestion, why = _suggestion(right[worker], votes[worker], positions.get(worker), good, poor)
         rows.append(
             Worker(
                 worker=worker,
                 answers=dict(sorted(counts[worker].items())),
                 seconds={task: round(median(each), 1) for task, each in sorted(times[worker].items())},
                 finds=finds,
-                found=found.get(worker),
+                found=authors.get(worker),
                 checks=checks[worker],
                 missed=missed[worker],
-                position_p=places.get(worker),
+                position_p=positions.get(worker),
                 suggestion=suggestion,
                 why=why,
                 blocked=worker in blocked,
@@ -132,18 +132,18 @@ def table(rows: Sequence[Worker]) -> Table:
         "finds: accuracy of their picks, with a 95 % Beta interval; is found: accuracy of others on their descriptions. "
         "Suggestions are not applied; to block a worker: ctxr workers --block WORKER --reason TEXT"
     )
-    told = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
-    return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, told)
+    reasons = tuple(f"{row.worker}: {row.why}" for row in ordered if row.suggestion == "block")
+    return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, reasons)
 
 
-def _suggestion(right: int, votes: int, place: float | None, good: float, poor: float) -> tuple[str, str]:
-    if place is not None and place < PLACED:
+def _suggestion(right: int, votes: int, position_p: float | None, good: float, poor: float) -> tuple[str, str]:
+    if position_p is not None and position_p < PLACED:
         return "block", "picks depend on the position of the image, not on the text"
     if not votes:
         return "undecided", "no question with a known answer yet"
     (decision,) = trust.decisions([right], [votes], good, poor)
-    said = {"block": f"accuracy is confidently below {poor:g}", "allow": f"accuracy is confidently above {good:g}"}
-    return decision, said.get(decision, "too few answers to decide")
+    why = {"block": f"accuracy is confidently below {poor:g}", "allow": f"accuracy is confidently above {good:g}"}
+    return decision, why.get(decision, "too few answers to decide")
 
 
 def _skill(right: float, votes: float) -> Skilled:
@@ -151,34 +151,33 @@ def _skill(right: float, votes: float) -> Skilled:
     return Skilled(*(round(value, 4) for value in (skill.right, skill.votes, skill.mean, skill.low, skill.high)))
 
 
-def _found(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
+def _authors(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
     if not picks:
         return {}
     votes = votes_on_images(picks)
-    author = {one.unit.id: one.describer for one in picks}
+    author = {pick.unit.id: pick.describer for pick in picks}
     counts = trust.author_success(
-        votes, np.array([one.right for one in picks]), [author[str(name)] for name in votes.unit_names]
+        votes, np.array([pick.right for pick in picks]), [author[str(name)] for name in votes.unit_names]
     )
     columns = zip(counts.authors.tolist(), counts.found.tolist(), counts.texts.tolist(), strict=True)
-    return {str(name): _skill(found, texts) for name, found, texts in columns if name and texts}
+    return {str(name): _skill(right, texts) for name, right, texts in columns if name and texts}
 
 
-def _places(picks: Sequence[RetrieverPick]) -> dict[str, float]:
-    """Corrected p-value of each worker's habit of place, over sets of the commonest size."""
-    sizes = Counter(len(one.unit.images) for one in picks)
+def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:
+    """Corrected p-value of each worker's position bias, over sets of the commonest size."""
+    sizes = Counter(len(pick.unit.images) for pick in picks)
     if not sizes:
         return {}
     size = sizes.most_common(1)[0][0]
-    some = [one for one in picks if len(one.unit.images) == size]
-    votes = votes_on_images(some)
-    shown, target = np.array([one.place for one in some]), np.array([one.target for one in some])
-    # in temporal order neighbours are confused by everybody: that is no habit of place
+    chosen = [pick for pick in picks if len(pick.unit.images) == size]
+    votes = votes_on_images(chosen)
+    shown, target = np.array([pick.shown for pick in chosen]), np.array([pick.target for pick in chosen])
+    # in temporal order everybody confuses neighbours: that is no position bias
     errors = errors_by_distance(neighbour_confusion(shown, target, size))
-    biases = position_bias_by_worker(votes.workers, shown, target, size, errors)
     return {
-        str(votes.worker_names[one.worker]): one.corrected
-        for one in biases
-        if one.worker is not None and one.wrong >= LEAST_WRONG
+        str(votes.worker_names[bias.worker]): bias.corrected
+        for bias in position_bias_by_worker(votes.workers, shown, target, size, errors)
+        if bias.worker is not None and bias.wrong >= LEAST_WRONG
     }
 
 
@@ -196,87 +195,59 @@ def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()
     `queries` lists for each validation and test description whether its author also described for train, and how many of its
     retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
     worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
-    replace), somebody on both sides of a study declared wholly disjoint. Shown orders are held against the seeded ones when
+    replace), a worker in both pools of a study declared wholly disjoint. Shown orders are compared with the seeded ones when
     answers are imported.
     """
-    on: dict[str, set[str]] = defaultdict(set)
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
+    pools: dict[str, set[str]] = defaultdict(set)
+    pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
+    for unit, answer in pairs:
         if unit.purpose == "work" and unit.split is not None:
-            on["train" if unit.split == "train" else "eval"].add(answer.worker)
-    shared = sorted(on["train"] & on["eval"])
-    violations = [*_own(answered), *_met_before(answered), *_too_many(answered, blocked)]
+            pools["train" if unit.split == "train" else "eval"].add(answer.worker)
+    shared = sorted(pools["train"] & pools["eval"])
+    votes = Counter(answer.unit for answer in answered.answers if answer.worker not in blocked)
+    most = {name: unit.most * task_of(unit).SEATS for name, unit in answered.units.items()}
+    violations = [
+        *(f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors),
+        *_known_sets(pairs),
+        *(
+            f"{name} has {count} answers, {most[name]} at most were asked for"
+            for name, count in sorted(votes.items())
+            if count > most[name]
+        ),
+    ]
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
     return {
         "disjoint": disjoint,
         "holds": not violations,
-        "workers": {"train": len(on["train"]), "eval": len(on["eval"]), "both": len(shared)},
+        "workers": {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)},
         "shared_workers": shared,
-        "queries": _queries(answered, on["train"]),
+        "queries": _queries(pairs, pools["train"]),
         "violations": violations,
     }
 
 
-def _queries(answered: Answered, train: set[str]) -> dict[str, dict[str, Any]]:
+def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str, dict[str, Any]]:
+    described = {answer.worker for unit, answer in pairs if (unit.task, unit.split) == ("describe", "train")}
     rows: dict[str, dict[str, Any]] = {}
-    described = {
-        answer.worker
-        for answer in answered.answers
-        if answered.units[answer.unit].task == "describe" and answered.units[answer.unit].split == "train"
-    }
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
+    for unit, answer in pairs:
         if unit.task == "describe" and unit.split in ("valid", "test"):
-            row = rows.setdefault(query_of(unit.id, answer.worker), {"split": unit.split, "describer": UNSEEN})
-            row["describer"] = SEEN if answer.worker in described else UNSEEN
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
+            describer = SEEN if answer.worker in described else UNSEEN
+            rows[query_of(unit.id, answer.worker)] = {"split": unit.split, "describer": describer}
+    for unit, answer in pairs:
         if unit.task == "retrieve" and unit.query in rows:
-            where = "retrievers_seen" if answer.worker in train else "retrievers_unseen"
-            rows[unit.query][where] = rows[unit.query].get(where, 0) + 1
+            column = "retrievers_seen" if answer.worker in train else "retrievers_unseen"
+            rows[unit.query][column] = rows[unit.query].get(column, 0) + 1
     return dict(sorted(rows.items()))
 
 
-def _own(answered: Answered) -> list[str]:
-    return [
-        f"{answer.worker} judged their own work in {answer.unit}"
-        for answer in answered.answers
-        if answer.worker in answered.units[answer.unit].authors
-    ]
-
-
-def _met_before(answered: Answered) -> list[str]:
+def _known_sets(pairs: Sequence[tuple[Unit, Answer]]) -> list[str]:
     """Answers to a task that requires an unknown image set, by workers who had seen the set before."""
-    found: list[str] = []
-    for worker, answers in _by_worker(answered.answers).items():
-        met: dict[str, str] = {}
-        for answer in answers:
-            unit = answered.units[answer.unit]
-            if unit.purpose == "work":
-                if task_of(unit).FRESH and unit.image_set in met:
-                    found.append(f"{worker} judged {unit.id} after meeting its images in {met[unit.image_set]}")
-                met.setdefault(unit.image_set, unit.id)
-    return found
-
-
-def _too_many(answered: Answered, blocked: Collection[str]) -> list[str]:
-    given: dict[str, int] = defaultdict(int)
-    for answer in answered.answers:
-        given[answer.unit] += answer.worker not in blocked
-    return [
-        f"{name} has {count} answers, {_most(answered.units[name])} at most were asked for"
-        for name, count in sorted(given.items())
-        if count > _most(answered.units[name])
-    ]
-
-
-def _most(unit: Unit) -> int:
-    return unit.most * task_of(unit).SEATS
-
-
-def _by_worker(answers: Sequence[Answer]) -> dict[str, list[Answer]]:
-    found: dict[str, list[Answer]] = defaultdict(list)
-    for answer in sorted(answers, key=lambda one: (one.worker, one.at, one.unit)):
-        found[answer.worker].append(answer)
-    return found
+    violations: list[str] = []
+    seen: dict[tuple[str, str], str] = {}
+    for unit, answer in sorted(pairs, key=lambda pair: (pair[1].worker, pair[1].at, pair[1].unit)):
+        if unit.purpose == "work":
+            first = seen.setdefault((answer.worker, unit.image_set), unit.id)
+            if task_of(unit).FRESH and first != unit.id:
+                violations.append(f"{answer.worker} judged {unit.id} after meeting its images in {first}")
+    return violations

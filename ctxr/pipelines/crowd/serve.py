@@ -18,7 +18,7 @@ from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.launch import codes_file
-from ctxr.annotation.platforms.prolific import PLATFORM, Bundle
+from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.annotation.web.app import make_app
@@ -78,26 +78,17 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
     """
     studies = {}
     for tasks in everything:
-        given = tuple(sorted({unit.task for unit in tasks.units}))
-        if tasks.backend == PLATFORM and (not served or set(given) <= set(served)):
-            studies[tasks.name] = _exported(tasks, given, private)
+        names = tuple(sorted({unit.task for unit in tasks.units}))
+        if tasks.backend == PLATFORM and (not served or set(names) <= set(served)):
+            folder, codes = tasks.path / PLATFORM, partial(_codes, codes_file(private, tasks.name))
+            bundle = max(len(part.units) for part in read_table(folder / "bundles.jsonl", Bundle))
+            minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
+            studies[tasks.name] = Study(codes, bundle, names, timedelta(minutes=minutes))
     return studies
 
 
-def _exported(tasks: Tasks, given: tuple[str, ...], private: Path) -> Study:
-    folder = tasks.path / PLATFORM
-    parts = read_table(folder / "bundles.jsonl", Bundle)
-    minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
-    return Study(
-        partial(_codes, codes_file(private, tasks.name)),
-        max(len(part.units) for part in parts),
-        given,
-        timedelta(minutes=minutes),
-    )
-
-
 def _codes(file: Path) -> dict[str, str]:
-    """What `--launch` told Prolific; nothing before that."""
+    """The codes that `--launch` sent to Prolific; none before that."""
     return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.is_file() else {}
 
 
@@ -133,7 +124,7 @@ def run(
             site.identities.close()
 
 
-def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, Mapping[str, int]]":
+def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, Mapping[str, int]]:
     """Everything that pages need, with the project's tasks in the journal; and how many units of each task wait."""
     every = read_all_tasks(config.workdir)
     everything = _ours(every, progress)
@@ -152,7 +143,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, 
         {name: image_set for tasks in everything for name, image_set in tasks.sets.items()}.values(),
         everything[0].protocol,
         lease_for=timedelta(minutes=config.lease_minutes),
-        asked={unit.id for tasks in every for unit in tasks.units},
+        exported={unit.id for tasks in every for unit in tasks.units},
     )
     site = Site(
         journal,
@@ -172,7 +163,7 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> "tuple[Site, 
     return site, {task: count for task, count in waiting.items() if count}
 
 
-def _ours(everything: "Sequence[Tasks]", progress: Progress) -> "Sequence[Tasks]":
+def _ours(everything: Sequence[Tasks], progress: Progress) -> Sequence[Tasks]:
     """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
     ours = [tasks for tasks in everything if tasks.backend in SERVED]
     for tasks in everything:
@@ -186,7 +177,7 @@ def _ours(everything: "Sequence[Tasks]", progress: Progress) -> "Sequence[Tasks]
     return ours
 
 
-def _listen(host: str, port: int) -> "socket.socket":
+def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # said to be TCP, or asyncio leaves Nagle's algorithm on and every picture waits 40 ms for an acknowledgement
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -202,28 +193,28 @@ def _listen(host: str, port: int) -> "socket.socket":
     return listening
 
 
-def _base_url(config: Serve, listening: "socket.socket") -> str:
+def _base_url(config: Serve, listening: socket.socket) -> str:
     if config.base_url:
         return config.base_url.rstrip("/")
     host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host  # noqa: S104 - compared, not bound
     return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
 
-def _pictures(everything: "Sequence[Tasks]") -> dict[str, Path]:
+def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:
     """Files by image id. Raises DataError for a path that leads out of its artifact, or when no picture is there."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for tasks in everything:
         for name, image in tasks.images.items():
             path = Path(image.path)
             if path.is_absolute() or ".." in path.parts:
                 raise DataError(f"{tasks.path / 'images.jsonl'}: the path of {name!r} leads out of its folder")
-            found[name] = tasks.root / path
-    if found and not any(file.is_file() for file in found.values()):
+            files[name] = tasks.root / path
+    if files and not any(file.is_file() for file in files.values()):
         raise DataError(
             f"the pictures of {everything[0].path} are not in {everything[0].root}",
             hint="put the sets' folder back, or ctxr export-tasks again",
         )
-    return found
+    return files
 
 
 def _warn_of_unfinished(workdir: Path, progress: Progress) -> None:
@@ -232,7 +223,7 @@ def _warn_of_unfinished(workdir: Path, progress: Progress) -> None:
             progress.warn(f"{folder} is unfinished and is not served")
 
 
-def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
+def _links(config: Serve, signer: Signer, access: Access) -> dict[str, str]:
     names = [f"worker {number}" for number in range(1, config.invite + 1)]
     if config.workers_file is not None:
         try:
@@ -246,16 +237,15 @@ def _links(config: Serve, signer: "Signer", access: "Access") -> dict[str, str]:
     links = {name: f"{access.base_url}/i/{signer.invitation(f'team/{name}')}" for name in names}
     if access.anybody:
         links["anybody"] = f"{access.base_url}/"
-    placeholders = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{placeholders}" for name in access.studies}
+    links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{PLACEHOLDERS}" for name in access.studies}
     return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
 
 
-def _collected(workdir: Path, journal: "Journal", before: Mapping[str, int]) -> Collected:
+def _collected(workdir: Path, journal: Journal, before: Mapping[str, int]) -> Collected:
     counted = journal.progress()
     total = {task: one.answered for task, one in counted.items()}
     new = {task: count - before.get(task, 0) for task, count in total.items()}
-    workers = sum(standing.answers > 0 for standing in journal.standings())
+    workers = sum(state.answers > 0 for state in journal.workers())
     still = {task: one.open for task, one in counted.items()}
     return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
 

@@ -6,8 +6,7 @@ they name the target agree by selection. Alpha is reported on both, and on the r
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,68 +19,54 @@ from ctxr.metrics.positions import Confusion, PositionBias, errors_by_distance, 
 from ctxr.metrics.proportions import wilson_interval
 from ctxr.metrics.votes import Votes, gather
 from ctxr.metrics.workers import HumanAccuracy, human_accuracy
-from ctxr.pipelines.crowd.votes import Acceptance, RetrieverPick, of_kind, votes_on_images, votes_on_positions
+from ctxr.pipelines.crowd.votes import (
+    Acceptance,
+    Measurement,
+    RetrieverPick,
+    agreement_cells,
+    by_kind,
+    votes_on_images,
+    votes_on_positions,
+)
 
 
-@dataclass(frozen=True)
-class Coefficient:
-    """One coefficient on one kind of votes."""
-
-    of: str
-    name: str
-    agreement: Agreement
-
-    def record(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"of": self.of, "name": self.name} | asdict(self.agreement)
+def coefficients(answered: Answered, picks: Sequence[RetrieverPick]) -> list[Measurement[Agreement]]:
+    """Fleiss' kappa and Gwet's AC1 of positions by kind of set, and Cohen's kappa of first and second looks by task."""
+    rows: list[tuple[str, str, Agreement]] = []
+    for kind, chosen in by_kind(picks).items():
+        votes = votes_on_positions(chosen)
+        most = max(len(pick.unit.images) for pick in chosen)
+        rows += [(kind, "Fleiss' kappa", fleiss(votes)), (kind, "Gwet's AC1", gwet(votes, most))]
+    rows += [(f"second looks, {task}", "Cohen's kappa", kappa) for task, kappa in _second_looks(answered)]
+    return [Measurement({"of": of, "name": name}, figure) for of, name, figure in rows]
 
 
-def coefficients(answered: Answered, picks: Sequence[RetrieverPick]) -> list[Coefficient]:
-    """Fleiss' kappa and Gwet's AC1 of places by kind of set, and Cohen's kappa of first and second looks by task."""
-    rows = []
-    for kind in sorted({one.kind for one in picks}, reverse=True):
-        some = of_kind(picks, kind)
-        votes = votes_on_positions(some)
-        most = max(len(one.unit.images) for one in some)
-        rows += [Coefficient(kind, "Fleiss' kappa", fleiss(votes)), Coefficient(kind, "Gwet's AC1", gwet(votes, most))]
-    return rows + [Coefficient(f"second looks, {task}", "Cohen's kappa", kappa) for task, kappa in _looks(answered)]
-
-
-def coefficients_table(rows: Sequence[Coefficient]) -> Table:
+def coefficients_table(rows: Sequence[Measurement[Agreement]]) -> Table:
     """Coefficients as a table for people."""
-    shown = tuple(
-        (
-            row.of,
-            row.name,
-            row.agreement.units,
-            row.agreement.votes,
-            row.agreement.value if row.agreement.value is not None else row.agreement.reason,
-        )
-        for row in rows
-    )
+    shown = tuple((row.of["of"], row.of["name"], *agreement_cells(row.figure)) for row in rows)
     return Table("Other coefficients, on all votes", ("votes of", "coefficient", "units", "votes", "value"), shown)
 
 
-def _looks(answered: Answered) -> list[tuple[str, Agreement]]:
+def _second_looks(answered: Answered) -> list[tuple[str, Agreement]]:
     """The first answer to a unit against each answer to its audit, as if first and second look were two workers."""
     first: dict[str, Answer] = {}
-    for answer in sorted(answered.answers, key=lambda one: (one.at, one.worker)):
+    for answer in sorted(answered.answers, key=lambda row: (row.at, row.worker)):
         first.setdefault(answer.unit, answer)
     pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for answer in answered.answers:
         unit = answered.units[answer.unit]
         if unit.task == "audit" and unit.like is not None and unit.of in first:
-            pairs[unit.like].append((_said(first[unit.of]), _said(answer)))
-    found = []
+            pairs[unit.like].append((_values(first[unit.of]), _values(answer)))
+    kappas = []
     for task, both in sorted(pairs.items()):
-        units = [place for place in range(len(both)) for _ in range(2)]
-        votes = gather(units, ["first", "second"] * len(both), [said for pair in both for said in pair])
-        found.append((task, cohen(votes)))
-    return found
+        units = [number for number in range(len(both)) for _ in range(2)]
+        votes = gather(units, ["first", "second"] * len(both), [values for pair in both for values in pair])
+        kappas.append((task, cohen(votes)))
+    return kappas
 
 
-def _said(answer: Answer) -> str:
-    return " ".join(sorted(value for given in answer.values.values() for value in given))
+def _values(answer: Answer) -> str:
+    return " ".join(sorted(value for values in answer.values.values() for value in values))
 
 
 @dataclass(frozen=True)
@@ -98,19 +83,15 @@ class Habit:
     bias: PositionBias
     confusion: Confusion | None
 
-    def record(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def habits(picks: Sequence[RetrieverPick], rng: np.random.Generator) -> list[Habit]:
     """One row for each kind and size of set, over all workers."""
     rows = []
-    for kind in sorted({one.kind for one in picks}, reverse=True):
-        for size in sorted({len(one.unit.images) for one in of_kind(picks, kind)}):
-            some = [one for one in of_kind(picks, kind) if len(one.unit.images) == size]
-            shown, target = np.array([one.place for one in some]), np.array([one.target for one in some])
-            ordered = all(one.unit.ordered for one in some)
+    for kind, of_kind in by_kind(picks).items():
+        for size in sorted({len(pick.unit.images) for pick in of_kind}):
+            chosen = [pick for pick in of_kind if len(pick.unit.images) == size]
+            shown, target = np.array([pick.shown for pick in chosen]), np.array([pick.target for pick in chosen])
+            ordered = all(pick.unit.ordered for pick in chosen)
             confusion = neighbour_confusion(shown, target, size) if ordered else None
             errors = errors_by_distance(confusion) if confusion else None
             rows.append(Habit(kind, size, position_bias(shown, target, size, errors, rng), confusion))
@@ -139,64 +120,37 @@ def habits_table(rows: Sequence[Habit]) -> Table:
 ALL, ACCEPTED, FULL, FIRST, TRUSTED = "all votes", "accepted only", "full share", "first votes", "blocked left out"
 
 
-@dataclass(frozen=True)
-class AgreementRow:
-    """Alpha on one basis. `item` is its interval over units, `both` the one over units and workers."""
-
-    kind: str
-    level: str
-    on: str
-    basis: str
-    both: Agreement
-    item: Agreement
-
-    def record(self) -> dict[str, Any]:
-        """As plain values."""
-        named = {"kind": self.kind, "level": self.level, "on": self.on, "basis": self.basis}
-        return named | asdict(self.both) | {"item_low": self.item.low, "item_high": self.item.high}
-
-
-@dataclass(frozen=True)
-class AccuracyRow:
-    """Human accuracy on one basis."""
-
-    kind: str
-    basis: str
-    accuracy: HumanAccuracy
-
-    def record(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"kind": self.kind, "basis": self.basis} | asdict(self.accuracy)
-
-
-def kinds_of(picks: Sequence[RetrieverPick]) -> list[str]:
-    """`all`, and the kinds of sets apart where there are several."""
-    kinds = sorted({one.kind for one in picks}, reverse=True)
-    return ["all", *kinds] if len(kinds) > 1 else kinds
-
-
 def agreements(
     picks: Sequence[RetrieverPick],
     decisions: Mapping[str, Acceptance],
     blocked: Collection[str],
     rng: np.random.Generator,
     resamples: int,
-) -> list[AgreementRow]:
-    """Alpha by kind of set and basis: nominal on image ids and on positions, interval on positions of videos alone."""
+) -> list[Measurement[Agreement]]:
+    """Alpha by kind of set and basis: nominal on image ids and on positions, interval on positions of videos alone.
+
+    Its interval is over units and workers; `item_low` and `item_high` are over units.
+    """
     rows = []
-    for kind in [one for one in kinds_of(picks) if one != "all"]:
+    for kind, of_kind in by_kind(picks).items():
         levels: list[tuple[Level, str, Callable[[Sequence[RetrieverPick]], Votes]]] = [
             ("nominal", "image ids", votes_on_images),
             ("nominal", "positions", votes_on_positions),
         ]
         if kind == "video":  # positions of a set without an order are names, not numbers
             levels.append(("interval", "positions", votes_on_positions))
-        for basis, chosen in _bases(of_kind(picks, kind), decisions, blocked).items():
-            for level, on, votes in levels:
-                if chosen:
-                    both = by_units_and_workers(votes(chosen), level, rng, resamples)
-                    item = by_units(votes(chosen), level, rng, resamples)
-                    rows.append(AgreementRow(kind, level, on, basis, both, item))
+        bases = {
+            ALL: of_kind,
+            FULL: [pick for pick in of_kind if pick.unit.full],
+            # as the released script does: units with fewer than two right votes are gone, wrong votes on the others stay
+            ACCEPTED: [pick for pick in _accepted(of_kind, decisions, blocked) if decisions[pick.unit.id].right >= 2],
+        }
+        for basis, chosen in bases.items():
+            for level, on, votes in levels if chosen else ():
+                both = by_units_and_workers(votes(chosen), level, rng, resamples)
+                item = by_units(votes(chosen), level, rng, resamples)
+                of = {"kind": kind, "level": level, "on": on, "basis": basis}
+                rows.append(Measurement(of, both, {"item_low": item.low, "item_high": item.high}))
     return rows
 
 
@@ -206,122 +160,104 @@ def accuracies(
     blocked: Collection[str],
     rng: np.random.Generator,
     resamples: int,
-) -> list[AccuracyRow]:
+) -> list[Measurement[HumanAccuracy]]:
     """Human accuracy: of all votes, of first votes, without blocked workers, and of accepted ones."""
     rows = []
-    for kind, some in _parts(picks).items():
+    for part, votes in _parts(picks).items():
         bases = {
-            ALL: some,
-            FIRST: [one for one in some if one.first],
-            TRUSTED: [one for one in some if one.worker not in blocked] if blocked else [],
-            ACCEPTED: _accepted(some, decisions, blocked),
+            ALL: votes,
+            FIRST: [pick for pick in votes if pick.first],
+            TRUSTED: [pick for pick in votes if pick.worker not in blocked] if blocked else [],
+            ACCEPTED: _accepted(votes, decisions, blocked),
         }
-        rows += [
-            AccuracyRow(kind, basis, accuracy_of(chosen, rng, resamples)) for basis, chosen in bases.items() if chosen
-        ]
+        for basis, chosen in bases.items():
+            if chosen:
+                right = np.array([pick.right for pick in chosen])
+                accuracy = human_accuracy(votes_on_images(chosen), right, rng, resamples)
+                rows.append(Measurement({"kind": part, "basis": basis}, accuracy))
     return rows
 
 
 def _parts(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
-    """All picks, those on each kind of set, and those on each side of the benchmark, where there are several."""
-    parts = {kind: of_kind(picks, kind) for kind in kinds_of(picks)}
-    sides = [side for side in SPLITS if any(one.unit.split == side for one in picks)]
-    if len(sides) > 1:
-        parts |= {side: [one for one in picks if one.unit.split == side] for side in sides}
-    return parts
-
-
-def accuracy_of(picks: Sequence[RetrieverPick], rng: np.random.Generator, resamples: int) -> HumanAccuracy:
-    """Share of these picks that are right."""
-    return human_accuracy(votes_on_images(picks), np.array([one.right for one in picks]), rng, resamples)
+    """All picks, those on each kind of set where there are several, and those on each split where there are several."""
+    kinds = by_kind(picks)
+    parts = {"all": list(picks), **kinds} if len(kinds) > 1 else kinds
+    splits = {str(split): [pick for pick in picks if pick.unit.split == split] for split in SPLITS}
+    splits = {split: chosen for split, chosen in splits.items() if chosen}
+    return {**parts, **splits} if len(splits) > 1 else parts
 
 
 def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPick]) -> Table:
     """Descriptions by split: voted on, kept, and dropped by reason."""
-    side = {one.unit.id: one.unit.split or "none" for one in picks}
+    split_of = {pick.unit.id: pick.unit.split or "none" for pick in picks}
     order = ("train", "valid", "test", "none")
     rows = []
-    for name in ("all", *sorted(set(side.values()), key=order.index)):
-        some = [one for unit, one in decisions.items() if name in ("all", side[unit])]
-        reasons = Counter(one.reason for one in some)
-        kept, decided = reasons[None], len(some) - reasons["too_few_votes"]
+    for name in ("all", *sorted(set(split_of.values()), key=order.index)):
+        chosen = [decision for unit, decision in decisions.items() if name in ("all", split_of[unit])]
+        reasons = Counter(decision.reason for decision in chosen)
+        kept, decided = reasons[None], len(chosen) - reasons["too_few_votes"]
         low, high = wilson_interval(kept, decided, 0.95)
-        fell = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str) if reason)
-        votes = sum(one.right + one.wrong for one in some)
+        dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str) if reason)
+        votes = sum(decision.right + decision.wrong for decision in chosen)
         share = f"{kept / decided:.3f} ({low:.3f}–{high:.3f})" if decided else None
-        rows.append((name, len(some), votes, kept, share, fell))
+        rows.append((name, len(chosen), votes, kept, share, dropped))
     heads = ("split", "descriptions", "votes", "kept", "share of decided", "dropped")
     note = "in brackets Wilson's interval; the published share is 0.735 of all descriptions (ImageCoDe, section 3.3)"
     return Table("Kept descriptions", heads, tuple(rows), note)
 
 
-def accuracy_table(rows: Sequence[AccuracyRow]) -> Table:
+def _basis(part: str, basis: str) -> str:
+    return f"{part}, {basis}" + (" (optimistic)" if basis == ACCEPTED else "")
+
+
+def accuracy_table(rows: Sequence[Measurement[HumanAccuracy]]) -> Table:
     """Human accuracy as a table for people."""
-    shown = tuple(
-        (
-            f"{row.kind}, {row.basis}" + (" (optimistic)" if row.basis == ACCEPTED else ""),
-            row.accuracy.votes,
-            row.accuracy.workers,
-            row.accuracy.value,
-            f"{row.accuracy.low:.3f}–{row.accuracy.high:.3f}",
-            "–" if row.accuracy.crowd_low is None else f"{row.accuracy.crowd_low:.3f}–{row.accuracy.crowd_high:.3f}",
-        )
-        for row in rows
-    )
+    shown = []
+    for row in rows:
+        accuracy = row.figure
+        wilson = f"{accuracy.low:.3f}–{accuracy.high:.3f}"
+        crowd = "–" if accuracy.crowd_low is None else f"{accuracy.crowd_low:.3f}–{accuracy.crowd_high:.3f}"
+        of = _basis(row.of["kind"], row.of["basis"])
+        shown.append((of, accuracy.votes, accuracy.workers, accuracy.value, wilson, crowd))
     note = (
         "over workers: bootstrap over whole workers, the interval to report; Wilson's assumes independent votes. "
         "Accepted descriptions were kept because workers were right, so that row is optimistic. The paper reports 90.8 on test"
     )
-    return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "Wilson", "over workers"), shown, note)
+    return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "Wilson", "over workers"), tuple(shown), note)
 
 
-def agreement_table(rows: Sequence[AgreementRow]) -> Table:
+def agreement_table(rows: Sequence[Measurement[Agreement]]) -> Table:
     """Alpha as a table for people, with intervals over units and workers; `figures.json` has those over units too."""
     columns = {
         "nominal on image ids": "on images",
         "nominal on positions": "on positions",
         "interval on positions": "interval",
     }
-    lines: dict[tuple[str, str], dict[str, AgreementRow]] = {}
+    lines: dict[tuple[str, str], dict[str, Agreement]] = {}
     for row in rows:
-        lines.setdefault((row.kind, row.basis), {})[f"{row.level} on {row.on}"] = row
-    shown = tuple(
-        (
-            f"{kind}, {basis}" + (" (optimistic)" if basis == ACCEPTED else ""),
-            next(iter(found.values())).both.units,
-            next(iter(found.values())).both.votes,
-            *(_alpha(found.get(name)) for name in columns),
-        )
-        for (kind, basis), found in lines.items()
-    )
+        of = row.of
+        lines.setdefault((of["kind"], of["basis"]), {})[f"{of['level']} on {of['on']}"] = row.figure
+    shown = []
+    for (kind, basis), alphas in lines.items():
+        first = next(iter(alphas.values()))
+        shown.append((_basis(kind, basis), first.units, first.votes, *(_alpha(alphas.get(name)) for name in columns)))
     note = (
         "nominal alpha of image ids and of positions in the set; interval alpha of positions for frames in temporal order. "
         "In brackets the 95 % interval over units and workers. The released script computes accepted only, where votes agree "
         "by selection. The full share got all votes and is unbiased"
     )
-    return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), shown, note)
+    return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), tuple(shown), note)
 
 
-def _alpha(row: AgreementRow | None) -> str | None:
-    if row is None or row.both.value is None:
-        return row.both.reason if row else None
-    span = "" if row.both.low is None else f" ({row.both.low:.2f}–{row.both.high:.2f})"
-    return f"{row.both.value:.2f}{span}"
+def _alpha(agreement: Agreement | None) -> str | None:
+    if agreement is None or agreement.value is None:
+        return agreement.reason if agreement else None
+    span = "" if agreement.low is None else f" ({agreement.low:.2f}–{agreement.high:.2f})"
+    return f"{agreement.value:.2f}{span}"
 
 
 def _accepted(
-    picks: Sequence[RetrieverPick], decisions: Mapping[str, Acceptance], out: Collection[str]
+    picks: Sequence[RetrieverPick], decisions: Mapping[str, Acceptance], blocked: Collection[str]
 ) -> list[RetrieverPick]:
     """Votes that count, on what was kept."""
-    return [one for one in picks if decisions[one.unit.id].reason is None and one.worker not in out]
-
-
-def _bases(
-    picks: Sequence[RetrieverPick], decisions: Mapping[str, Acceptance], out: Collection[str]
-) -> dict[str, list[RetrieverPick]]:
-    return {
-        ALL: list(picks),
-        FULL: [one for one in picks if one.unit.full],
-        # as the released script does: units with fewer than two right votes are gone, wrong votes on the others stay
-        ACCEPTED: [one for one in _accepted(picks, decisions, out) if decisions[one.unit.id].right >= 2],
-    }
+    return [pick for pick in picks if decisions[pick.unit.id].reason is None and pick.worker not in blocked]

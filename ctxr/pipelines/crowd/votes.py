@@ -1,21 +1,24 @@
 """Votes and the decisions made from them: kept descriptions (ImageCoDe, section 3.3) and labels."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ctxr.annotation.artifacts import Answered
-from ctxr.annotation.protocol import verdict
+from ctxr.annotation.protocol import Verdict, verdict
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import retrieve
 from ctxr.engine.report import Table
-from ctxr.metrics.agreement import TagAgreement, masi_alpha, tag_alphas
+from ctxr.metrics.agreement import Agreement, TagAgreement, masi_alpha, tag_alphas
 from ctxr.metrics.consensus import TIE, dawid_skene, majority
 from ctxr.metrics.votes import Votes, gather
+from ctxr.metrics.workers import HumanAccuracy
 from ctxr.store.records import Judgment
+
+F = TypeVar("F", Agreement, HumanAccuracy)
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class RetrieverPick:
 
     Attributes:
         picked: image id. right: whether it is the target. position: in the set's own order, from 0.
-        place: where it was shown, from 0. target: where the target was shown. first: the first vote on its unit.
+        shown: its position as shown, from 0. target: that of the target. first: the first vote on its unit.
         kind: `video` or `photos`. describer: who wrote the description.
     """
 
@@ -33,7 +36,7 @@ class RetrieverPick:
     picked: str
     right: bool
     position: int
-    place: int
+    shown: int
     target: int
     first: bool
     kind: str
@@ -47,21 +50,21 @@ class RetrieverPick:
 
 def picks_of(answered: Answered) -> list[RetrieverPick]:
     """Every pick on a description whose target is known, by unit and time; checks of the workers are none."""
-    found: list[RetrieverPick] = []
+    picks: list[RetrieverPick] = []
     seen: set[str] = set()
-    for answer in sorted(answered.answers, key=lambda one: (one.unit, one.at, one.worker)):
+    for answer in sorted(answered.answers, key=lambda row: (row.unit, row.at, row.worker)):
         unit = answered.units[answer.unit]
         if unit.task != "retrieve" or unit.purpose != "work" or not unit.truth:
             continue
         (picked,), (target,) = answer.values[retrieve.FIELD], unit.truth
-        found.append(
+        picks.append(
             RetrieverPick(
                 unit=unit,
                 answer=answer,
                 picked=picked,
                 right=picked == target,
                 position=unit.images.index(picked),
-                place=answer.order.index(picked),
+                shown=answer.order.index(picked),
                 target=answer.order.index(target),
                 first=unit.id not in seen,
                 kind=answered.sets[unit.image_set].kind,
@@ -69,22 +72,27 @@ def picks_of(answered: Answered) -> list[RetrieverPick]:
             )
         )
         seen.add(unit.id)
-    return found
+    return picks
 
 
 def votes_on_images(picks: Sequence[RetrieverPick]) -> Votes:
     """Picks as votes for image ids."""
-    return gather([one.unit.id for one in picks], [one.worker for one in picks], [one.picked for one in picks])
+    return _gather(picks, [pick.picked for pick in picks])
 
 
 def votes_on_positions(picks: Sequence[RetrieverPick]) -> Votes:
     """Picks as votes for positions in the set, 0..K-1."""
-    return gather([one.unit.id for one in picks], [one.worker for one in picks], [one.position for one in picks])
+    return _gather(picks, [pick.position for pick in picks])
 
 
-def of_kind(picks: Iterable[RetrieverPick], kind: str) -> list[RetrieverPick]:
-    """The picks on one kind of set; `all` keeps them all."""
-    return [one for one in picks if kind in ("all", one.kind)]
+def _gather(picks: Sequence[RetrieverPick], labels: Sequence[str] | Sequence[int]) -> Votes:
+    return gather([pick.unit.id for pick in picks], [pick.worker for pick in picks], labels)
+
+
+def by_kind(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
+    """The picks on each kind of set, videos first."""
+    kinds = sorted({pick.kind for pick in picks}, reverse=True)
+    return {kind: [pick for pick in picks if pick.kind == kind] for kind in kinds}
 
 
 @dataclass(frozen=True)
@@ -109,25 +117,28 @@ def decide(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str]) 
     `paper`: as many right votes as the unit needs. `majority`: the target is what most votes name; a tie keeps nothing. Votes
     of `blocked` workers do not count, and what they wrote is dropped.
     """
-    counted = [one for one in picks if one.worker not in blocked]
+    counted = [pick for pick in picks if pick.worker not in blocked]
     winners = consensus(counted) if rule == "majority" else {}
     hits: dict[str, list[bool]] = defaultdict(list)
-    for one in counted:
-        hits[one.unit.id].append(one.right)
+    for pick in counted:
+        hits[pick.unit.id].append(pick.right)
     decisions = {}
-    for unit in {one.unit.id: one.unit for one in picks}.values():
-        votes = hits[unit.id]
+    for unit in {pick.unit.id: pick.unit for pick in picks}.values():
+        votes, winner = hits[unit.id], winners.get(unit.id, "")
         right, wrong = sum(votes), len(votes) - sum(votes)
-        reason = _paper(right, wrong, unit.needed, unit.most) if rule == "paper" else None
-        if rule != "paper":
-            winner = winners.get(unit.id, "")
-            reason = "too_few_votes" if not votes else "tie" if winner is None else None
-            if reason is None and winner not in unit.truth:
-                reason = "not_found"
         if unit.authors and unit.authors[0] in blocked:
-            reason = "writer_blocked"
+            reason: str | None = "writer_blocked"
+        elif rule == "paper":
+            reason = _REASONS[verdict(right, wrong, unit.needed, unit.most)]
+        elif not votes:
+            reason = "too_few_votes"
+        else:
+            reason = "tie" if winner is None else None if winner in unit.truth else "not_found"
         decisions[unit.id] = Acceptance(unit.query or "", unit.id, right, wrong, reason)
     return decisions
+
+
+_REASONS: dict[Verdict, str | None] = {"accepted": None, "dropped": "not_found", "open": "too_few_votes"}
 
 
 def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
@@ -139,23 +150,22 @@ def consensus(picks: Sequence[RetrieverPick]) -> dict[str, str | None]:
     }
 
 
-def _paper(right: int, wrong: int, needed: int, most: int) -> str | None:
-    said = verdict(right, wrong, needed, most)
-    return None if said == "accepted" else "not_found" if said == "dropped" else "too_few_votes"
-
-
 @dataclass(frozen=True)
-class LabelRow:
-    """Agreement on one label of one task. `agreement.value` is nominal alpha of chosen or not chosen."""
+class Measurement(Generic[F]):
+    """A figure of the answers: `of` says what it is of, `more` what it is recorded with."""
 
-    task: str
-    label: TagAgreement
+    of: dict[str, Any]
+    figure: F
+    more: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """As plain values."""
-        return {"task": self.task, "label": self.label.tag, "prevalence": self.label.prevalence} | asdict(
-            self.label.agreement
-        )
+        return self.of | asdict(self.figure) | self.more
+
+
+def agreement_cells(agreement: Agreement) -> tuple[int, int, float | str | None]:
+    """Units, votes, and the value or the reason why there is none."""
+    return agreement.units, agreement.votes, agreement.reason if agreement.value is None else agreement.value
 
 
 def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> list[Judgment]:
@@ -163,13 +173,11 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
 
     Only judgments of the first round count; later rounds are second looks.
     """
-    asked = _labelled(answered)
     columns: dict[tuple[str, str], list[Judgment]] = defaultdict(list)
-    for row in answered.judgments:
-        task = _task(row.query)
-        if row.query in asked and row.round == 0 and row.worker not in blocked:
+    for task, row in _first_round(answered):
+        if row.worker not in blocked:
             columns[task, row.candidate].append(row)
-    found = []
+    decided = []
     for (_, label), rows in sorted(columns.items()):
         votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
         if rule == "majority":
@@ -179,50 +187,42 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
             values = np.where(posterior.max(axis=1) > 0.5, posterior.argmax(axis=1), TIE)
         for name, value in zip(votes.unit_names, values.tolist(), strict=True):
             if value != TIE:
-                found.append(Judgment(str(name), label, f"aggregate:{rule}", float(votes.labels[value])))
-    return found
+                decided.append(Judgment(str(name), label, f"aggregate:{rule}", float(votes.labels[value])))
+    return decided
 
 
-def agreements(answered: Answered) -> list[LabelRow]:
-    """Alpha of each label of each labelling task; `all labels` is alpha over whole sets of labels with MASI's distance."""
-    asked = _labelled(answered)
+def agreements(answered: Answered) -> list[Measurement[Agreement]]:
+    """Nominal alpha of each label of each labelling task, chosen or not chosen; `all labels` is alpha over whole sets of labels
+    with MASI's distance."""
     sets: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(dict)
-    for row in answered.judgments:
-        if row.query not in asked or row.round:
-            continue
-        chosen = sets[_task(row.query)].setdefault((row.query, row.worker), [])
+    for task, row in _first_round(answered):
+        chosen = sets[task].setdefault((row.query, row.worker), [])
         if row.value > 0:
             chosen.append(row.candidate)
     rows = []
     for task, votes in sorted(sets.items()):
         units, workers = [query for query, _ in votes], [worker for _, worker in votes]
         chosen_sets = list(votes.values())
-        rows += [LabelRow(task, one) for one in tag_alphas(units, workers, chosen_sets)]
-        rows.append(LabelRow(task, TagAgreement("all labels", masi_alpha(units, workers, chosen_sets), 1.0)))
+        whole = TagAgreement("all labels", masi_alpha(units, workers, chosen_sets), 1.0)
+        for label in (*tag_alphas(units, workers, chosen_sets), whole):
+            of = {"task": task, "label": label.tag, "prevalence": label.prevalence}
+            rows.append(Measurement(of, label.agreement))
     return rows
 
 
-def table(rows: Sequence[LabelRow]) -> Table:
+def table(rows: Sequence[Measurement[Agreement]]) -> Table:
     """Agreement on labels as a table for people."""
-    shown = tuple(
-        (
-            row.task,
-            row.label.tag,
-            row.label.agreement.units,
-            row.label.agreement.votes,
-            row.label.prevalence,
-            row.label.agreement.value if row.label.agreement.value is not None else row.label.agreement.reason,
-        )
-        for row in rows
-    )
+    shown = []
+    for row in rows:
+        units, votes, alpha = agreement_cells(row.figure)
+        shown.append((row.of["task"], row.of["label"], units, votes, row.of["prevalence"], alpha))
     note = "alpha of a rare label depends on few votes; all labels: sets of labels with MASI's distance"
-    return Table("Agreement on labels", ("task", "label", "units", "votes", "share", "alpha"), shown, note)
+    return Table("Agreement on labels", ("task", "label", "units", "votes", "share", "alpha"), tuple(shown), note)
 
 
-def _labelled(answered: Answered) -> set[str]:
-    return {query.id for query in answered.queries if query.labels is not None}
-
-
-def _task(query: str) -> str:
-    """The task of a query for labels, with which its id begins."""
-    return query.partition("/")[0]
+def _first_round(answered: Answered) -> Iterator[tuple[str, Judgment]]:
+    """Judgments on labels in the first round, with the task, with which the id of their query begins."""
+    labelled = {query.id for query in answered.queries if query.labels is not None}
+    for row in answered.judgments:
+        if row.query in labelled and not row.round:
+            yield row.query.partition("/")[0], row

@@ -24,47 +24,42 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
     answered = read_judgments(collected(config.workdir, progress, config.database))
-    rows = people(
-        answered, picks_of(answered), blocked_workers(config.workdir, config.database), config.good, config.poor
-    )
-    changes: tuple[Change, ...] = ()
+    blocked = blocked_workers(config.workdir, config.database)
+    rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
+    changes: list[Change] = []
     waited: tuple[Waited, ...] = ()
     if has_journal(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
-            everybody = [one.worker for one in journal.standings()]
-            changes = tuple(change for worker in everybody for change in journal.changes(worker))
+            changes = [change for state in journal.workers() for change in journal.changes(state.worker)]
             waited = tuple(journal.waited())
-    oldest_first = tuple(sorted(changes, key=lambda one: one.number))
+    oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited)
 
 
 def _change(config: Workers) -> tuple[str, ...]:
-    said = []
+    changed = []
     with opened(config.workdir, config.database) as journal:
-        known = [one.worker for one in journal.standings()]
+        names = [state.worker for state in journal.workers()]
         now = datetime.now(UTC)
-        acts = [
-            (verb, act, _named(config.workdir, given, known))
-            for verb, act, chosen in (
-                ("blocked", journal.block, config.block),
-                ("allowed", journal.allow, config.allow),
-                ("undid the last change of", journal.undo, config.undo),
-            )
-            for given in chosen
-        ]
+        options = (
+            ("blocked", journal.block, config.block),
+            ("allowed", journal.allow, config.allow),
+            ("undid the last change of", journal.undo, config.undo),
+        )
+        acts = [(verb, act, _named(config.workdir, typed, names)) for verb, act, words in options for typed in words]
         for verb, act, worker in acts:
-            standing = act(worker, config.reason.strip(), config.by, now)
-            said.append(f"{verb} {worker}: now {standing.state}")
-    return tuple(said)
+            state = act(worker, config.reason.strip(), config.by, now)
+            changed.append(f"{verb} {worker}: now {state.state}")
+    return tuple(changed)
 
 
-def _named(workdir: Path, given: str, known: list[str]) -> str:
-    """The pseudonym that is meant by itself, by its beginning, or by the name on an invitation of `ctxr serve`."""
-    begin = [worker for worker in known if worker.startswith(given)] if len(given) > len("w-") else []
-    if given in known or len(begin) == 1:
-        return given if given in known else begin[0]
-    invited = pseudonym(read_key(workdir / CROWD / PRIVATE), "local", f"team/{given}")
-    if invited in known:
+def _named(workdir: Path, typed: str, names: list[str]) -> str:
+    """The pseudonym that is typed as a whole, by its beginning, or by the name on an invitation of `ctxr serve`."""
+    begin = [worker for worker in names if worker.startswith(typed)] if len(typed) > len("w-") else []
+    if typed in names or len(begin) == 1:
+        return typed if typed in names else begin[0]
+    invited = pseudonym(read_key(workdir / CROWD / PRIVATE), "local", f"team/{typed}")
+    if invited in names:
         return invited
     what = f"{len(begin)} workers begin with" if begin else "no worker is called"
-    raise UsageError(f"{what} {given!r}", hint="a pseudonym of ctxr workers --json, or the name on an invitation")
+    raise UsageError(f"{what} {typed!r}", hint="a pseudonym of ctxr workers --json, or the name on an invitation")

@@ -6,14 +6,10 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range, Workers
+from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
 from ctxr.engine.units import EngineName, Rank, WorldSize, shard_rules
 from ctxr.store.hashing import sha256_file
 
-Place = Annotated[Path | None, NotDecisive]
-"""A path, on which no result depends."""
-
-Workdir = Annotated[Path, NotDecisive]
 BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100; the paper uses 0.65")]
 TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
 SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side")]
@@ -30,7 +26,7 @@ class BuildSets(Options):
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
-    out: Place = None
+    out: PathOption = None
     """Artifact folder to write; default: `sets` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -79,7 +75,7 @@ class BuildSets(Options):
     neighbours: Annotated[str, NotDecisive, Choices(("auto", "bf16", "fp32", "faiss"))] = "auto"
     """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
     are exact and give the same sets."""
-    splits: Place = None
+    splits: PathOption = None
     """CSV file `group,split` with the publisher's splits of source videos; other groups are assigned by salted hash."""
     salt: str = "ctxr"
     """Salt of that hash; another salt gives other splits."""
@@ -103,9 +99,9 @@ class BuildSets(Options):
     """Make only every N-th video, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
     world_size: WorldSize = None
     """Number N of ranks that share the videos."""
-    yield_curve: Annotated[bool, NotDecisive] = False
+    yield_curve: Switch = False
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
-    retry_failed: Annotated[bool, NotDecisive] = False
+    retry_failed: Switch = False
     """Retry sources that failed in the finished run, or for a rank."""
 
     def folder(self) -> Path:
@@ -139,9 +135,9 @@ class Filter(Options):
 
     COMMAND = "filter"
 
-    input: Place = None
+    input: PathOption = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
-    out: Place = None
+    out: PathOption = None
     """Artifact folder to write; default: `filtered` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -155,7 +151,7 @@ class Filter(Options):
     """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
     ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
-    videos: Place = None
+    videos: PathOption = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
     device: Annotated[str, NotDecisive, DEVICE] = "auto"
     """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
@@ -167,7 +163,7 @@ class Filter(Options):
     """Make only every N-th video, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
     world_size: WorldSize = None
     """Number N of ranks that share the videos."""
-    retry_failed: Annotated[bool, NotDecisive] = False
+    retry_failed: Switch = False
     """Retry videos that failed for a rank."""
 
     def source(self) -> Path:
@@ -194,7 +190,7 @@ class Merge(Options):
 
     COMMAND = "merge"
 
-    artifact: Place = None
+    artifact: PathOption = None
     """Artifact folder that ranks have worked on; default: `sets` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -210,11 +206,11 @@ class Rebuild(Options):
 
     COMMAND = "rebuild"
 
-    recipe: Place = None
+    recipe: PathOption = None
     """Folder that `ctxr export --to recipe` wrote; default: `export-recipe` in the workdir."""
-    videos: Place = None
+    videos: PathOption = None
     """Folder with the videos and photos, at any depth and under any name: they are recognised by content."""
-    out: Place = None
+    out: PathOption = None
     """Artifact folder to write; default: `rebuilt` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -261,11 +257,11 @@ class Verify(Options):
 
     COMMAND = "verify"
 
-    artifact: Place = None
+    artifact: PathOption = None
     """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""
-    videos: Place = None
+    videos: PathOption = None
     """Folder with the videos and photos, recognised by content; default: their last known location."""
-    pictures: Place = None
+    pictures: PathOption = None
     """Artifact whose pictures are compared with a recipe's frames where they differ."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""

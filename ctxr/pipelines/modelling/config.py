@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Seed, Switch, Text, Workdir
 from ctxr.engine.report import Table
 from ctxr.models.recipes import recipe_name
 from ctxr.store.kinds import CLASSIFIERS
@@ -15,16 +15,8 @@ from ctxr.store.kinds import CLASSIFIERS
 if TYPE_CHECKING:
     from ctxr.models.training.recipe import Recipe
 
-Place = Annotated[Path | None, NotDecisive]
-"""Where something lies, which does not decide a result."""
 
-Workdir = Annotated[Path, NotDecisive]
-Text = Annotated[str, NotDecisive]
-"""An option that decides the result through what it resolves to, or not at all."""
-
-Switch = Annotated[bool, NotDecisive]
 Name = Annotated[str | None, NotDecisive]
-Seed = Annotated[int, Range(0, inf, "a whole number, 0 or more")]
 Draws = Annotated[int, Range(1, inf, "a number of draws, at least 1; default: 10000")]
 Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
 
@@ -46,7 +38,7 @@ class Train(Options):
     recipe: Text = "clip-batch"
     """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; or a TOML file."""
-    dataset: Place = None
+    dataset: PathOption = None
     """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
     name: Name = None
     """Name of the run; default: that of its recipe."""
@@ -56,7 +48,7 @@ class Train(Options):
     """Fixed (published numbers without known errors), paper (its text to the letter) or code (as the released scripts)."""
     changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
-    judgments: Place = None
+    judgments: PathOption = None
     """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
@@ -131,11 +123,11 @@ class Eval(Options):
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
-    dataset: Place = None
+    dataset: PathOption = None
     """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    out: Place = None
+    out: PathOption = None
     """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
     split: str = ""
     """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
@@ -167,9 +159,9 @@ class Eval(Options):
     """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Text = "auto"
     """Device of the encoder: auto, cpu, cuda, mps."""
-    judgments: Place = None
+    judgments: PathOption = None
     """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
-    positives: Place = None
+    positives: PathOption = None
     """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
     with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
 
@@ -215,7 +207,7 @@ class Listen(Options):
 
     COMMAND = "listen"
 
-    dataset: Place = None
+    dataset: PathOption = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""
     endpoint: Text = ""
     """Address of an OpenAI-compatible server, such as http://localhost:8000/v1."""
@@ -311,7 +303,7 @@ class RegionsConfig(Options):
 
     COMMAND = "regions"
 
-    dataset: Place = None
+    dataset: PathOption = None
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""
     by: str = "grid:auto"
     """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""

@@ -6,17 +6,10 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Text, Workdir
 from ctxr.engine.report import Table
 from ctxr.store.kinds import REVISE_LABELS
 
-Place = Annotated[Path | None, NotDecisive]
-"""Where something lies, which does not decide a result."""
-
-Text = Annotated[str, NotDecisive]
-"""An option that decides the result through what it resolves to, or not at all."""
-
-Switch = Annotated[bool, NotDecisive]
 Cap = Annotated[int, Range(0, inf, "a whole number, 0 = no limit")]
 Share = Annotated[float | None, NotDecisive, Range(0, 1, "a share above 0, at most 1", above=True)]
 
@@ -27,7 +20,7 @@ class ReviseLabels(Options):
 
     COMMAND = REVISE_LABELS
 
-    dataset: Place = None
+    dataset: PathOption = None
     """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
     entail: Switch = False
     """Mine candidates, classify them, and add the entailed ones as a new round of judgments. Without this and the next three
@@ -52,7 +45,7 @@ class ReviseLabels(Options):
     """Lowest probability of a pair that counts as entailed; default: the classifier's threshold."""
     precision: Share = None
     """Take the lowest threshold that reaches this precision on dev instead."""
-    dev: Place = None
+    dev: PathOption = None
     """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
     per_image: Cap = 30
     """Most captions that a round adds to a picture; 0 = no limit."""
@@ -69,9 +62,9 @@ class ReviseLabels(Options):
     """Pairs to draw for the human audit."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample and of intervals."""
-    out: Place = None
+    out: PathOption = None
     """Folder to write; default: `revised` in the workdir."""
-    workdir: Annotated[Path, NotDecisive] = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
     database: Text = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range, Workers
+from ctxr.engine.options import Choices, Options, PathOption, Range, Workdir, Workers
 
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
 
@@ -18,20 +18,20 @@ class Export(Options):
 
     to: Annotated[str, Choices(FORMATS)] = ""
     """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe."""
-    input: Annotated[Path | None, NotDecisive] = None
+    input: PathOption = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
-    out: Annotated[Path | None, NotDecisive] = None
+    out: PathOption = None
     """Folder to write; default: `export-FORMAT` in the workdir."""
-    workdir: Annotated[Path, NotDecisive] = Path("work")
+    workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    licences: Annotated[Path | None, NotDecisive] = None
+    licences: PathOption = None
     """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id.
     Or COCO captions (.json), which name the licence of each photo by its file."""
     hide_test: bool = False
     """Leave out the answers about test sets (imagecode always does)."""
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
     """Maximum size of one shard in megabytes of images (hf, webdataset)."""
-    videos: Annotated[Path | None, NotDecisive] = None
+    videos: PathOption = None
     """Folder that now holds the sources, recognised by content (recipe)."""
     workers: Workers = 0
     """Videos decoded at the same time (recipe); 0 = half the cores."""

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, create_engine
 
 from ctxr.annotation.journal.journal import Journal, open_journal
 from scripts.postgres_server import Server, programs, server
-from tests.annotation.journal.study import PUBLISHED
+from tests.annotation.journal.study import PUBLISHED, enrolled
 
 Opener = Callable[..., Journal]
 
@@ -47,14 +47,17 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def opener(address: str) -> Iterator[Opener]:
-    """Opens the journal at `address`, again and again, and closes what it opened."""
+    """Opens the journal at `address` as often as wanted, enrols `workers`, and closes what it opened."""
     opened: list[Journal] = []
 
-    def again(units: object = (), sets: object = (), protocol: object = PUBLISHED, **more: Any) -> Journal:
+    def reopen(
+        units: object = (), sets: object = (), protocol: object = PUBLISHED, workers: str = "", **more: Any
+    ) -> Journal:
         journal = open_journal(address, units, sets, protocol, **more)  # type: ignore[arg-type]
         opened.append(journal)
+        enrolled(journal, *workers.split())
         return journal
 
-    yield again
+    yield reopen
     for journal in opened:
         journal.close()

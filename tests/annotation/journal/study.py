@@ -3,11 +3,12 @@
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Lease, Receipt
+from ctxr.annotation.journal.results import Lease, NoWork, Receipt
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Purpose, Unit
+from ctxr.annotation.records import Purpose, TaskName, Unit
 from ctxr.annotation.tasks import verify
 from ctxr.annotation.unit_factory import attention_unit, retrieve_unit
 from ctxr.store.records import ImageSet, Query, SplitName, Text
@@ -42,18 +43,16 @@ def image_sets(count: int, name: str = "s") -> list[ImageSet]:
     ]
 
 
+def _unit(task: TaskName, name: str, image_set: ImageSet, **more: Any) -> Unit:
+    return Unit(
+        id=name, task=task, image_set=image_set.id, group=image_set.group, **{"images": image_set.images} | more
+    )
+
+
 def described(image_set: ImageSet, place: int = 0, split: SplitName | None = None) -> Unit:
     """A target to describe."""
-    return Unit(
-        id=f"describe-{image_set.id}-{place}",
-        task="describe",
-        image_set=image_set.id,
-        group=image_set.group,
-        images=image_set.images,
-        ordered=image_set.kind == "video",
-        split=split,
-        target=image_set.images[place],
-    )
+    more = {"ordered": image_set.kind == "video", "split": split, "target": image_set.images[place]}
+    return _unit("describe", f"describe-{image_set.id}-{place}", image_set, **more)
 
 
 def retrieved(
@@ -71,18 +70,8 @@ def retrieved(
 
 def known(image_set: ImageSet, purpose: Purpose, place: int = 0) -> Unit:
     """A retrieval whose answer is known, to check workers with."""
-    return Unit(
-        id=f"{purpose}-{image_set.id}-{place}",
-        task="retrieve",
-        image_set=image_set.id,
-        group=image_set.group,
-        images=image_set.images,
-        texts=("a known one",),
-        truth=(image_set.images[place],),
-        most=10**6,
-        full=True,
-        purpose=purpose,
-    )
+    more = {"truth": (image_set.images[place],), "most": 10**6, "full": True, "purpose": purpose}
+    return _unit("retrieve", f"{purpose}-{image_set.id}-{place}", image_set, texts=("a known one",), **more)
 
 
 def attention(image_set: ImageSet, number: int = 0) -> Unit:
@@ -91,37 +80,16 @@ def attention(image_set: ImageSet, number: int = 0) -> Unit:
 
 def tagged(image_set: ImageSet, votes: int, split: SplitName | None = None) -> Unit:
     """A description to be tagged by several."""
-    return Unit(
-        id=f"tag-{image_set.id}",
-        task="tag",
-        image_set=image_set.id,
-        group=image_set.group,
-        images=image_set.images,
-        split=split,
-        target=image_set.images[0],
-        query=f"tag/{image_set.id}",
-        texts=("a description",),
-        text_ids=("t",),
-        labels=("negation", "spatial"),
-        needed=votes,
-        most=votes,
-    )
+    asked = {"query": f"tag/{image_set.id}", "texts": ("a description",), "text_ids": ("t",)}
+    more = {"split": split, "target": image_set.images[0], "labels": ("negation", "spatial")}
+    return _unit("tag", f"tag-{image_set.id}", image_set, needed=votes, most=votes, **asked, **more)
 
 
 def talked(image_set: ImageSet, place: int = 0, split: SplitName | None = None, talks: int = 1) -> Unit:
     """A photo to talk about."""
-    return Unit(
-        id=f"dialogue-{image_set.id}-{place}",
-        task="dialogue",
-        image_set=image_set.id,
-        group=image_set.group,
-        images=(image_set.images[place],),
-        ordered=True,
-        split=split,
-        target=image_set.images[place],
-        needed=talks,
-        most=talks,
-    )
+    photo = image_set.images[place]
+    more = {"images": (photo,), "ordered": True, "split": split, "target": photo, "needed": talks, "most": talks}
+    return _unit("dialogue", f"dialogue-{image_set.id}-{place}", image_set, **more)
 
 
 def sentence(rng: random.Random) -> str:
@@ -146,6 +114,14 @@ def leased(journal: Journal, worker: str, now: datetime = START, tasks: Sequence
     lease = journal.lease(worker, now, tasks)
     assert isinstance(lease, Lease), lease
     return lease
+
+
+def reason(journal: Journal, worker: str, now: datetime = START, tasks: Sequence[str] | None = None) -> str:
+    """Why there is no work for a worker."""
+    refusal = journal.lease(worker, now, tasks)
+    assert isinstance(refusal, NoWork), refusal
+    assert refusal.sentence.endswith(".")
+    return refusal.reason
 
 
 def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = START, seed: object = None) -> Receipt:

@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from ctxr.annotation.journal.results import Lease, NoWork
+from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import Protocol, shown_order
 from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.model import shuffle
 from tests.annotation.journal.study import (
     PUBLISHED,
     START,
@@ -18,6 +19,7 @@ from tests.annotation.journal.study import (
     image_sets,
     known,
     leased,
+    reason,
     retrieved,
     tagged,
 )
@@ -25,8 +27,7 @@ from tests.annotation.journal.study import (
 
 def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> None:
     sets = image_sets(2)
-    journal = opener([described(one) for one in sets], sets)
-    enrolled(journal, "w1")
+    journal = opener([described(one) for one in sets], sets, workers="w1")
     first = leased(journal, "w1")
     assert leased(journal, "w1", after(5)) == first
     assert journal.find(first.token) == first
@@ -77,20 +78,15 @@ def test_the_least_served_unit_comes_first(opener: Opener) -> None:
 
 
 def test_another_seed_serves_in_another_order_and_the_same_seed_in_the_same() -> None:
-    from tests.annotation.journal.model import shuffle
-
     units = [tagged(one, 1) for one in image_sets(20)]
     assert sorted(units, key=lambda one: shuffle(0, one)) != sorted(units, key=lambda one: shuffle(1, one))
 
 
 def test_an_abandoned_lease_goes_to_somebody_else_and_its_owner_is_told(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one)], sets, lease_for=timedelta(minutes=10))
-    enrolled(journal, "w1", "w2")
+    journal = opener([described(one)], sets, lease_for=timedelta(minutes=10), workers="w1 w2")
     first = leased(journal, "w1")
-    waiting = journal.lease("w2", after(9))
-    assert isinstance(waiting, NoWork)
-    assert waiting.reason == "wait"
+    assert reason(journal, "w2", after(9)) == "wait"
     second = leased(journal, "w2", after(10))
     assert (second.unit, second.slot) == (first.unit, first.slot)
     abandoned = journal.find(first.token)
@@ -100,8 +96,7 @@ def test_an_abandoned_lease_goes_to_somebody_else_and_its_owner_is_told(opener: 
 
 def test_what_is_given_back_is_served_again_in_the_same_slot(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([tagged(one, 2)], sets)
-    enrolled(journal, "w1", "w2", "w3")
+    journal = opener([tagged(one, 2)], sets, workers="w1 w2 w3")
     first, second = leased(journal, "w1"), leased(journal, "w2")
     journal.give_back(first.token, after(1), "too hard")
     journal.give_back(first.token, after(1), "twice does no harm")
@@ -121,55 +116,45 @@ def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener)
 
 def test_nobody_judges_what_they_wrote(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([retrieved(one, author="w1")], sets)
-    enrolled(journal, "w1", "w2")
-    refused = journal.lease("w1", START)
-    assert isinstance(refused, NoWork)
-    assert refused.reason == "nothing_left"
+    journal = opener([retrieved(one, author="w1")], sets, workers="w1 w2")
+    assert reason(journal, "w1") == "nothing_left"
     assert leased(journal, "w2").unit.authors == ("w1",)
 
 
 def test_who_described_a_set_does_not_retrieve_in_it(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one, 0)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([described(one, 0)], sets, workers="w1 w2")
     answer(journal, leased(journal, "w1"))
     journal = opener([retrieved(one, 2)], sets)  # of another target, by somebody else
-    assert isinstance(journal.lease("w1", START), NoWork)
+    assert reason(journal, "w1")
     assert leased(journal, "w2").unit.task == "retrieve"
 
 
 def test_who_judged_another_target_of_a_set_has_met_it_even_if_they_gave_it_back(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([retrieved(one, 0), retrieved(one, 1)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([retrieved(one, 0), retrieved(one, 1)], sets, workers="w1 w2")
     first = leased(journal, "w1")
     journal.give_back(first.token, START, "no idea")
     assert leased(journal, "w1").unit == first.unit
     assert leased(journal, "w2").unit != first.unit
     answer(journal, leased(journal, "w1"))
-    assert isinstance(journal.lease("w1", START), NoWork)
+    assert reason(journal, "w1")
 
 
 def test_one_worker_may_describe_several_targets_of_a_set(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one, 0), described(one, 1)], sets)
-    enrolled(journal, "w1")
+    journal = opener([described(one, 0), described(one, 1)], sets, workers="w1")
     targets = {answer(journal, leased(journal, "w1", tasks=["describe"])).answer.unit for _ in range(2)}
     assert len(targets) == 2
 
 
 def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:
     sets = image_sets(2)
-    journal = opener([described(sets[0]), tagged(sets[1], 1)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([described(sets[0]), tagged(sets[1], 1)], sets, workers="w1 w2")
     assert leased(journal, "w1", tasks=["tag"]).unit.task == "tag"
-    coming = journal.lease("w2", START, ["retrieve"])
-    assert isinstance(coming, NoWork)
-    assert coming.reason == "wait"  # there is something to describe, and then to retrieve
-    none = journal.lease("w2", START, ["entail"])
-    assert isinstance(none, NoWork)
-    assert none.reason == "nothing_left"
+    # there is something to describe, and then to retrieve
+    assert reason(journal, "w2", tasks=["retrieve"]) == "wait"
+    assert reason(journal, "w2", tasks=["entail"]) == "nothing_left"
 
 
 def test_a_hidden_question_comes_once_in_each_block_of_retrievals_and_never_twice(opener: Opener) -> None:
@@ -197,6 +182,5 @@ def test_a_hidden_question_comes_once_in_each_block_of_retrievals_and_never_twic
 
 
 def test_without_work_there_are_no_hidden_questions(opener: Opener) -> None:
-    journal = opener([known(image_sets(1)[0], "gold")], (), Protocol(gold_every=2))
-    enrolled(journal, "w1")
-    assert isinstance(journal.lease("w1", START), NoWork)
+    journal = opener([known(image_sets(1)[0], "gold")], (), Protocol(gold_every=2), workers="w1")
+    assert reason(journal, "w1")

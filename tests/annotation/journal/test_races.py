@@ -50,7 +50,7 @@ def sound(journal: Journal) -> None:
     described = [one for one in answers if units[one.unit].task == "describe"]
     assert sum(unit.task == "retrieve" for unit in units.values()) == len(SETS) + len(described)
     assert Counter(one.worker for one in answers) == Counter(
-        {standing.worker: standing.answers for standing in journal.standings() if standing.answers}
+        {standing.worker: standing.answers for standing in journal.workers() if standing.answers}
     )
     told = journal.progress()
     assert sum(one.answered for one in told.values()) == len(answers)

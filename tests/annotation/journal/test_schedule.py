@@ -136,7 +136,7 @@ class Schedule:
         assert [unit.id for unit in journal.units()] == [unit.id for unit in model.units]
         assert journal.answers() == [answer for _, answer, _ in model.answers]
         assert {one.unit: one.verdict for one in journal.decisions()} == model.stopped
-        for standing in journal.standings():
+        for standing in journal.workers():
             person = model.people[standing.worker]
             assert (standing.pool, standing.state) == (person.pool, person.state)
             assert standing.right + standing.wrong == len(person.known)

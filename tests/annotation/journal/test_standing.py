@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from ctxr.annotation.journal.results import NoWork, Refused
+from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.journal.worker_state import chance_below, pool_shares
 from ctxr.annotation.protocol import Protocol
 from tests.annotation.journal.conftest import Opener
@@ -18,15 +18,10 @@ from tests.annotation.journal.study import (
     image_sets,
     known,
     leased,
+    reason,
     retrieved,
     tagged,
 )
-
-
-def reason(got: object) -> str:
-    assert isinstance(got, NoWork), got
-    assert got.sentence.endswith(".")
-    return got.reason
 
 
 @pytest.mark.parametrize(
@@ -43,7 +38,7 @@ def test_pools_are_dealt_in_balance(opener: Opener, protocol: Protocol, counts: 
     pools = {worker: journal.enrol(worker, "local", START).pool for worker in (f"w{number}" for number in range(20))}
     assert Counter(pools.values()) == counts
     assert {worker: journal.enrol(worker, "elsewhere", after(9)).pool for worker in pools} == pools
-    assert {standing.platform for standing in journal.standings()} == {"local"}
+    assert {standing.platform for standing in journal.workers()} == {"local"}
 
 
 def test_a_side_without_work_is_dealt_to_nobody() -> None:
@@ -68,8 +63,8 @@ def test_a_pool_is_enforced_when_leasing(opener: Opener) -> None:
     journal = opener(units, sets, Protocol(disjoint="wholly"))
     for worker in enrolled(journal, "w1", "w2", "w3", "w4"):
         split = answer(journal, leased(journal, worker)).answer.unit
-        assert split == {"train": "tag-s0", "eval": "tag-s1"}[journal.standing(worker).pool]
-        assert reason(journal.lease(worker, START)) == "nothing_left"
+        assert split == {"train": "tag-s0", "eval": "tag-s1"}[journal.worker(worker).pool]
+        assert reason(journal, worker) == "nothing_left"
 
 
 def test_a_stranger_gets_no_work(opener: Opener) -> None:
@@ -77,23 +72,22 @@ def test_a_stranger_gets_no_work(opener: Opener) -> None:
     with pytest.raises(Refused, match="We do not know you yet"):
         journal.lease("w1", START)
     with pytest.raises(Refused, match="We do not know you yet"):
-        journal.standing("w1")
+        journal.worker("w1")
 
 
 def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> None:
     sets = image_sets(4)
     units = [known(one, "qualification") for one in image_sets(3, "q")] + [tagged(one, 9) for one in sets]
-    journal = opener(units, sets, Protocol(qualification=2, qualification_pass=0.75))
-    enrolled(journal, "good", "bad")
+    journal = opener(units, sets, Protocol(qualification=2, qualification_pass=0.75), workers="good bad")
     for worker in ("good", "bad"):
         for number in range(2):
-            assert not journal.standing(worker).qualified
+            assert not journal.worker(worker).qualified
             lease = leased(journal, worker, tasks=["tag"])
             assert lease.unit.purpose == "qualification"
             answer(journal, lease, right=worker == "good" or number == 0)
     assert leased(journal, "good").unit.purpose == "work"
-    assert reason(journal.lease("bad", START)) == "screened_out"
-    standing = journal.standing("bad")
+    assert reason(journal, "bad") == "screened_out"
+    standing = journal.worker("bad")
     assert (standing.state, standing.reason) == ("screened_out", "1 of 2 qualification questions right")
     assert journal.ending("bad", START, START, 20) == "stopped"  # they gave their time
     journal.allow("bad", "misread one", "lead", after(1))
@@ -104,16 +98,15 @@ def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> N
 def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener: Opener) -> None:
     sets = image_sets(20)
     units = [retrieved(one, split="train") for one in sets] + [known(one, "gold") for one in image_sets(9, "gold")]
-    journal = opener(units, (), Protocol(gold_every=2, disjoint="none", block_below=0.5))
-    enrolled(journal, "w1", "w2")
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none", block_below=0.5), workers="w1 w2")
     for worker, right in (("w1", False), ("w2", True)):
-        while journal.standing(worker).state == "active" and journal.done_by(worker) < 12:
+        while journal.worker(worker).state == "active" and journal.done_by(worker) < 12:
             answer(journal, leased(journal, worker), right)
-    assert reason(journal.lease("w1", START)) == "blocked"
-    standing = journal.standing("w1")
+    assert reason(journal, "w1") == "blocked"
+    standing = journal.worker("w1")
     assert (standing.right, standing.wrong) == (0, 4)
     assert standing.reason == "0 of 4 known answers right: below 0.5 with a probability of 0.969"
-    assert journal.standing("w2").state == "active"
+    assert journal.worker("w2").state == "active"
     assert journal.undo("w1", "the gold was wrong", "lead", after(1)).state == "active"
     assert leased(journal, "w1").worker == "w1"
 
@@ -122,22 +115,20 @@ def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
     units = [retrieved(one, split="train") for one in image_sets(30)] + [
         known(one, "gold") for one in image_sets(9, "g")
     ]
-    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"))
-    enrolled(journal, "w1")
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"), workers="w1")
     assert journal.allow("w1", "a colleague", "lead", START).allowed
     for _ in range(16):
         answer(journal, leased(journal, "w1"), right=False)
-    assert (journal.standing("w1").wrong, journal.standing("w1").state) == (8, "active")
+    assert (journal.worker("w1").wrong, journal.worker("w1").state) == (8, "active")
 
 
 def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Opener) -> None:
-    journal = opener()
-    enrolled(journal, "w1")
+    journal = opener(workers="w1")
     journal.allow("w1", "good in the pilot", "lead", after(1))
     journal.block("w1", "copied texts", "lead", after(2))
-    assert journal.standing("w1").reason == "copied texts"
+    assert journal.worker("w1").reason == "copied texts"
     assert journal.undo("w1", "they were their own", "lead", after(3)).allowed
-    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, journal.standing("w1").state) == (
+    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, journal.worker("w1").state) == (
         False,
         "active",
     )
@@ -154,14 +145,13 @@ def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Open
 
 def test_what_a_blocked_worker_holds_goes_to_somebody_else(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([tagged(one, 1)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([tagged(one, 1)], sets, workers="w1 w2")
     lease = leased(journal, "w1")
     journal.block("w1", "a robot", "lead", START)
     assert leased(journal, "w2").unit == lease.unit
     with pytest.raises(Refused, match="went to somebody else"):
         answer(journal, lease)
-    assert reason(journal.lease("w1", START)) == "blocked"
+    assert reason(journal, "w1") == "blocked"
 
 
 def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opener) -> None:
@@ -171,11 +161,11 @@ def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opene
     for worker in ("w1", "w2"):
         answer(journal, leased(journal, worker))
     assert [one.verdict for one in journal.decisions()] == ["accepted"]
-    assert reason(journal.lease("w3", START)) == "nothing_left"
+    assert reason(journal, "w3") == "nothing_left"
     journal.block("w1", "a robot", "lead", START)
     assert (journal.decisions(), journal.progress()["retrieve"].open) == ([], 1)
     assert journal.progress()["retrieve"].answered == 2
-    assert reason(journal.lease("w2", START)) == "nothing_left"
+    assert reason(journal, "w2") == "nothing_left"
     answer(journal, leased(journal, "w3"), right=False)
     assert journal.decisions() == []
     answer(journal, leased(journal, "w4"))
@@ -189,9 +179,8 @@ def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opene
 def test_a_rule_that_stops_a_worker_reopens_what_they_decided(opener: Opener) -> None:
     units = [retrieved(one, split="train") for one in image_sets(20)]
     units += [known(one, "gold") for one in image_sets(9, "gold")]
-    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"))
-    enrolled(journal, "w1")
-    while journal.standing("w1").state == "active":
+    journal = opener(units, (), Protocol(gold_every=2, disjoint="none"), workers="w1")
+    while journal.worker("w1").state == "active":
         assert len(journal.decisions()) == sum(not one.unit.startswith("gold") for one in journal.answers())
         answer(journal, leased(journal, "w1"), right=False)
     assert journal.decisions() == []
@@ -201,8 +190,7 @@ def test_a_rule_that_stops_a_worker_reopens_what_they_decided(opener: Opener) ->
 
 def test_what_a_blocked_worker_wrote_is_not_served_and_is_described_again(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one, split="train")], sets, Protocol(disjoint="none"))
-    enrolled(journal, "w1", "w2", "w3", "w4")
+    journal = opener([described(one, split="train")], sets, Protocol(disjoint="none"), workers="w1 w2 w3 w4")
     answer(journal, leased(journal, "w1"))
     journal.block("w1", "a robot", "lead", START)
     assert journal.progress()["retrieve"].open == 0
@@ -216,8 +204,7 @@ def test_what_a_blocked_worker_wrote_is_not_served_and_is_described_again(opener
 
 def test_who_is_blocked_again_by_an_undo_holds_nothing(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([tagged(one, 1)], sets)
-    enrolled(journal, "w1")
+    journal = opener([tagged(one, 1)], sets, workers="w1")
     journal.block("w1", "a robot", "lead", START)
     journal.allow("w1", "no robot", "lead", START)
     lease = leased(journal, "w1")

@@ -17,7 +17,6 @@ from tests.annotation.journal.study import (
     after,
     answer,
     described,
-    enrolled,
     image_sets,
     known,
     leased,
@@ -30,8 +29,7 @@ TEXT = {"description": ("a small brown dog sleeps under the table",)}
 
 def test_the_same_submission_twice_is_stored_once_and_another_is_refused(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one)], sets)
-    enrolled(journal, "w1")
+    journal = opener([described(one)], sets, workers="w1")
     lease = leased(journal, "w1")
     first = journal.submit(lease.token, "w1", TEXT, after(2.5))
     again = journal.submit(lease.token, "w1", TEXT, after(9))
@@ -48,8 +46,7 @@ def test_the_same_submission_twice_is_stored_once_and_another_is_refused(opener:
 
 def test_forged_and_borrowed_tokens_are_refused_and_store_nothing(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([described(one)], sets, workers="w1 w2")
     lease = leased(journal, "w1")
     for token, worker, reason in (
         ("forged", "w1", "unknown"),
@@ -65,8 +62,7 @@ def test_forged_and_borrowed_tokens_are_refused_and_store_nothing(opener: Opener
 
 def test_what_the_task_does_not_take_is_refused_with_every_problem(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one)], sets)
-    enrolled(journal, "w1")
+    journal = opener([described(one)], sets, workers="w1")
     lease = leased(journal, "w1")
     with pytest.raises(Refused, match="Please add more detail") as refused:
         journal.submit(lease.token, "w1", {"description": ("the next image",)}, START)
@@ -81,11 +77,10 @@ def test_what_the_task_does_not_take_is_refused_with_every_problem(opener: Opene
 
 def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> None:
     sets = image_sets(2)
-    journal = opener([described(sets[0], 0), described(sets[0], 1), described(sets[1], 0)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([described(sets[0], 0), described(sets[0], 1), described(sets[1], 0)], sets, workers="w1 w2")
     journal.submit(leased(journal, "w1").token, "w1", TEXT, START)
     lease = leased(journal, "w1", tasks=["describe"])
-    assert journal.met(lease) == Exposure(own=TEXT["description"])
+    assert journal.exposure(lease) == Exposure(own=TEXT["description"])
     with pytest.raises(Refused, match="nearly the same text before") as refused:
         journal.submit(lease.token, "w1", TEXT, START)
     assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]
@@ -93,8 +88,7 @@ def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> 
 
 def test_an_answer_after_its_time_is_taken_while_nobody_asked_for_the_place(opener: Opener) -> None:
     sets = image_sets(2)
-    journal = opener([tagged(one, 1) for one in sets], sets, lease_for=timedelta(minutes=10))
-    enrolled(journal, "w1", "w2", "w3")
+    journal = opener([tagged(one, 1) for one in sets], sets, lease_for=timedelta(minutes=10), workers="w1 w2 w3")
     first, second = leased(journal, "w1"), leased(journal, "w2")
     assert answer(journal, first, now=after(30)).answer.seconds == 1800.0
     assert leased(journal, "w3", after(31)).unit == second.unit
@@ -106,8 +100,7 @@ def test_an_answer_after_its_time_is_taken_while_nobody_asked_for_the_place(open
 def test_a_description_makes_a_retrieval_in_the_same_transaction(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
     unit = described(one, split="test")
-    journal = opener([unit], sets)
-    enrolled(journal, "w1")
+    journal = opener([unit], sets, workers="w1")
     given = answer(journal, leased(journal, "w1")).answer
     assert journal.units() == [unit, *derive_units(unit, given, one, PUBLISHED)]
     again = opener([unit], sets)
@@ -131,12 +124,11 @@ def test_units_are_added_once_and_never_with_another_content(opener: Opener) -> 
 def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_again(opener: Opener) -> None:
     sets = image_sets(3)
     units = [described(one) for one in sets]
-    journal = opener(units, sets)
-    enrolled(journal, "w1", "w2", "w3")
+    journal = opener(units, sets, workers="w1 w2 w3")
     held = leased(journal, "w2")
     answered = answer(journal, leased(journal, "w1")).answer.unit
     followed = journal.units()[-1]
-    again = opener([], (), asked=[answered])
+    again = opener([], (), exported=[answered])
     assert again.units() == [*units, followed]
     assert {task: (one.units, one.open) for task, one in again.progress().items()} == {
         "describe": (1, 0),
@@ -145,18 +137,17 @@ def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_ag
     again.give_back(held.token, START, "gone")
     assert leased(again, "w3").unit == followed
     assert isinstance(again.lease("w2", START, ["describe"]), NoWork)
-    back = opener([], (), asked=[unit.id for unit in units])
+    back = opener([], (), exported=[unit.id for unit in units])
     assert leased(back, "w2", tasks=["describe"]).unit.task == "describe"
     assert back.progress()["describe"].open == 2
 
 
 def test_an_answered_unit_that_is_asked_no_more_is_no_state_to_serve_from(opener: Opener) -> None:
     sets = image_sets(2)
-    journal = opener([described(one) for one in sets], sets)
-    enrolled(journal, "w1")
+    journal = opener([described(one) for one in sets], sets, workers="w1")
     name = answer(journal, leased(journal, "w1")).answer.unit
     with pytest.raises(DataError, match=f"1 answered units, such as '{name}', are in no exported tasks any more"):
-        opener([], (), asked=[unit.id for unit in journal.units() if unit.id != name])
+        opener([], (), exported=[unit.id for unit in journal.units() if unit.id != name])
     assert journal.progress()["describe"].open == 1
 
 
@@ -167,8 +158,7 @@ def test_a_protocol_that_asks_more_questions_than_there_are_is_refused(opener: O
 
 def test_a_vote_that_comes_after_the_decision_is_kept_and_changes_nothing(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"))
-    enrolled(journal, "w1", "w2", "w3")
+    journal = opener([retrieved(one, split="test")], sets, Protocol(full_share=0, disjoint="none"), workers="w1 w2 w3")
     first, second = leased(journal, "w1"), leased(journal, "w2")
     answer(journal, first, right=False)
     third = leased(journal, "w3")
@@ -183,8 +173,7 @@ def test_a_vote_that_comes_after_the_decision_is_kept_and_changes_nothing(opener
 
 def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
-    journal = opener([described(one)], sets)
-    enrolled(journal, "w1")
+    journal = opener([described(one)], sets, workers="w1")
     lease = leased(journal, "w1")
     assert journal.draft(lease.token) == {}
     journal.save_draft(lease.token, "w1", {"description": ("a dog, and",)}, START)
@@ -199,8 +188,7 @@ def test_a_draft_comes_back_until_it_is_submitted(opener: Opener) -> None:
 
 def test_paid_work_ends_with_the_bundle_or_the_last_work_and_not_before(opener: Opener) -> None:
     sets = image_sets(3)
-    journal = opener([tagged(one, 2) for one in sets], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([tagged(one, 2) for one in sets], sets, workers="w1 w2")
 
     def ending(worker: str, bundle: int, before: int = 0) -> str | None:
         return journal.ending(worker, START, START, bundle, before)
@@ -221,8 +209,7 @@ def test_paid_work_ends_with_the_bundle_or_the_last_work_and_not_before(opener: 
 
 def test_who_comes_when_nothing_is_left_is_done_at_once_and_who_might_get_some_waits_a_little(opener: Opener) -> None:
     sets = image_sets(1)
-    journal = opener([tagged(sets[0], 1)], sets)
-    enrolled(journal, "w1", "w2")
+    journal = opener([tagged(sets[0], 1)], sets, workers="w1 w2")
     lease = leased(journal, "w1")
     assert journal.ending("w2", START, after(9), 20) is None
     assert journal.ending("w2", START, after(10), 20) == "complete"
@@ -234,8 +221,7 @@ def test_who_comes_when_nothing_is_left_is_done_at_once_and_who_might_get_some_w
 
 def test_who_asks_for_other_tasks_gives_back_what_they_hold(opener: Opener) -> None:
     sets = image_sets(2)
-    journal = opener([tagged(sets[0], 1), retrieved(sets[1])], sets)
-    enrolled(journal, "w1")
+    journal = opener([tagged(sets[0], 1), retrieved(sets[1])], sets, workers="w1")
     held = leased(journal, "w1", tasks=["tag"])
     assert leased(journal, "w1", tasks=["tag", "describe"]) == held
     assert leased(journal, "w1", tasks=["retrieve"]).unit.task == "retrieve"

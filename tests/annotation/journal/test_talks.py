@@ -57,8 +57,7 @@ def test_two_who_wait_are_brought_together_one_with_the_photo(opener: Opener) ->
 
 
 def test_nobody_talks_with_themselves(opener: Opener) -> None:
-    journal = opened(opener)
-    enrolled(journal, "w1")
+    journal = opened(opener, workers="w1")
     first = leased(journal, "w1")
     assert leased(journal, "w1") == first
     assert not journal.room(first.token).present
@@ -203,8 +202,7 @@ def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
 
 
 def test_who_waited_in_vain_is_written_down_and_need_not_wait_again(opener: Opener) -> None:
-    journal = opened(opener)
-    enrolled(journal, "w1", "w2")
+    journal = opened(opener, workers="w1 w2")
     lease = leased(journal, "w1")
     for minute in (3, 6, 9):
         journal.here(lease.token, "w1", after(minute))
@@ -258,7 +256,7 @@ def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
     units = [talked(sets[0], split="train"), talked(sets[1], split="test")]
     journal = opener(units, sets, Protocol(disjoint="wholly"))
     first, second = together(journal, "w1", "w2")
-    assert {journal.standing("w1").pool, journal.standing("w2").pool} == {"train", "eval"}
+    assert {journal.worker("w1").pool, journal.worker("w2").pool} == {"train", "eval"}
     assert first.unit != second.unit
 
 

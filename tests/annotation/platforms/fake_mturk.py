@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from botocore.exceptions import ClientError
 from defusedxml import ElementTree as SafeTree
 
-from tests.annotation.platforms.browser import Page
+from tests.annotation.web.reading import Reading
 
 COMPARATORS = {
     "LessThan", "LessThanOrEqualTo", "GreaterThan", "GreaterThanOrEqualTo", "EqualTo", "NotEqualTo", "Exists",
@@ -146,11 +146,11 @@ class FakeMTurk:
         (name,) = [name for name, hit in self.hits.items() if hit["RequesterAnnotation"].endswith(f":{unit}")]
         return name
 
-    def page(self, hit: str) -> Page:
+    def page(self, hit: str) -> Reading:
         """What a worker sees."""
         content = SafeTree.fromstring(self.hits[hit]["Question"])[0].text
         assert content is not None
-        return Page(content)
+        return Reading(content)
 
     def work(
         self, hit: str, worker: str, values: Mapping[str, tuple[str, ...]], accepted: datetime, submitted: datetime
@@ -161,7 +161,7 @@ class FakeMTurk:
             raise AssertionError("a worker does a HIT once")
         if len(done) >= self.hits[hit]["MaxAssignments"]:
             raise AssertionError("no assignment is left")
-        sent = self.page(hit).posted(values) | {"assignmentId": ""}
+        sent = self.page(hit).form().filled(values) | {"assignmentId": ""}
         rows = "".join(
             f"<Answer><QuestionIdentifier>{escape(name)}</QuestionIdentifier><FreeText>{escape(value)}</FreeText></Answer>"
             for name, value in sent.items()

@@ -112,6 +112,11 @@ def options(workdir: Path, task: str, backend: str = "local") -> ExportTasks:
     return base
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Content by path of the files below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def write_candidates(workdir: Path) -> Path:
     path = workdir / "candidates.jsonl"
     rows = [

@@ -47,10 +47,6 @@ def talk(workdir: Path) -> list[Answer]:
     return stored
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -70,10 +66,10 @@ def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
         report = run(config)
         assert (report.new, report.refused) == (len(done), 0), backend
         assert {name: (config.folder() / f"{name}.jsonl").read_bytes() for name in TABLES} == expected, backend
-        before = bytes_of(config.folder())
+        before = study.files_of(config.folder())
         report = run(config)
         assert (report.up_to_date, report.new, report.again) == (True, 0, len(done)), backend
-        assert bytes_of(config.folder()) == before, backend
+        assert study.files_of(config.folder()) == before, backend
 
 
 def test_a_talk_comes_from_our_own_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +112,7 @@ def test_a_spoilt_file_is_refused_with_its_row_and_changes_nothing(
     done = study.work_locally(workdir, "retrieve")
     config = study.deliver(workdir, "retrieve", backend, done, monkeypatch)
     run(config)
-    before = bytes_of(config.folder())
+    before = study.files_of(config.folder())
     file = config.file
     if backend == "mturk":
         file = workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
@@ -138,7 +134,7 @@ def test_a_spoilt_file_is_refused_with_its_row_and_changes_nothing(
     else:
         with pytest.raises(DataError, match=rf"{file.name}:\d+: "):
             run(ImportAnswers(file, backend, config.folder(), workdir))
-    assert bytes_of(config.folder()) == before
+    assert study.files_of(config.folder()) == before
 
 
 def spoil_submissions(workdir: Path, file: Path, how: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from botocore.stub import Stubber
 
 from ctxr.annotation.platforms import mturk
-from ctxr.annotation.platforms import mturk as mturk_client
 from ctxr.annotation.platforms.mturk import Launched
 from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.protocol import Protocol
@@ -41,8 +40,8 @@ def hits(*units: Unit, offer: mturk.Offer = OFFER) -> list[mturk.Hit]:
 
 
 def launched(fake: FakeMTurk, record: Path, *units: Unit) -> dict[str, Launched]:
-    list(mturk_client.launch(fake, hits(*units), record, KEY, {}))
-    return mturk_client.read_launched(record)
+    list(mturk.launch(fake, hits(*units), record, KEY, {}))
+    return mturk.read_launched(record)
 
 
 def test_a_hit_asks_for_the_votes_that_decide_and_for_workers_as_in_the_paper() -> None:
@@ -86,10 +85,10 @@ def test_the_question_is_one_page_that_shows_the_pictures_in_order_and_hides_the
     (name,) = fake.hits
     page = fake.page(name)
     order = sheet(one, 0, PROTOCOL.seed).order
-    assert page.pictures == [ADDRESSES[image] for image in order]
-    assert page.radios == {"pick": list(order)}
+    assert page.images == [ADDRESSES[image] for image in order]
+    assert page.form().offered == {"pick": list(order)}
     assert "Ends with ]]> & <script>alert(1)</script>" in page.text
-    assert page.hidden["ctxr_unit"] == "u-1"
+    assert page.form().fields["ctxr_unit"] == ["u-1"]
     assert "truth" not in fake.hits[name]["Question"]
 
 
@@ -102,14 +101,14 @@ def test_the_parameters_fit_the_shapes_of_the_service(tmp_path: Path, monkeypatc
     record = tmp_path / "hits.jsonl"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    client = boto3.client("mturk", region_name="us-east-1", endpoint_url=mturk_client.SANDBOX)
+    client = boto3.client("mturk", region_name="us-east-1", endpoint_url=mturk.SANDBOX)
     (hit,) = hits(unit())
     with Stubber(client) as stub:
         stub.add_response("create_hit", {"HIT": {"HITId": "3HIT"}}, hit.parameters)
         assert client.create_hit(**hit.parameters)["HIT"]["HITId"] == "3HIT"
         stub.add_response("list_hits", {"HITs": []}, {"MaxResults": 100})
         stub.add_response("create_hit", {"HIT": {"HITId": "3HIT"}}, hit.parameters)
-        (row,) = mturk_client.launch(client, [hit], record, KEY, {})
+        (row,) = mturk.launch(client, [hit], record, KEY, {})
         assert row == Launched("u-1", "3HIT", 2)
         moment = {"AcceptTime": NOON, "SubmitTime": NOON, "AssignmentStatus": "Submitted", "Answer": ""}
         stub.add_response(
@@ -117,23 +116,25 @@ def test_the_parameters_fit_the_shapes_of_the_service(tmp_path: Path, monkeypatc
             {"Assignments": [{"AssignmentId": "3A", "WorkerId": "A1", "HITId": "3HIT", **moment}]},
             {"HITId": "3HIT", "MaxResults": 100},
         )
-        assert [one.WorkerId for one in mturk_client.fetch(client, [row])] == ["A1"]
+        assert [one.WorkerId for one in mturk.fetch(client, [row])] == ["A1"]
         stub.add_response("get_hit", {"HIT": {"MaxAssignments": 2}}, {"HITId": "3HIT"})
         asked = {"HITId": "3HIT", "NumberOfAdditionalAssignments": 1, "UniqueRequestToken": mturk.token(KEY, "u-1", 3)}
         stub.add_response("create_additional_assignments_for_hit", {}, asked)
-        mturk_client.extend(client, {"u-1": row}, {"u-1": 3}, record, KEY)
+        mturk.extend(client, {"u-1": row}, {"u-1": 3}, record, KEY)
         listing = {"MustBeRequestable": False, "MustBeOwnedByCaller": True, "MaxResults": 100}
         stub.add_response("list_qualification_types", {"QualificationTypes": []}, listing)
-        made = {
-            "Name": "pool",
-            "Description": "Keeps the workers of the parts of a study apart.",
-            "QualificationTypeStatus": "Active",
-        }
-        stub.add_response("create_qualification_type", {"QualificationType": {"QualificationTypeId": "3P"}}, made)
-        assert mturk_client.own_types(client, ["pool"]) == {"pool": "3P"}
+        for pool in ("train", "eval"):
+            parameters = {
+                "Name": f"ctxr-{mturk.project(KEY)}-{pool}",
+                "Description": "Keeps the workers of the parts of a study apart.",
+                "QualificationTypeStatus": "Active",
+            }
+            answer = {"QualificationType": {"QualificationTypeId": f"3P{pool}"}}
+            stub.add_response("create_qualification_type", answer, parameters)
+        assert mturk.pools_of(client, KEY) == {"train": "3Ptrain", "eval": "3Peval"}
         given = {"QualificationTypeId": "3P", "WorkerId": "A1", "IntegerValue": 1, "SendNotification": False}
         stub.add_response("associate_qualification_with_worker", {}, given)
-        mturk_client.join_pool(client, "3P", ["A1"])
+        mturk.join_pool(client, "3P", ["A1"])
         stub.assert_no_pending_responses()
 
 
@@ -174,10 +175,10 @@ def test_a_half_written_record_is_read_and_a_damaged_one_is_not(tmp_path: Path) 
     rows = launched(fake, record, unit("u-1"), unit("u-2"))
     whole = record.read_text()
     record.write_text(whole[:-20])
-    assert mturk_client.read_launched(record) == {"u-1": rows["u-1"]}
+    assert mturk.read_launched(record) == {"u-1": rows["u-1"]}
     record.write_text("{\n" + whole)
     with pytest.raises(DataError, match=r"hits\.jsonl:1"):
-        mturk_client.read_launched(record)
+        mturk.read_launched(record)
 
 
 def test_a_launch_after_a_half_written_record_goes_on_below_it(tmp_path: Path) -> None:
@@ -193,37 +194,37 @@ def test_every_page_of_assignments_is_fetched(tmp_path: Path) -> None:
     rows = launched(fake, tmp_path / "hits.jsonl", unit(needed=230, most=230))
     for number in range(230):
         fake.work(rows["u-1"].hit, f"A{number}", {"pick": (IMAGES[0],)}, NOON, NOON + timedelta(seconds=9))
-    found = list(mturk_client.fetch(fake, rows.values()))
+    found = list(mturk.fetch(fake, rows.values()))
     assert len({one.WorkerId for one in found}) == 230
 
 
 def test_a_third_vote_is_asked_for_once(tmp_path: Path) -> None:
     fake, record = FakeMTurk(), tmp_path / "hits.jsonl"
     rows = launched(fake, record, unit("u-1"), unit("u-2"))
-    assert [row.asked for row in mturk_client.extend(fake, rows, {"u-1": 3, "u-2": 2}, record, KEY)] == [3]
+    assert [row.asked for row in mturk.extend(fake, rows, {"u-1": 3, "u-2": 2}, record, KEY)] == [3]
     assert fake.hits[rows["u-1"].hit]["MaxAssignments"] == 3
     # what was written down is lost: the HIT itself says how many it has
-    mturk_client.extend(fake, rows, {"u-1": 3}, record, KEY)
+    mturk.extend(fake, rows, {"u-1": 3}, record, KEY)
     assert fake.calls.count("extend") == 1
-    assert mturk_client.extend(fake, mturk_client.read_launched(record), {"u-1": 3}, record, KEY) == []
+    assert mturk.extend(fake, mturk.read_launched(record), {"u-1": 3}, record, KEY) == []
 
 
 def test_a_hit_of_fewer_than_ten_is_never_extended_to_ten(tmp_path: Path) -> None:
     fake, record = FakeMTurk(), tmp_path / "hits.jsonl"
     rows = launched(fake, record, unit(needed=8, most=12))
-    assert [row.asked for row in mturk_client.extend(fake, rows, {"u-1": 12}, record, KEY)] == [9]
+    assert [row.asked for row in mturk.extend(fake, rows, {"u-1": 12}, record, KEY)] == [9]
 
 
 def test_sides_that_are_wholly_apart_bar_one_another(tmp_path: Path) -> None:
     fake = FakeMTurk()
-    pools = mturk_client.pools_of(fake, KEY)
-    assert mturk_client.pools_of(fake, KEY) == pools
+    pools = mturk.pools_of(fake, KEY)
+    assert mturk.pools_of(fake, KEY) == pools
     units = (unit("u-1"), unit("u-2", split="train", needed=1, most=1))
-    list(mturk_client.launch(fake, hits(*units), tmp_path / "hits.jsonl", KEY, pools))
+    list(mturk.launch(fake, hits(*units), tmp_path / "hits.jsonl", KEY, pools))
     for name, other in (("u-1", "train"), ("u-2", "eval")):
         barred = fake.hits[fake.hit_of(name)]["QualificationRequirements"][-1]
         assert (barred["QualificationTypeId"], barred["Comparator"]) == (pools[other], "DoesNotExist")
-    mturk_client.join_pool(fake, pools["train"], ["A1"])
+    mturk.join_pool(fake, pools["train"], ["A1"])
     assert fake.granted == {(pools["train"], "A1")}
 
 
@@ -259,13 +260,13 @@ def test_a_refusal_is_one_sentence_with_the_code(tmp_path: Path, monkeypatch: py
 def test_without_credentials_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boto3.session.Session.get_credentials", lambda self: None)
     with pytest.raises(CtxrError, match="no credentials"):
-        mturk_client.connect(live=False)
+        mturk.connect(live=False)
 
 
 def test_without_boto3_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
     with pytest.raises(CtxrError, match="boto3 is not installed"):
-        mturk_client.connect(live=False)
+        mturk.connect(live=False)
 
 
 def test_an_answer_is_read_as_the_service_writes_it() -> None:
@@ -349,7 +350,7 @@ def test_a_rejected_assignment_is_not_taken(tmp_path: Path) -> None:
         fake.work(rows["u-1"].hit, worker, {"pick": (IMAGES[0],)}, NOON, NOON + timedelta(seconds=9))
     fake.assignments[rows["u-1"].hit][0]["AssignmentStatus"] = "Rejected"
     file = tmp_path / "answers.jsonl"
-    found = mturk_client.fetch(fake, rows.values())
+    found = mturk.fetch(fake, rows.values())
     file.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in found))
     read = mturk.answers(file, {"u-1": unit()}, PROTOCOL, KEY)
     assert [refusal.code for refusal in read.refused] == ["rejected"]

@@ -13,7 +13,6 @@ import pytest
 
 from ctxr.annotation.journal.identities import Visit
 from ctxr.annotation.platforms import prolific
-from ctxr.annotation.platforms import prolific as prolific_client
 from ctxr.annotation.platforms.prolific import StudyOffer
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
@@ -97,8 +96,8 @@ def platform() -> Iterator[Platform]:
         thread.join()
 
 
-def client(platform: Platform, slept: list[float] | None = None) -> prolific_client.ProlificClient:
-    return prolific_client.ProlificClient("secret", platform.address, (slept if slept is not None else []).append)
+def client(platform: Platform, slept: list[float] | None = None) -> prolific.ProlificClient:
+    return prolific.ProlificClient("secret", platform.address, (slept if slept is not None else []).append)
 
 
 def body() -> dict[str, Any]:
@@ -199,7 +198,7 @@ def test_a_study_is_not_made_twice_when_nobody_knows_whether_it_was_made(platfor
 
 
 def test_a_wrong_token_is_named_and_never_shown(platform: Platform) -> None:
-    wrong = prolific_client.ProlificClient("hunter2", platform.address)
+    wrong = prolific.ProlificClient("hunter2", platform.address)
     with pytest.raises(CtxrError, match="refused with 401: Invalid token") as caught:
         wrong.studies("x")
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
@@ -208,10 +207,10 @@ def test_a_wrong_token_is_named_and_never_shown(platform: Platform) -> None:
 def test_without_a_token_or_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROLIFIC_TOKEN", raising=False)
     with pytest.raises(CtxrError, match="PROLIFIC_TOKEN is not set"):
-        prolific_client.connect()
+        prolific.connect()
     monkeypatch.setenv("PROLIFIC_TOKEN", "secret")
-    assert prolific_client.connect("http://127.0.0.1:9") is not None
-    unreached = prolific_client.ProlificClient("secret", "http://127.0.0.1:9", lambda seconds: None)
+    assert prolific.connect("http://127.0.0.1:9") is not None
+    unreached = prolific.ProlificClient("secret", "http://127.0.0.1:9", lambda seconds: None)
     with pytest.raises(CtxrError, match="cannot be reached"):
         unreached.studies("x")
 

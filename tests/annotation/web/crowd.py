@@ -22,7 +22,7 @@ from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import Signer
 from ctxr.annotation.web.site import Access, Site
 from ctxr.store.records import Image, ImageSet
-from tests.annotation.web.reading import read
+from tests.annotation.web.reading import Reading, read
 
 KEY = b"k" * 32
 BASE = "http://testserver"
@@ -121,6 +121,11 @@ class Crowd:
         visitor.post(form.action, data=form.fields, follow_redirects=False)
         return visitor
 
+    def opened(self, name: str = "ada") -> tuple[TestClient, Reading]:
+        """A browser that came in, and its first page of work."""
+        visitor = self.invited(name)
+        return visitor, read(visitor.get("/next"))
+
     def close(self) -> None:
         self.site.journal.close()
         self.site.identities.close()
@@ -150,3 +155,9 @@ def crowd(
         **({"rate": 0} | settings),
     )
     return Crowd(site, given)
+
+
+def opened(make: Callable[..., Crowd], *units: Unit, **settings: Any) -> tuple[Crowd, TestClient, Reading]:
+    """A site, a browser that came in, and its first page of work."""
+    site = make(*units, **settings)
+    return site, *site.opened()

@@ -1,5 +1,6 @@
 """A browser without a script: what a page holds, and what its forms would post."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -21,6 +22,17 @@ class Posting:
         body = self.fields | {name: [one] if isinstance(one, str) else one for name, one in values.items()}
         return visitor.post(self.action, data=body)
 
+    def filled(self, values: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """What is sent with `values` put in, a box each as `field.value`; fails where the form does not offer them."""
+        sent = {name: parts[0] for name, parts in self.fields.items()}
+        for name, parts in values.items():
+            if name in self.offered or name in self.fields:
+                (sent[name],) = parts
+                assert name in self.fields or sent[name] in self.offered[name]
+            else:
+                sent |= {f"{name}.{value}": self.offered[f"{name}.{value}"][0] for value in parts}
+        return sent
+
 
 class Reading(HTMLParser):
     """Forms, pictures, links and problems of a page."""
@@ -32,6 +44,7 @@ class Reading(HTMLParser):
         self.links: list[str] = []
         self.problems: list[str] = []
         self.headline = ""
+        self.text = ""
         self._form: Posting | None = None
         self._inside: list[str] = []
         self._area = ""
@@ -74,6 +87,7 @@ class Reading(HTMLParser):
             del self._inside[len(self._inside) - 1 - self._inside[::-1].index(tag) :]
 
     def handle_data(self, data: str) -> None:
+        self.text += data if self._inside[-1:] not in (["style"], ["script"]) else ""
         if self._area and self._form:
             self._form.fields[self._area] = [self._form.fields[self._area][0] + data]
         elif self._problem and data.strip():

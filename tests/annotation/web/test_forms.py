@@ -8,7 +8,7 @@ import pytest
 from ctxr.annotation.records import Unit
 from ctxr.errors import CtxrError
 from tests.annotation.web.conftest import MakeCrowd
-from tests.annotation.web.crowd import IMAGES, UNITS, Crowd
+from tests.annotation.web.crowd import IMAGES, UNITS, Crowd, opened
 from tests.annotation.web.reading import Reading, read
 from tests.annotation.web.serving import serving
 
@@ -28,9 +28,8 @@ GOOD = "A red dog sleeps to the left of the house."
 def test_a_choice_is_made_without_a_script_and_stored(
     make_crowd: MakeCrowd, task: str, field: str, stored: tuple[str, ...]
 ) -> None:
-    crowd = make_crowd(UNITS[task])
-    visitor = crowd.invited("ada")
-    form = read(visitor.get("/next")).form()
+    crowd, visitor, page = opened(make_crowd, UNITS[task])
+    form = page.form()
     sent = form.send(visitor, **{field: form.offered[field][0]})
     (answer,) = crowd.site.journal.answers()
     assert (answer.unit, answer.worker, answer.values[field]) == (UNITS[task].id, crowd.worker("ada"), stored)
@@ -89,8 +88,8 @@ def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd)
 
 
 def test_a_draft_is_kept_and_there_again_on_the_next_visit(make_crowd: MakeCrowd) -> None:
-    visitor = make_crowd(UNITS["describe"]).invited("ada")
-    form = read(visitor.get("/next")).form()
+    _, visitor, page = opened(make_crowd, UNITS["describe"])
+    form = page.form()
     link = form.action.rsplit("/", 1)[1]
     told = visitor.post("/check", data=form.fields | {"link": [link], "description": ["the third frame, a dog"]}).json()
     assert "points at other images" in told["problems"][0]
@@ -98,8 +97,8 @@ def test_a_draft_is_kept_and_there_again_on_the_next_visit(make_crowd: MakeCrowd
 
 
 def test_a_chosen_picture_is_kept_as_a_draft(make_crowd: MakeCrowd) -> None:
-    visitor = make_crowd(UNITS["retrieve"]).invited("ada")
-    form = read(visitor.get("/next")).form()
+    _, visitor, page = opened(make_crowd, UNITS["retrieve"])
+    form = page.form()
     chosen = form.offered["pick"][6]
     body = form.fields | {"link": [form.action.rsplit("/", 1)[1]], "pick": [chosen]}
     assert visitor.post("/check", data=body).json() == {"problems": []}
@@ -148,9 +147,8 @@ def test_what_was_typed_after_the_time_was_over_is_shown_back(make_crowd: MakeCr
 
 
 def test_the_same_answer_twice_is_stored_once_and_another_is_refused_but_not_lost(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor = crowd.invited("ada")
-    form = read(visitor.get("/next")).form()
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"])
+    form = page.form()
     for _ in range(3):
         assert form.send(visitor, description=GOOD).status_code == 200
     other = form.send(visitor, description="A blue cat sits to the right of it.")
@@ -195,9 +193,8 @@ def test_a_unit_without_pictures_is_a_page_too(make_crowd: MakeCrowd) -> None:
 def test_what_cannot_be_stored_is_shown_back_and_the_operator_told(
     make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor = crowd.invited("ada")
-    form = read(visitor.get("/next")).form()
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"])
+    form = page.form()
 
     def full(*_: object) -> None:
         raise CtxrError("the disk is full: answers.sqlite could not be written", hint="free some space")
@@ -215,9 +212,8 @@ def test_what_cannot_be_stored_is_shown_back_and_the_operator_told(
 def test_a_connection_that_drops_in_the_middle_of_a_form_says_nothing(
     make_crowd: MakeCrowd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor = crowd.invited("ada")
-    form = read(visitor.get("/next")).form()
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"])
+    form = page.form()
     cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
     with serving(crowd) as server:
         for length in (10, 10_000):

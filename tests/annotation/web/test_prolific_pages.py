@@ -154,7 +154,7 @@ def test_new_submissions_of_one_address_are_counted(make_crowd: MakeCrowd) -> No
         for number in range(60)
     ]
     assert (said[0], said[-1]) == (303, 429)
-    assert len(crowd.site.identities.visits()) == len(crowd.site.journal.standings()) == said.count(303) < 45
+    assert len(crowd.site.identities.visits()) == len(crowd.site.journal.workers()) == said.count(303) < 45
     assert crowd.visitor().get(entry(person=f"{PERSON}0", visit="0"), follow_redirects=False).status_code == 303
 
 
@@ -165,4 +165,4 @@ def test_an_entry_without_a_participant_is_refused(make_crowd: MakeCrowd, query:
     crowd = make_crowd(studies={"pilot": pays()})
     assert crowd.visitor().get(f"/p/pilot{query}").status_code == 400
     assert crowd.visitor().get(f"/p/other{query}").status_code == 404
-    assert crowd.site.journal.standings() == []
+    assert crowd.site.journal.workers() == []

@@ -4,18 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from ctxr.annotation.web.signing import LeaseLink, Session, Signer
 from tests.annotation.web.conftest import MakeCrowd
-from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd
-from tests.annotation.web.reading import Reading, read
+from tests.annotation.web.crowd import IMAGES, KEY, UNITS, Crowd, opened
+from tests.annotation.web.reading import read
 from tests.annotation.web.test_forms import GOOD
-
-
-def opened(crowd: Crowd, name: str = "ada") -> tuple[TestClient, Reading]:
-    visitor = crowd.invited(name)
-    return visitor, read(visitor.get("/next"))
 
 
 def lease_of(crowd: Crowd, name: str = "ada") -> Any:
@@ -24,8 +18,7 @@ def lease_of(crowd: Crowd, name: str = "ada") -> Any:
 
 @pytest.mark.parametrize("change", ["", "x", "cut", "other key", "other purpose"])
 def test_a_link_that_was_not_made_here_opens_nothing(make_crowd: MakeCrowd, change: str) -> None:
-    crowd = make_crowd()
-    visitor, page = opened(crowd)
+    crowd, visitor, page = opened(make_crowd)
     link = page.form().action.rsplit("/", 1)[1]
     lease = lease_of(crowd)
     forged = {
@@ -42,8 +35,7 @@ def test_a_link_that_was_not_made_here_opens_nothing(make_crowd: MakeCrowd, chan
 
 
 def test_another_workers_unit_is_not_shown_and_not_taken(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    _, page = opened(crowd)
+    crowd, _, page = opened(make_crowd, UNITS["describe"])
     ben = crowd.invited("ben")
     assert ben.get(page.form().action).status_code == 403
     assert page.form().send(ben, description=GOOD).status_code == 403
@@ -55,15 +47,14 @@ def test_another_workers_unit_is_not_shown_and_not_taken(make_crowd: MakeCrowd) 
 
 def test_a_link_signed_for_another_worker_does_not_lend_their_lease(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(UNITS["describe"])
-    opened(crowd)
+    crowd.opened()
     ben = crowd.invited("ben")
     borrowed = crowd.site.signer.link(LeaseLink(lease_of(crowd).token, crowd.worker("ben")))
     assert ben.get(f"/w/{borrowed}").status_code == 404
 
 
 def test_a_lease_that_never_was_is_not_there(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd()
-    visitor, _ = opened(crowd)
+    crowd, visitor, _ = opened(make_crowd)
     made = crowd.site.signer.link(LeaseLink("no such lease", crowd.worker("ada")))
     assert visitor.get(f"/w/{made}").status_code == 404
 
@@ -72,8 +63,7 @@ def test_a_lease_that_never_was_is_not_there(make_crowd: MakeCrowd) -> None:
 def test_a_form_without_its_token_is_not_taken_and_its_text_is_shown_back(
     make_crowd: MakeCrowd, token: str | None
 ) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor, page = opened(crowd)
+    crowd, visitor, page = opened(make_crowd, UNITS["describe"])
     values = {"description": GOOD} | ({} if token is None else {"csrf": token})
     sent = visitor.post(page.form().action, data=values)
     assert (sent.status_code, GOOD in sent.text) == (403, True)
@@ -81,15 +71,13 @@ def test_a_form_without_its_token_is_not_taken_and_its_text_is_shown_back(
 
 
 def test_a_token_of_one_form_is_none_of_another(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor, page = opened(crowd)
+    _, visitor, page = opened(make_crowd, UNITS["describe"])
     stop, answer = page.form("/stop"), page.form()
     assert visitor.post(answer.action, data={"csrf": stop.fields["csrf"][0], "description": GOOD}).status_code == 403
 
 
 def test_a_form_sent_by_another_site_is_not_taken(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor, page = opened(crowd)
+    _, visitor, page = opened(make_crowd, UNITS["describe"])
     body = page.form().fields | {"description": [GOOD]}
     elsewhere = visitor.post(page.form().action, data=body, headers={"sec-fetch-site": "cross-site"})
     assert elsewhere.status_code == 403
@@ -100,8 +88,7 @@ def test_a_form_sent_by_another_site_is_not_taken(make_crowd: MakeCrowd) -> None
     "name", ["..%2f..%2fprivate%2fkey", "../../private/key", "%2e%2e/answers.sqlite", "0.jpg", IMAGES[0], "", "%00"]
 )
 def test_a_picture_is_looked_up_by_its_name_on_the_page_and_never_by_a_path(make_crowd: MakeCrowd, name: str) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor, page = opened(crowd)
+    _, visitor, page = opened(make_crowd, UNITS["describe"])
     assert visitor.get(f"{page.form().action}/picture/{name}").status_code == 404
     good = visitor.get(page.images[0])
     assert (good.status_code, good.headers["content-type"]) == (200, "image/jpeg")
@@ -109,8 +96,7 @@ def test_a_picture_is_looked_up_by_its_name_on_the_page_and_never_by_a_path(make
 
 
 def test_a_picture_of_another_unit_cannot_be_fetched_with_ones_own_link(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["entail"])
-    visitor, page = opened(crowd)
+    crowd, visitor, page = opened(make_crowd, UNITS["entail"])
     lease = lease_of(crowd)
     here = page.form().action
     names = [crowd.site.signer.picture(lease.token, image) for image in IMAGES[:2]]
@@ -121,8 +107,8 @@ def test_a_picture_of_another_unit_cannot_be_fetched_with_ones_own_link(make_cro
 
 def test_a_partner_gets_the_photo_after_the_share_and_not_before(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(UNITS["dialogue"])
-    ada, first = opened(crowd)
-    ben, second = opened(crowd, "ben")
+    ada, first = crowd.opened()
+    ben, second = crowd.opened("ben")
     rooms = [page.forms[0].action.removesuffix("/say") for page in (first, second)]
     lease = lease_of(crowd, "ben")
     photo = f"{rooms[1].removesuffix('/talk')}/picture/{crowd.site.signer.picture(lease.token, IMAGES[0])}"
@@ -141,8 +127,7 @@ def test_a_partner_gets_the_photo_after_the_share_and_not_before(make_crowd: Mak
 
 
 def test_values_that_nobody_asked_for_are_refused(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["retrieve"])
-    visitor, page = opened(crowd)
+    crowd, visitor, page = opened(make_crowd, UNITS["retrieve"])
     form = page.form()
     for values in ({"pick": IMAGES[3]}, {"pick": "1"}, {"pick": form.offered["pick"][0], "unit": "u-verify"}):
         assert form.send(visitor, **values).status_code == 422
@@ -151,8 +136,7 @@ def test_values_that_nobody_asked_for_are_refused(make_crowd: MakeCrowd) -> None
 
 
 def test_a_post_that_is_too_long_is_refused_before_it_is_read(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor, page = opened(crowd)
+    _, visitor, page = opened(make_crowd, UNITS["describe"])
     body = page.form().fields | {"description": ["a" * 70_000]}
     assert visitor.post(page.form().action, data=body).status_code == 413
 
@@ -168,14 +152,12 @@ def test_a_post_that_is_too_long_is_refused_before_it_is_read(make_crowd: MakeCr
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"csrf=%ff%fe", b"{}", b"", b"--boundary"])
 def test_a_body_that_is_no_form_is_refused(make_crowd: MakeCrowd, content: bytes) -> None:
-    crowd = make_crowd(UNITS["describe"])
-    visitor, page = opened(crowd)
+    _, visitor, page = opened(make_crowd, UNITS["describe"])
     assert visitor.post(page.form().action, content=content).status_code == 403
 
 
 def test_every_response_carries_its_headers(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(studies={"pilot": ""}, anybody=True)
-    visitor, page = opened(crowd)
+    _, visitor, page = opened(make_crowd, studies={"pilot": ""}, anybody=True)
     responses = [
         visitor.get(path)
         for path in (page.form().action, page.images[0], "/", "/nowhere", "/static/x/crowd.css", "/p/pilot", "/w/x")
@@ -207,8 +189,7 @@ def test_a_failure_of_ours_is_told_without_its_inside(make_crowd: MakeCrowd, mon
 
 
 def test_no_page_holds_inline_script_or_style(make_crowd: MakeCrowd) -> None:
-    crowd = make_crowd(anybody=True)
-    visitor, _ = opened(crowd)
+    crowd, visitor, _ = opened(make_crowd, anybody=True)
     for text in (visitor.get("/next").text, visitor.get("/").text, crowd.visitor().get("/").text):
         assert not re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|<style|\son\w+=", text)
 

@@ -25,13 +25,13 @@ def test_a_link_puts_nobody_into_the_place_of_another(make_crowd: MakeCrowd) -> 
     invitation = f"/i/{crowd.site.signer.invitation('team/eve')}"
     visitor, stranger = crowd.visitor(), crowd.visitor()
     form = read(visitor.get(invitation)).form()
-    assert crowd.site.journal.standings() == []
+    assert crowd.site.journal.workers() == []
     assert form.send(stranger).status_code == 403  # the button of another browser's page
     assert visitor.post(invitation).status_code == 403
     assert visitor.post("/i/forged", data=form.fields).status_code == 403
-    assert crowd.site.journal.standings() == []
+    assert crowd.site.journal.workers() == []
     assert form.send(visitor).status_code == 200
-    assert [one.worker for one in crowd.site.journal.standings()] == [crowd.worker("team/eve")]
+    assert [one.worker for one in crowd.site.journal.workers()] == [crowd.worker("team/eve")]
 
 
 def test_a_name_that_is_taken_is_not_lent_to_a_stranger(make_crowd: MakeCrowd) -> None:

@@ -22,6 +22,14 @@ def room_of(crowd: Crowd, name: str) -> tuple[TestClient, str]:
     return visitor, read(visitor.get("/next")).forms[0].action.removesuffix("/say")
 
 
+def paired(make_crowd: MakeCrowd) -> tuple[Crowd, TestClient, str]:
+    """A site, and the room of the first of two people who talk."""
+    site = make_crowd(UNITS["dialogue"])
+    visitor, room = room_of(site, "ada")
+    room_of(site, "ben")
+    return site, visitor, room
+
+
 def say(visitor: TestClient, room: str, text: str) -> Any:
     return read(visitor.get(room)).form("/say").send(visitor, text=text)
 
@@ -30,9 +38,7 @@ def test_news_come_at_once_and_are_waited_for_where_there_are_none(
     make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "HELD_SECONDS", 0.3)
-    site = make_crowd(UNITS["dialogue"])
-    ada, first = room_of(site, "ada")
-    room_of(site, "ben")
+    _, ada, first = paired(make_crowd)
     news = ada.get(f"{first}/events?after=0").json()
     assert (news["partner"], news["turns"], news["may_share"]) == (True, [], False)
     begin = time.monotonic()
@@ -111,18 +117,14 @@ def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatc
 
 
 def test_the_box_takes_as_much_as_a_message_may_be(make_crowd: MakeCrowd) -> None:
-    site = make_crowd(UNITS["dialogue"])
-    ada, first = room_of(site, "ada")
-    room_of(site, "ben")
+    _, ada, first = paired(make_crowd)
     assert f'name="text" rows="1" maxlength="{MOST_CHARACTERS}"' in ada.get(first).text
     assert read(say(ada, first, "x" * MOST_CHARACTERS)).problems == []
     assert "2000 characters" in read(say(ada, first, "x" * (MOST_CHARACTERS + 1))).problems[0]
 
 
 def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> None:
-    site = make_crowd(UNITS["dialogue"])
-    ada, first = room_of(site, "ada")
-    room_of(site, "ben")
+    site, ada, first = paired(make_crowd)
     form = read(ada.get(first)).form("/say")
     site.clock.pass_by(60)
     for _ in range(2):  # the room closes with the first
@@ -132,9 +134,7 @@ def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> N
 
 
 def test_a_message_on_a_form_that_has_grown_old_is_shown_back(make_crowd: MakeCrowd) -> None:
-    site = make_crowd(UNITS["dialogue"])
-    ada, first = room_of(site, "ada")
-    room_of(site, "ben")
+    _, ada, first = paired(make_crowd)
     form = read(ada.get(first)).form("/say")
     form.fields["csrf"] = ["made in a session that is over"]
     old = form.send(ada, text="a long and careful thought")

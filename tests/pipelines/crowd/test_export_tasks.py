@@ -34,20 +34,16 @@ def exported(config: ExportTasks) -> Tasks:
     return read_tasks(config.folder())
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(backend: str, workdir: Path) -> None:
     config = study.options(workdir, "retrieve", backend)
     report = run(config)
     assert not report.up_to_date
-    before = files_of(config.folder())
+    before = study.files_of(config.folder())
     assert run(config).up_to_date
-    assert files_of(config.folder()) == before
+    assert study.files_of(config.folder()) == before
     run(replace(config, out=workdir / "tasks" / "again"))
-    again = files_of(workdir / "tasks" / "again")
+    again = study.files_of(workdir / "tasks" / "again")
     if backend == "prolific":  # its addresses name the folder
         again["prolific/study.json"] = again["prolific/study.json"].replace(b"/p/again?", b"/p/retrieve-prolific?")
         again[MANIFEST] = before[MANIFEST]
@@ -58,7 +54,7 @@ def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(backend: 
 def test_tasks_say_where_the_pictures_are_and_how_they_were_asked(workdir: Path) -> None:
     tasks = exported(replace(study.options(workdir, "describe"), targets=2, seed=4))
     assert len(tasks.units) == 6
-    assert (tasks.protocol.targets, tasks.seed, tasks.backend) == (2, 4, "local")
+    assert (tasks.protocol.targets, tasks.protocol.seed, tasks.backend) == (2, 4, "local")
     assert all((tasks.root / image.path).is_file() for image in tasks.images.values())
     assert not any(path.suffix == ".jpg" for path in tasks.path.rglob("*"))
 
@@ -82,14 +78,14 @@ def answer_some(workdir: Path, tasks: Tasks) -> None:
 def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     config = study.options(workdir, "describe")
     answer_some(workdir, exported(config))
-    before = files_of(config.folder())
+    before = study.files_of(config.folder())
     with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with seed 0 and not 9"):
         run(replace(config, seed=9))
     with pytest.raises(UsageError, match="holds tasks for local, not for mturk"):
         run(replace(config, backend="mturk", image_base=study.BASE))
-    assert files_of(config.folder()) == before
+    assert study.files_of(config.folder()) == before
     assert not run(replace(config, seed=9, force=True)).up_to_date
-    assert read_tasks(config.folder()).seed == 9
+    assert read_tasks(config.folder()).protocol.seed == 9
 
 
 def test_tasks_that_nobody_saw_may_change(workdir: Path) -> None:
@@ -335,7 +331,7 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
         def publish(self, name: str) -> str:
             return "ACTIVE"
 
-    monkeypatch.setattr("ctxr.annotation.launch.connect", lambda: Client())
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
     config = study.options(workdir, "retrieve", "prolific")
     with pytest.raises(CtxrError, match="the answer was lost"):
         run(replace(config, launch=True))

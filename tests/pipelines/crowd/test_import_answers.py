@@ -139,8 +139,8 @@ def test_an_answer_to_a_description_that_arrives_with_it_is_taken_in_any_order_o
     late = took(answer(unit, "w-b", 2, pick="s/2"), answer(DESCRIBE, "w-a", 3, description=TEXT))
     assert (late.new, codes(late)) == (2, [])
     tables = merged(taken)
-    assert [(row.worker, row.candidate) for row in tables.judgments] == [("gold", "s/2"), ("w-b", "s/2")]
-    assert [text.text for text in tables.texts] == [TEXT]
+    assert [(row.worker, row.candidate) for row in tables["judgments"]] == [("gold", "s/2"), ("w-b", "s/2")]
+    assert [text.text for text in tables["texts"]] == [TEXT]
 
 
 def test_an_answer_to_a_description_that_was_refused_is_refused() -> None:
@@ -178,10 +178,6 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return study.make_project(tmp_path, monkeypatch)
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def labelled(workdir: Path, monkeypatch: pytest.MonkeyPatch, task: str = "retrieve") -> tuple[ImportAnswers, list[Any]]:
     done = study.work_locally(workdir, task)
     config = study.deliver(workdir, task, "label-studio", done, monkeypatch)
@@ -206,9 +202,9 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert (report.new, report.refused, report.reasons) == (len(rows) - 1, 1, {"not_offered": 1})
     (refusal,) = read_table(config.folder() / REFUSED, Refusal)
     assert refusal.where == f"{config.file.name}:2:{rows[1]['annotations'][0]['id']}"
-    before = files_of(config.folder())
+    before = study.files_of(config.folder())
     assert run(config).up_to_date
-    assert files_of(config.folder()) == before
+    assert study.files_of(config.folder()) == before
     config.file.write_text(whole)
     report = run(config)
     assert (report.new, report.again, report.refused) == (1, len(rows) - 1, 0)
@@ -285,9 +281,9 @@ def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path, m
     report = run(config)
     assert (report.new, report.again) == (2, len(done) - 2)
     assert read_table(config.folder() / REFUSED, Refusal) == []
-    before = files_of(config.folder())
+    before = study.files_of(config.folder())
     assert run(config).up_to_date
-    assert files_of(config.folder()) == before
+    assert study.files_of(config.folder()) == before
 
 
 def test_another_answer_to_what_was_answered_stays_listed(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +335,7 @@ def test_who_is_who_stays_in_the_private_folder(workdir: Path, monkeypatch: pyte
     assert {who[0] for who in known if who is not None} == {"label-studio"}
     assert {who[1] for who in known if who is not None} <= set(study.WORKERS)
     assert None not in known
-    for name, content in files_of(config.folder()).items():
+    for name, content in study.files_of(config.folder()).items():
         assert not any(worker.encode() in content for worker in study.WORKERS), name
 
 

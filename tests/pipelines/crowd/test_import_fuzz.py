@@ -104,10 +104,6 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, De
         yield made
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("task", ["tag", "retrieve"])
@@ -118,7 +114,7 @@ def test_a_spoilt_file_is_taken_in_part_or_refused_as_a_whole(
     one = delivered[f"{backend} {task}"]
     assert one.config.file is not None
     one.config.file.write_bytes(spoilt(backend, one.whole, random.Random(seed)))
-    before = files_of(one.config.folder())
+    before = study.files_of(one.config.folder())
     config = replace(one.config, out=one.config.folder().with_name("spoilt"))
     shutil.rmtree(config.folder(), ignore_errors=True)
     shutil.copytree(one.config.folder(), config.folder())
@@ -129,7 +125,7 @@ def test_a_spoilt_file_is_taken_in_part_or_refused_as_a_whole(
         refused = error.message
     if refused:
         assert "\n" not in refused
-        assert files_of(config.folder()) == before
+        assert study.files_of(config.folder()) == before
     else:
         answers = read_judgments(config.folder()).answers
         assert len(answers) >= len(read_judgments(one.config.folder()).answers)

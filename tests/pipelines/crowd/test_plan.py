@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.annotation.cost import planned_floor
-from ctxr.annotation.records import Answer
+from ctxr.annotation.records import Answer, Unit
 from ctxr.cli.views import plan_table as as_table
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.crowd.config import Plan
@@ -16,6 +16,15 @@ from tests.pipelines.report_artifacts import project
 
 def planned(work: Path, **more: object) -> Plan:
     return Plan(workdir=work, **more)  # type: ignore[arg-type]
+
+
+def write_pilot(work: Path, units: list[Unit], answers: list[Answer]) -> None:
+    folder = work / "judgments"
+    folder.mkdir()
+    write_table(folder / "units.jsonl", units)
+    write_table(folder / "answers.jsonl", answers)
+    content = Content(["units.jsonl", "answers.jsonl"], {}, {})
+    finish(folder, kind="judgments", verb="import-answers", config={}, parents=[], content=content)
 
 
 @pytest.fixture
@@ -44,24 +53,13 @@ def test_what_is_assumed_is_said(work: Path) -> None:
 
 
 def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
-    folder = work / "judgments"
-    folder.mkdir()
     units = [unit("retrieve", id=f"retrieve-{number}", truth=("clip/img3",)) for number in range(3)]
     picks = ("clip/img3", "clip/img3", "clip/img4")
     answers = [
         Answer(one.id, "w-a", {"pick": (pick,)}, one.images, 0, "2026-01-01T00:00:00Z", seconds, "local")
         for one, pick, seconds in zip(units, picks, (20.0, 24.0, 90.0), strict=True)
     ]
-    write_table(folder / "units.jsonl", units)
-    write_table(folder / "answers.jsonl", answers)
-    finish(
-        folder,
-        kind="judgments",
-        verb="import-answers",
-        config={},
-        parents=[],
-        content=Content(["units.jsonl", "answers.jsonl"], {}, {}),
-    )
+    write_pilot(work, units, answers)
     report = run(planned(work))
     assert (report.forecasts[1].seconds, report.forecasts[1].measured) == (24.0, 3)
     assert report.right == pytest.approx(2 / 3)
@@ -90,20 +88,9 @@ def test_without_sets_there_is_nothing_to_plan(tmp_path: Path) -> None:
 
 
 def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
-    folder = work / "judgments"
-    folder.mkdir(exist_ok=True)
     check = unit("retrieve", id="retrieve-check", truth=("clip/img3",), purpose="attention")
-    write_table(folder / "units.jsonl", [check])
     answer = Answer(check.id, "w-a", {"pick": ("clip/img3",)}, check.images, 0, "2026-01-01T00:00:00Z", 2.0, "local")
-    write_table(folder / "answers.jsonl", [answer])
-    finish(
-        folder,
-        kind="judgments",
-        verb="import-answers",
-        config={},
-        parents=[],
-        content=Content(["units.jsonl", "answers.jsonl"], {}, {}),
-    )
+    write_pilot(work, [check], [answer])
     report = run(planned(work))
     assert (report.forecasts[1].measured, report.right) == (0, 0.735)
 

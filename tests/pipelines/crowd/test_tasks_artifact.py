@@ -37,7 +37,7 @@ def tasks(tmp_path: Path) -> Path:
 def test_tasks_are_read_as_they_were_written(tasks: Path) -> None:
     read = read_tasks(tasks)
     assert read.name == "describe"
-    assert read.seed == 5
+    assert read.protocol.seed == 5
     assert read.backend == "local"
     assert len(read.units) == 9
     assert read.config["root"] == "../../dataset"

@@ -227,7 +227,7 @@ def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
         one.unit: one.values for one in sorted(answered.answers, key=lambda one: (one.at, one.worker), reverse=True)
     }
     same = [answer(one, "w-auditor", 0, 7000 + n, said[one.of or ""]) for n, one in enumerate(audits)]
-    rows = {(row.of, row.name): row.agreement for row in coefficients(add(answered, audits, same), picks_of(answered))}
+    rows = {tuple(row.of.values()): row.figure for row in coefficients(add(answered, audits, same), picks_of(answered))}
     assert rows["second looks, retrieve", "Cohen's kappa"].value == pytest.approx(1.0)
     assert rows["second looks, retrieve", "Cohen's kappa"].units == len(audits)
     assert 0 < (rows["video", "Fleiss' kappa"].value or 0) < (rows["video", "Gwet's AC1"].value or 0) < 1
@@ -237,7 +237,7 @@ def test_a_crowd_that_minds_the_place_is_told_from_one_that_does_not(answered: A
     rng = np.random.default_rng(0)
     fair = {row.kind: row.bias.p_value for row in habits(picks_of(answered), rng)}
     lazy = [
-        replace(one, place=0, picked=one.answer.order[0], right=False) if n % 2 else one
+        replace(one, shown=0, picked=one.answer.order[0], right=False) if n % 2 else one
         for n, one in enumerate(picks_of(answered))
     ]
     biased = {row.kind: row.bias.p_value for row in habits(lazy, rng)}
