@@ -182,13 +182,9 @@ _LANES_HALF = (tuple(range(49)),)
 
 
 def features(rgb: NDArray[np.uint8], scratch: Scratch) -> Doubles | None:
-    """The 36 statistics of a picture, [36] in the published order, or None where they are not defined.
+    """The 36 statistics of a picture (uint8 [H, W, 3], or grey [H, W]), [36] in the published order.
 
-    Args:
-        rgb: uint8, [H, W, 3], or grey [H, W].
-        scratch: memory kept between calls.
-
-    They are not defined where a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
+    None where they are not defined: a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
     """
     if min(rgb.shape[:2]) < SMALLEST_SIDE:
         return None
@@ -468,17 +464,11 @@ class Brisque:
         self._scratch = Scratch()
 
     def score(self, rgb: NDArray[np.uint8]) -> float:
-        """BRISQUE / 100 of a picture: about 0 to 1 and not clipped, higher is worse; never NaN.
-
-        Args:
-            rgb: uint8, [H, W, 3], or grey [H, W].
+        """BRISQUE / 100 of a picture (uint8 [H, W, 3], or grey [H, W]): about 0 to 1 and not clipped, higher is worse; never NaN.
 
         A picture without anything to measure (a side under 16 pixels, one flat colour, or no spread left at half the size) gets
         `UNMEASURABLE` = 1.0, the end of the published scale: it cannot be described either, and the published threshold drops
-        it. A picture of nearly one colour is measured like any other.
-
-        Raises:
-            DataError: not uint8, or neither grey nor RGB.
+        it. A picture of nearly one colour is measured like any other. Raises DataError as `check_picture` does.
         """
         check_picture(rgb)
         if not rgb.size or _is_flat(rgb):
@@ -497,9 +487,9 @@ class Brisque:
 
 
 def _is_flat(rgb: NDArray[np.uint8]) -> bool:
-    if (rgb[0, 0] != rgb[-1, -1]).any() or (rgb[0, 0] != rgb[rgb.shape[0] // 2, rgb.shape[1] // 2]).any():
-        return False
-    return bool((rgb == rgb[0, 0]).all())
+    # most pictures differ at their last pixel or in their middle, which is faster to see
+    few = rgb[-1, -1], rgb[rgb.shape[0] // 2, rgb.shape[1] // 2], rgb
+    return all(bool((part == rgb[0, 0]).all()) for part in few)
 
 
 def _live() -> Regressor:
@@ -507,14 +497,9 @@ def _live() -> Regressor:
 
     path = _WEIGHTS / "brisque-live" / "model.safetensors"
     tensors = load_file(path)
+    names = ("support_vectors", "coefficients", "low", "high")
     return Regressor(
-        support=tensors["support_vectors"],
-        coefficients=tensors["coefficients"],
-        low=tensors["low"],
-        high=tensors["high"],
-        gamma=float(tensors["gamma"]),
-        rho=float(tensors["rho"]),
-        sha256=sha256_file(path),
+        *(tensors[name] for name in names), float(tensors["gamma"]), float(tensors["rho"]), sha256_file(path)
     )
 
 
@@ -539,12 +524,5 @@ def _piq() -> Regressor:
     if support.shape != (len(coefficients), FEATURES):
         raise DataError(f"{path} holds support vectors of shape {support.shape}", hint=f"delete {path}")
     ranges = json.loads((_WEIGHTS / "brisque-piq" / "ranges.json").read_text(encoding="utf-8"))
-    return Regressor(
-        support=support,
-        coefficients=coefficients,
-        low=np.array(ranges["low"]),
-        high=np.array(ranges["high"]),
-        gamma=ranges["gamma"],
-        rho=ranges["rho"],
-        sha256=sha256_file(path),
-    )
+    low, high = np.array(ranges["low"]), np.array(ranges["high"])
+    return Regressor(support, coefficients, low, high, ranges["gamma"], ranges["rho"], sha256_file(path))

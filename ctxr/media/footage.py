@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Protocol
 
 from ctxr.engine.progress import Progress
 from ctxr.media.sources import find_sources
@@ -45,7 +45,7 @@ class SourceLocator:
     """
 
     def __init__(self, artifact: Path, videos: Path | None, progress: Progress) -> None:
-        self._artifact, self._videos, self._talk = artifact, videos, progress
+        self._artifact, self._videos, self._progress = artifact, videos, progress
         self._lock = threading.Lock()
         self._found: dict[str, Path] | None = None
         self.places: dict[str, Path] = {}
@@ -59,15 +59,12 @@ class SourceLocator:
             return self._found
 
     def _search(self, folder: Path) -> dict[str, Path]:
-        def passed(total: float) -> Any:
-            return self._talk.task("look through the sources (MiB)", total)
-
-        places: dict[str, Path] = {}
-        for source in find_sources([str(folder)], passed).found:
-            places.setdefault(source.sha256, source.path)
+        paths: dict[str, Path] = {}
+        for source in find_sources([str(folder)], self._progress).found:
+            paths.setdefault(source.sha256, source.path)
             for file, digest in zip(source.photos, source.photo_sha256, strict=True):
-                places.setdefault(digest, file)
-        return places
+                paths.setdefault(digest, file)
+        return paths
 
     def video(self, source: RecordedSource) -> Path:
         """The file of a video. Raises VideoError when it is not there or is another."""
