@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from ctxr.errors import CtxrError, UsageError
+from ctxr.errors import CtxrError, UsageError, first_line
 
 PATIENCE = 2.0
 """Seconds that a host may take to answer before weights count as out of reach."""
@@ -85,7 +85,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     try:
         return Path(download_pretrained(config))
     except Exception as error:  # whatever the network or the hub's client comes up with
-        raise CtxrError(f"the weights of {arch}:{tag} could not be fetched: {_first_line(error)}", hint=hint) from error
+        raise CtxrError(f"the weights of {arch}:{tag} could not be fetched: {first_line(error)}", hint=hint) from error
 
 
 def answers(address: str, patience: float) -> bool:
@@ -136,7 +136,3 @@ def _address(config: dict[str, Any]) -> str:
     if not repo:
         return str(config.get("url") or "")
     return "" if HF_HUB_OFFLINE else huggingface_hub.hf_hub_url(repo, files[0])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
