@@ -135,9 +135,9 @@ def _nameless(error: Any) -> str:
     """The positional argument that was typed as an option; "" for none."""
     option = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
-    known = error.ctx.command.params if option and error.ctx else ()
-    places = [one.name for one in known if one.param_type_name == "argument"]
-    return next((str(name) for name in places if name in meant), "")
+    parameters = error.ctx.command.params if option and error.ctx else ()
+    arguments = [one.name for one in parameters if one.param_type_name == "argument"]
+    return next((str(name) for name in arguments if name in meant), "")
 
 
 def _refused(error: OSError) -> CtxrError:

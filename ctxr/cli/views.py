@@ -420,28 +420,28 @@ def training_facts(report: TrainReport) -> dict[str, str | None]:
 
 def training_table(report: TrainReport) -> Table:
     """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
-    sides = [side for side in ("valid", "test") if any(getattr(one, side) is not None for one in report.seeds)]
+    splits = [split for split in ("valid", "test") if any(getattr(one, split) is not None for one in report.seeds)]
     rows: list[tuple[Any, ...]] = [
-        (str(one.seed), one.epoch, one.epochs, *(_share_in_percent(getattr(one, side)) for side in sides))
+        (str(one.seed), one.epoch, one.epochs, *(_share_in_percent(getattr(one, split)) for split in splits))
         for one in report.seeds
     ]
     if len(report.seeds) > 1:
-        rows.append(("mean", None, None, *(_share_in_percent(getattr(report, side)) for side in sides)))
-        rows.append(("s.d.", None, None, *(_spread(report.seeds, side) for side in sides)))
-    said = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
+        rows.append(("mean", None, None, *(_share_in_percent(getattr(report, split)) for split in splits)))
+        rows.append(("s.d.", None, None, *(_spread(report.seeds, split) for split in splits)))
+    remarks = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
     galleries = report.variant == IN_BATCH
     if galleries:
-        said.append("TR and IR at 1, 5, 10")
+        remarks.append("TR and IR at 1, 5, 10")
     elif report.variant != ENTAILMENT:
-        said.append("candidates that share the highest score share the hit")
+        remarks.append("candidates that share the highest score share the hit")
     what = "mean recall, %" if galleries else "accuracy, %"
-    return Table(what, ("seed", "epoch", "of", *sides), tuple(rows), "; ".join(said), digits=1)
+    return Table(what, ("seed", "epoch", "of", *splits), tuple(rows), "; ".join(remarks), digits=1)
 
 
 def _share_in_percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _spread(seeds: tuple[SeedResult, ...], side: str) -> float | None:
-    shares = [share for one in seeds if (share := getattr(one, side)) is not None]
+def _spread(seeds: tuple[SeedResult, ...], split: str) -> float | None:
+    shares = [share for one in seeds if (share := getattr(one, split)) is not None]
     return 100 * stdev(shares) if len(shares) > 1 else None

@@ -78,7 +78,7 @@ def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:
     cv2's own conversion of uint8 is off by one in one pixel of 200, which is enough to move a score by 0.01 of 100.
     """
     height, width = rgb.shape[:2]
-    found = np.empty((height, width), np.uint8)
+    brightness = np.empty((height, width), np.uint8)
     for start in range(0, height, BLOCK):
         block = rgb[start : start + BLOCK]
         channels = scratch.take("channels", block.shape, np.float32)
@@ -90,8 +90,8 @@ def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:
         if ties.size:
             red, green, blue = block.reshape(-1, 3)[ties].T.astype(np.float64)
             rounded.reshape(-1)[ties] = np.rint(0.299 * red + 0.587 * green + 0.114 * blue)
-        np.copyto(found[start : start + BLOCK], rounded, casting="unsafe")
-    return found
+        np.copyto(brightness[start : start + BLOCK], rounded, casting="unsafe")
+    return brightness
 
 
 def halve(plane: Plane, scratch: Scratch) -> NDArray[np.float32]:
@@ -232,27 +232,27 @@ class _Normaliser:
         variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variances[:height])
         variance = cv2.accumulateSquare(mean, variance)[_INNER]
         mean = mean[_INNER]
-        spread, found = self.spread[:rows], self.found[:rows]
-        np.copyto(found, window[_INNER])
+        spread, ratio = self.spread[:rows], self.found[:rows]
+        np.copyto(ratio, window[_INNER])
         np.copyto(spread, mean)
-        found -= spread
-        near = np.less(np.abs(found, out=spread), NEARLY_ZERO, out=self.zero[:rows])
+        ratio -= spread
+        near = np.less(np.abs(ratio, out=spread), NEARLY_ZERO, out=self.zero[:rows])
         np.copyto(spread, variance)
         np.sqrt(np.abs(spread, out=spread), out=spread)
         spread += np.float32(SATURATION)
-        found /= spread
+        ratio /= spread
         if np.count_nonzero(near) > near.size * MANY:
-            self._set_flat(window[_INNER], mean, variance, near, found)
+            self._set_flat(window[_INNER], mean, variance, near, ratio)
         at = np.flatnonzero(near)
         if at.size:
             y, x = np.divmod(at, window.shape[1] - 2 * MARGIN)
-            rest = window[_INNER][y, x] - mean[y, x]
-            zero = np.abs(rest) < ZERO
-            rest[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
-            found[y, x] = rest / spread[y, x]
-        return found
+            remainder = window[_INNER][y, x] - mean[y, x]
+            zero = np.abs(remainder) < ZERO
+            remainder[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
+            ratio[y, x] = remainder / spread[y, x]
+        return ratio
 
-    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, found: Floats) -> None:
+    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, ratio: Floats) -> None:
         """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
         level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
         flat = np.less(np.abs(variance), FLAT)
@@ -260,7 +260,7 @@ class _Normaliser:
         flat &= np.abs(centre - mean) < ZERO
         if level is not centre:
             flat &= level == centre
-        np.copyto(found, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
+        np.copyto(ratio, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
         near ^= flat
 
     def _rounding_errors(self, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
@@ -271,8 +271,8 @@ class _Normaliser:
         errors = np.empty(len(y))
         errors[flat] = _flat_errors(self.lanes)[level[flat]]
         corner = (y * window.shape[1] + x)[~flat]
-        side = np.arange(2 * MARGIN + 1)
-        steps = (side[:, None] * window.shape[1] + side).reshape(-1, 1)
+        offsets = np.arange(2 * MARGIN + 1)
+        steps = (offsets[:, None] * window.shape[1] + offsets).reshape(-1, 1)
         errors[~flat] = _remainder(self.lanes, window.reshape(-1)[corner + steps].astype(np.float64))
         return errors
 
@@ -334,8 +334,8 @@ class _Sums:
             stop = (height + 1 - down) * pitch
             ahead = down * pitch + across
             here = flat[:, start:stop].reshape(3, -1, pitch)
-            there = flat[:, start + ahead : stop + ahead].reshape(3, -1, pitch)
-            self.products[direction, :3] += np.vecdot(here, there).sum(axis=1, dtype=np.float64)
+            ahead_of = flat[:, start + ahead : stop + ahead].reshape(3, -1, pitch)
+            self.products[direction, :3] += np.vecdot(here, ahead_of).sum(axis=1, dtype=np.float64)
         negative, present = self.signs[:, : height + 1]
         np.less(a, 0, out=negative[1:])
         np.not_equal(a, 0, out=present[1:])
@@ -353,11 +353,11 @@ class _Sums:
         height, width = negative.shape
         for direction, (down, across) in enumerate(DIRECTIONS):
             here = (slice(0 if down else above, height - down), slice(max(0, -across), width - max(0, across)))
-            there = (slice(here[0].start + down, height), slice(max(0, across), width - max(0, -across)))
-            opposite = negative[here] ^ negative[there]
+            neighbours = (slice(here[0].start + down, height), slice(max(0, across), width - max(0, -across)))
+            opposite = negative[here] ^ negative[neighbours]
             pairs = opposite.size
             if not complete:
-                both = present[here] & present[there]
+                both = present[here] & present[neighbours]
                 opposite &= both
                 pairs = int(np.count_nonzero(both))
             below = int(np.count_nonzero(opposite))
@@ -374,8 +374,8 @@ class _Sums:
             [(np.roll(top, 1), bottom), (left[:-1], right[1:])],
         )
         for direction, pairs in enumerate(edges):
-            for here, there in pairs:
-                p = here.astype(np.float64) * there
+            for here, neighbours in pairs:
+                p = here.astype(np.float64) * neighbours
                 size = np.abs(p)
                 self.products[direction] += size.sum(), size @ size, size @ p, (p < 0).sum(), (p > 0).sum()
 
@@ -386,7 +386,7 @@ class _Sums:
         if variance <= NO_SPREAD or not self.products[:, 3:].all():
             return None
         shapes, ratios = _shapes()
-        found = [shapes[np.abs(ratios - variance / mean**2).argmin()], variance]
+        statistics = [shapes[np.abs(ratios - variance / mean**2).argmin()], variance]
         for size, square, signed, below, above in self.products:
             left, right = (square - signed) / 2 / below, (square + signed) / 2 / above
             if min(left, right) <= 0:
@@ -395,8 +395,8 @@ class _Sums:
             ratio = (size**2 / square / self.pixels) * (skew**3 + 1) * (skew + 1) / (skew**2 + 1) ** 2
             shape = float(shapes[np.abs(1 / ratios - ratio).argmin()])
             scale = math.exp(math.lgamma(2 / shape) - (math.lgamma(1 / shape) + math.lgamma(3 / shape)) / 2)
-            found += [shape, (math.sqrt(right) - math.sqrt(left)) * scale, left, right]
-        return np.array(found)
+            statistics += [shape, (math.sqrt(right) - math.sqrt(left)) * scale, left, right]
+        return np.array(statistics)
 
 
 @lru_cache(maxsize=1)
@@ -436,9 +436,9 @@ class Regressor:
     rho: float
     sha256: str
 
-    def __call__(self, found: Doubles) -> float:
-        """Score of `found`, [36]: about 0 (undistorted) to 100 (heavily distorted)."""
-        scaled = 2 * (found - self.low) / (self.high - self.low) - 1
+    def __call__(self, statistics: Doubles) -> float:
+        """Score of `statistics`, [36]: about 0 (undistorted) to 100 (heavily distorted)."""
+        scaled = 2 * (statistics - self.low) / (self.high - self.low) - 1
         distance = np.square(self.support - scaled).sum(axis=1)
         return float(np.exp(-self.gamma * distance) @ self.coefficients - self.rho)
 
@@ -473,8 +473,8 @@ class Brisque:
         check_picture(rgb)
         if not rgb.size or _is_flat(rgb):
             return UNMEASURABLE
-        found = features(np.ascontiguousarray(rgb), self._scratch)
-        return UNMEASURABLE if found is None else self._regressor(found) / 100
+        statistics = features(np.ascontiguousarray(rgb), self._scratch)
+        return UNMEASURABLE if statistics is None else self._regressor(statistics) / 100
 
     def describe(self) -> dict[str, object]:
         """What made the scores, for manifests: implementation with version, and weights with their hash."""

@@ -76,25 +76,25 @@ class ScanPass:
 
     def run(self, video: Video) -> None:
         """Walk to the end."""
-        held, finder = self._held, self._finder
+        waiting, finder = self._held, self._finder
         lag_frames, lag_seconds = finder.lag_frames, Fraction(finder.lag_seconds)
         frame: Frame | None = None
         for frame in video:
-            held.append(frame)
+            waiting.append(frame)
             self._held_bytes += frame.nbytes
             self.frames += 1
             for cut in finder.feed(frame):
                 self._mark(cut)
-            while held and (
+            while waiting and (
                 (
-                    frame.index - held[0].index >= lag_frames
-                    and (not lag_seconds or frame.time - held[0].time >= lag_seconds)
+                    frame.index - waiting[0].index >= lag_frames
+                    and (not lag_seconds or frame.time - waiting[0].time >= lag_seconds)
                 )
                 or self._held_bytes > self._largest_hold
             ):
                 self._release()
             self._beat()
-        while held:
+        while waiting:
             self._release()
         if frame is not None:
             self.end = frame.time + self._frame_seconds

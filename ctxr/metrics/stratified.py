@@ -93,11 +93,15 @@ def _observed(hits: Doubles, trials: Doubles | Codes, rng: np.random.Generator, 
 
 @dataclass(frozen=True)
 class Stratum:
-    """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
+    """One part of an audit: of `population` pairs `sampled` were drawn, and people call `positive` of these entailed.
+
+    `called`: whether the classifier's decision adds its pairs.
+    """
 
     population: int
     sampled: int
     positive: int
+    called: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,14 +179,6 @@ UNSEEN = "a stratum was not audited"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A stratum, and whether the classifier's decision adds its pairs."""
-
-    stratum: Stratum
-    called: bool
-
-
-@dataclass(frozen=True)
 class Reliability:
     """How far a revision can be trusted, each figure over the whole pool with its finite-population interval.
 
@@ -200,23 +196,22 @@ class Reliability:
     looked: int
 
 
-def reliability(parts: Sequence[Part], confidence: float = LEVEL) -> Reliability:
+def reliability(parts: Sequence[Stratum], confidence: float = LEVEL) -> Reliability:
     """Precision and recall from what people said in each stratum.
 
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
     that was called, or where nothing was. Raises DataError for counts that do not fit each other.
 
-    >>> called, other = Part(Stratum(10, 10, 9), True), Part(Stratum(90, 90, 3), False)
+    >>> called, other = Stratum(10, 10, 9, True), Stratum(90, 90, 3, False)
     >>> found = reliability([called, other])
     >>> found.precision.value, found.recall.value, found.recall.low, found.entailed.value
     (0.9, 0.75, 0.75, 12.0)
     """
-    called = [part.stratum for part in parts if part.called]
-    other = [part.stratum for part in parts if not part.called]
+    called, other = ([part for part in parts if part.called is wanted] for wanted in (True, False))
     precision = finite_share(called, confidence)
-    pairs = sum(part.stratum.population for part in parts)
+    pairs = sum(part.population for part in parts)
     sizes = {"called": sum(one.population for one in called), "pairs": pairs}
-    looked = sum(part.stratum.sampled for part in parts)
+    looked = sum(part.sampled for part in parts)
     found, missed = finite_total(called, confidence), finite_total(other, confidence)
     every = finite_total([*called, *other], confidence)
     if found is None or missed is None or every is None or not pairs:
@@ -274,19 +269,19 @@ def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]
     return drawn
 
 
-def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -> Rates | None:
+def rates(parts: Sequence[Stratum], rng: np.random.Generator, draws: int = DRAWS) -> Rates | None:
     """Sensitivity and specificity over all pairs of the pool, each stratum weighed by its size: for pairs other than the audited.
 
     The draws are of such a pool, not of this very one, so a census leaves them the width of its looks. None where a stratum with
     pairs was not audited, or all pairs are of one kind.
 
-    >>> parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
+    >>> parts = [Stratum(500, 120, 96, True), Stratum(3400, 120, 12, False)]
     >>> found = rates(parts, np.random.default_rng(0))
     >>> round(found.sensitivity, 4), round(found.specificity, 4)
     (0.5405, 0.9684)
     """
-    called = np.array([part.called for part in parts if part.stratum.population], bool)
-    population, sampled, positive = columns_of([part.stratum for part in parts])
+    called = np.array([part.called for part in parts if part.population], bool)
+    population, sampled, positive = columns_of(parts)
     if not len(called) or not sampled.all():
         return None
     share = positive / sampled
@@ -304,14 +299,14 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
     )
 
 
-def kappa(parts: Sequence[Part]) -> Agreement:
+def kappa(parts: Sequence[Stratum]) -> Agreement:
     """Cohen's kappa of people and the classifier over the whole pool: strata are weighted by their size, not by how many were audited.
 
-    >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
+    >>> round(kappa([Stratum(20, 10, 9, True), Stratum(80, 10, 1, False)]).value, 3)
     0.719
     """
-    called = np.array([part.called for part in parts if part.stratum.population], np.float64)
-    population, sampled, positive = columns_of([part.stratum for part in parts])
+    called = np.array([part.called for part in parts if part.population], np.float64)
+    population, sampled, positive = columns_of(parts)
     looked = int(sampled.sum())
     if not len(called) or not sampled.all():
         return Agreement(None, looked, 2 * looked, UNSEEN)

@@ -63,8 +63,8 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
     ]
     sets = []
     for image_set in unit.sets:
-        if known := [times[name] for name in image_set.images if name in times]:
-            first, last = min(known), max(known)
+        if shown := [times[name] for name in image_set.images if name in times]:
+            first, last = min(shown), max(shown)
             between = f"{time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
             sets.append(span(first, last, image_set.id, f"{image_set.id}: {between}"))
     seconds = ticks(float(start), float(end), 8)

@@ -75,9 +75,9 @@ class Thumbnails:
     def __len__(self) -> int:
         return len(self._addresses)
 
-    def addresses(self, beside: str) -> list[str]:
-        """Where a page finds each picture, by number: inside itself, or in the folder `beside`."""
-        return [f"{beside}/{name}" for name in self._addresses] if beside else list(self._addresses)
+    def addresses(self, folder: str) -> list[str]:
+        """Where a page finds each picture, by number: inside itself, or in the folder `folder`."""
+        return [f"{folder}/{name}" for name in self._addresses] if folder else list(self._addresses)
 
 
 REASONS = {

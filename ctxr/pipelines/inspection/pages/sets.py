@@ -121,13 +121,13 @@ def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:
     """By set, `texts`: (position of the target, description) of each query for an image; None where the target is hidden."""
     if dataset is None:
         return {}
-    targets = {query.id: place for query, _, place in dataset.targets()}
-    found: dict[str, dict[str, Any]] = {}
+    targets = {query.id: position for query, _, position in dataset.targets()}
+    texts: dict[str, dict[str, Any]] = {}
     for query in dataset.queries.values():
         if query.labels is None:
             text = " ".join(dataset.texts[name].text for name in query.texts)
-            found.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
-    return found
+            texts.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
+    return texts
 
 
 def _why_none(edition: Edition) -> str:

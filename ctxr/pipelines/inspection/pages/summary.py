@@ -76,8 +76,10 @@ def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
     """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
     if not units:
         return ""
-    known = {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
-    if any(unit.source.name not in known for unit in units):
+    described = (
+        {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
+    )
+    if any(unit.source.name not in described for unit in units):
         return "of photos"
     return f"from {plural(sum(unit.source.frames for unit in units), 'photo', form=',')}"
 
@@ -94,12 +96,12 @@ def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
 
 def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
     """How many videos gave sets, as in `3 of 8 videos (1 failed, 4 gave none)`; empty without any."""
-    known = {unit.source.name for unit in edition.chain.units}
+    read = {unit.source.name for unit in edition.chain.units}
     failed = {
         row.source
         for stage in edition.chain.stages
         for row in stage.failures
-        if row.source not in known and PurePosixPath(row.path).suffix.lower() in VIDEO_SUFFIXES
+        if row.source not in read and PurePosixPath(row.path).suffix.lower() in VIDEO_SUFFIXES
     }
     gave = sum(bool(unit.sets) for unit in units)
     total = len(units) + len(failed)
@@ -116,8 +118,8 @@ def _of(value: Any) -> dict[str, Any]:
 
 
 def _reasons(edition: Edition) -> list[str]:
-    found = {name for stage in edition.chain.stages for name in _of(stage.counts.get("reasons"))}
-    return [*(name for name in REASONS if name in found), *sorted(found - REASONS.keys())]
+    names = {name for stage in edition.chain.stages for name in _of(stage.counts.get("reasons"))}
+    return [*(name for name in REASONS if name in names), *sorted(names - REASONS.keys())]
 
 
 def _steps(
