@@ -125,9 +125,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = [0.0] * len(p_values)
     before = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        before = max(before, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = before
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        before = max(before, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = before
     return adjusted
 
 

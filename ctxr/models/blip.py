@@ -235,10 +235,10 @@ def _source(
 ) -> CrossSource:
     model = build()
     config = model.config.to_dict()
-    side = config["vision_config"]["image_size"]
-    if preprocess.size != (side, side):
+    pixels = config["vision_config"]["image_size"]
+    if preprocess.size != (pixels, pixels):
         raise DataError(
-            f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(side, side)}"
+            f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(pixels, pixels)}"
         )
     settings = {"config": _plain(config), "words": words}
     return CrossSource(
@@ -284,10 +284,10 @@ def _pretrained(folder: Path) -> Any:
     """The model in a folder, every weight of it from there."""
     from transformers import BlipForImageTextRetrieval
 
-    model, found = BlipForImageTextRetrieval.from_pretrained(
+    model, loaded = BlipForImageTextRetrieval.from_pretrained(
         folder, local_files_only=True, weights_only=True, dtype=torch.float32, output_loading_info=True
     )
-    missing = sorted(name for name in found["missing_keys"] if not name.endswith("position_ids"))
+    missing = sorted(name for name in loaded["missing_keys"] if not name.endswith("position_ids"))
     if missing:
         raise DataError(
             f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more",

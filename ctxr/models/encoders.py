@@ -238,13 +238,13 @@ def _distances(vectors: np.ndarray) -> np.ndarray:
 def _probes() -> list[np.ndarray]:
     """Sixteen pictures with the spectrum of photographs: four and three small changes of each."""
     rng = np.random.default_rng(0)
-    side = 256
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
+    size = 256
+    frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
     frequency[0, 0] = np.inf
     pictures = []
     for _ in range(4):
-        noise = np.fft.rfft2(rng.standard_normal((3, side, side))) / frequency
-        grain = np.fft.irfft2(noise, s=(side, side)).transpose(1, 2, 0)
+        noise = np.fft.rfft2(rng.standard_normal((3, size, size))) / frequency
+        grain = np.fft.irfft2(noise, s=(size, size)).transpose(1, 2, 0)
         picture = (128 + 52 * grain / grain.std()).clip(0, 255).astype(np.uint8)
         patched = picture.copy()
         patched[60:140, 90:190] = rng.integers(0, 256, 3)

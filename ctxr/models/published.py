@@ -69,7 +69,7 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 
     import torch
 
-    def made() -> Made:
+    def quiet_make() -> Made:
         try:
             with _quiet(), torch.random.fork_rng(devices=[]):
                 return make()
@@ -78,7 +78,7 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
         except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
             raise DataError(f"{what} cannot be loaded: {first_line(error)}") from error
 
-    return made
+    return quiet_make
 
 
 @contextmanager

@@ -178,11 +178,13 @@ class Crossed(nn.Module):
         sizes = (config.crossed_width, config.crossed_heads, config.dropout)
         self.text, self.vision = CoAttention(config.text, *sizes), CoAttention(config.vision, *sizes)
 
-    def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Words [P, T, ...] and regions [P, R, ...]; `said` [P, T] and `seen` [P, R] are True where there is one."""
+    def forward(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Words [P, T, ...] and regions [P, R, ...]; `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
         return (
-            self.text.heard(words, self.vision, regions, seen),
-            self.vision.heard(regions, self.text, words, said),
+            self.text.heard(words, self.vision, regions, regions_mask),
+            self.vision.heard(regions, self.text, words, words_mask),
         )
 
 
@@ -194,10 +196,12 @@ class Own(nn.Module):
         self.text = _block(config.text, config.dropout) if text else None
         self.vision = _block(config.vision, config.dropout) if vision else None
 
-    def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """As `Crossed`; rows of words and of regions need not belong together."""
-        words = words if self.text is None else self.text(words, said)
-        return words, regions if self.vision is None else self.vision(regions, seen)
+        words = words if self.text is None else self.text(words, words_mask)
+        return words, regions if self.vision is None else self.vision(regions, regions_mask)
 
 
 class Joint(Block):
@@ -267,17 +271,17 @@ class RegionEncoder(nn.Module):
         separate, crossing = self._split()
         texts = _trimmed(texts)
         boxes = images[..., -BOX:]
-        said, seen = present(texts), present(boxes)
+        words_mask, regions_mask = present(texts), present(boxes)
         kind = self.words.kinds.weight[1] if self.config.embedding == "uniter" else None
         words, regions = self.words(texts), self.regions(images[..., :-BOX], boxes, kind)
         for stage in separate:
-            words, regions = stage(words, regions, said, seen)
+            words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
         image = candidates[query, candidate]
         parts = []
         for start in range(0, max(1, len(image)), self.most):
             of, at = query[start : start + self.most], image[start : start + self.most]
-            parts.append(self._joined(words[of], regions[at], said[of], seen[at], crossing))
+            parts.append(self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing))
         pairs = torch.cat(parts)
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
@@ -294,15 +298,15 @@ class RegionEncoder(nn.Module):
         return stages[:count], stages[count:]
 
     def _joined(
-        self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor, stages: Sequence[nn.Module]
+        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor, stages: Sequence[nn.Module]
     ) -> Tensor:
         """[P, D] of words [P, T, ..] and regions [P, R, ..]."""
         for stage in stages:
             if isinstance(stage, Joint):
-                both = stage(torch.cat([words, regions], 1), torch.cat([said, seen], 1))
+                both = stage(torch.cat([words, regions], 1), torch.cat([words_mask, regions_mask], 1))
                 words, regions = both.split([words.shape[1], regions.shape[1]], 1)
             else:
-                words, regions = stage(words, regions, said, seen)
+                words, regions = stage(words, regions, words_mask, regions_mask)
         text, vision = self.pool_text(words[:, 0]).relu(), self.pool_vision(regions[:, 0]).relu()
         if text.dtype != torch.float64:
             text, vision = text.float(), vision.float()
