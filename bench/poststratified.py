@@ -73,7 +73,7 @@ class World:
         parts = [
             Stratum(
                 *(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn])),
-                bool(called[held][0]),
+                called=bool(called[held][0]),
             )
             for held in (strata == one for one in range(strata.max() + 1))
         ]

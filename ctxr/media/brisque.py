@@ -497,10 +497,9 @@ def _live() -> Regressor:
 
     path = _WEIGHTS / "brisque-live" / "model.safetensors"
     tensors = load_file(path)
-    names = ("support_vectors", "coefficients", "low", "high")
-    return Regressor(
-        *(tensors[name] for name in names), float(tensors["gamma"]), float(tensors["rho"]), sha256_file(path)
-    )
+    support, coefficients, low, high = (tensors[name] for name in ("support_vectors", "coefficients", "low", "high"))
+    gamma, rho = float(tensors["gamma"]), float(tensors["rho"])
+    return Regressor(support, coefficients, low, high, gamma, rho, sha256_file(path))
 
 
 def _piq() -> Regressor:

@@ -53,7 +53,7 @@ class NominalDistance:
         """m² minus the sum of the squared counts of each value."""
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
         votes = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
-        return cast("Doubles", sizes * sizes - np.bincount(self.cell_units, votes * votes, self.size))
+        return sizes * sizes - np.bincount(self.cell_units, votes * votes, self.size)
 
     def overall(self, counts: Doubles) -> float:
         """n² minus the sum of the squared counts."""
@@ -84,7 +84,7 @@ class SquaredDistance:
         means = np.bincount(self.units, weighed, self.size) / np.maximum(sizes, 1e-300)
         off = np.square(numbers - means[self.units])
         sums = np.bincount(self.units, off if weights is None else off * weights, self.size)
-        return cast("Doubles", 2 * sizes * sums)
+        return 2 * sizes * sums
 
     def overall(self, counts: Doubles) -> float:
         """The same closed form over all votes."""

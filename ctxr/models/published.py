@@ -57,7 +57,7 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     if isinstance(tensors, dict):
         tensors = next((tensors[name] for name in under if isinstance(tensors.get(name), dict)), tensors)
         if all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in tensors.items()):
-            return tensors
+            return dict(tensors)
     raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
 
 

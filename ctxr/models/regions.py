@@ -165,7 +165,7 @@ def coarser(height: int, width: int, most: int) -> tuple[int, int]:
 def averaging(cells: int, kept: int) -> Tensor:
     """Weights [kept, cells] by which `kept` equal parts of a line average its equal cells; rows add to 1.
 
-    >>> averaging(3, 2).numpy().round(3).tolist()
+    >>> averaging(3, 2).double().numpy().round(3).tolist()
     [[0.667, 0.333, 0.0], [0.0, 0.333, 0.667]]
     """
     fine, coarse = torch.arange(cells + 1) / cells, torch.arange(kept + 1) / kept

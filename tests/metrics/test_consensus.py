@@ -1,21 +1,15 @@
 """The majority of votes, against counting by hand."""
 
-import doctest
 from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-import ctxr.metrics.consensus
 from ctxr.errors import DataError
 from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.votes import gather
 from tests.metrics.crowd import table, tables
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.consensus).failed == 0
 
 
 @given(rows=tables())

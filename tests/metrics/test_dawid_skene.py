@@ -1,6 +1,5 @@
 """Dawid and Skene: the anaesthetists of 1979, the letter of the algorithm, and workers who mix classes up."""
 
-import doctest
 import math
 from itertools import pairwise
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-import ctxr.metrics.consensus
 from ctxr.errors import DataError
 from ctxr.metrics.consensus import dawid_skene
 from ctxr.metrics.votes import Votes, gather
@@ -44,10 +42,6 @@ def slow_em(votes: Votes, rounds: int) -> tuple[list[list[float]], list[float], 
             posterior[unit] = [each / sum(joint) for each in joint]
             log_likelihood += math.log(sum(joint))
     return posterior, prior, confusion, log_likelihood
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.consensus).failed == 0
 
 
 def test_the_anaesthetists_come_out_as_published() -> None:

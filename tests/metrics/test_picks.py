@@ -1,12 +1,8 @@
 """Human accuracy and its intervals; picks that follow the slot or the neighbour instead of the text."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-import ctxr.metrics.positions
-import ctxr.metrics.workers
 from ctxr.errors import DataError
 from ctxr.metrics.positions import (
     Confusion,
@@ -31,11 +27,6 @@ def answer(
         wrong = np.array([rng.choice(10, p=errors[slot]) for slot in target])
     picked = np.where(rng.random(votes) < accuracy, target, wrong)
     return np.where(rng.random(votes) < bias, 2, picked), target
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.workers).failed == 0
-    assert doctest.testmod(ctxr.metrics.positions).failed == 0
 
 
 def test_wilsons_interval_holds_the_shares_that_the_count_does_not_refuse() -> None:

@@ -1,6 +1,5 @@
 """Skills with their uncertainty, decisions that wait, and authors judged by others."""
 
-import doctest
 import math
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.workers
 from ctxr.errors import UsageError
 from ctxr.metrics.votes import gather
 from ctxr.metrics.workers import author_success, decisions, skills
@@ -20,10 +18,6 @@ def slow_above(right: int, votes: int, threshold: float) -> float:
         math.comb(votes + 1, hits) * threshold**hits * (1 - threshold) ** (votes + 1 - hits)
         for hits in range(right + 1)
     )
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.workers).failed == 0
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.floats(0.01, 0.99))
