@@ -450,9 +450,8 @@ class Brisque:
         weights: `live`, the support vectors shipped with ctxr (trained on the LIVE database), or `piq`, those of `piq.brisque`,
             from torch's cache or else downloaded; scores then equal `piq.brisque` in float64.
 
-    Raises:
-        UsageError: unknown weights. CtxrError: piq's weights are neither cached nor to be had.
-        DataError: a file of weights has an unexpected content.
+    Raises UsageError for unknown weights; CtxrError where piq's weights are neither cached nor to be had; DataError where a file
+    of weights has an unexpected content.
     """
 
     def __init__(self, weights: str = "live") -> None:

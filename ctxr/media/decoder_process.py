@@ -55,8 +55,7 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
 def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
     """The next message as (fields, pixels uint8 of the shape sent, or None); None at the end, also in the middle of a message.
 
-    Raises:
-        NonsenseError: what comes is not a message.
+    Raises NonsenseError where what comes is not a message.
     """
     prefix = stream.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size:
@@ -199,10 +198,8 @@ class ChildProcess:
             patience: seconds without any sign of life, counted while waiting here, before giving up; 0: endless.
             limit: seconds of waiting here since the question, in all, before giving up; 0: endless.
 
-        Raises:
-            SilentError: patience ran out.
-            OverdueError: the limit is reached.
-            EndedError: the process ended, or sent something that is no message.
+        Raises SilentError where patience ran out; OverdueError where the limit is reached; EndedError where the process ended, or
+        sent something that is no message.
         """
         since = time.monotonic()
         with self._changed:

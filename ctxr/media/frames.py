@@ -47,9 +47,8 @@ class ChildFrameReader(DecoderClient):
     def read(self, index: int, time: Fraction) -> Pixels:
         """The frame as RGB uint8 [H, W, 3], upright.
 
-        Raises:
-            ScanFailed: there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too large.
-            DataError: what `locate` raises.
+        Raises ScanFailed where there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too
+        large; DataError what `locate` raises.
         """
         path = self._path = self._path or self._locate()
         question = {"frame": [index, pair(time)], "options": self._settings}

@@ -188,9 +188,8 @@ class Scanner(DecoderClient):
 
         A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
 
-        Raises:
-            ScanFailed: the file gave nothing, or is damaged and `keep_damaged` is off.
-            UsageError: the detector or its threshold is invalid.
+        Raises ScanFailed where the file gave nothing, or is damaged and `keep_damaged` is off; UsageError where the detector or its
+        threshold is invalid.
         """
         options = options or ScanOptions()
         check_detector(options.detector, options.detector_threshold)

@@ -184,9 +184,8 @@ class TextReader:
         min_confidence: words below it are not counted, 0..100.
         gate: whether pictures in which `TextGate` sees no row of letters skip Tesseract; its recall is stated there.
 
-    Raises:
-        UsageError: unknown engine, or confidence out of range.
-        CtxrError: the engine, Tesseract or its English language file is missing; the hint says how to install it.
+    Raises UsageError for unknown engine, or confidence out of range; CtxrError where the engine, Tesseract or its English
+    language file is missing; the hint says how to install it.
     """
 
     def __init__(self, engine: str = "auto", min_confidence: float = 60.0, gate: bool = True) -> None:
@@ -202,8 +201,7 @@ class TextReader:
     def measure(self, rgb: Picture) -> TextFacts:
         """Text in a picture, uint8 [H, W, 3] or grey [H, W]; larger or smaller ones are read at 640 pixels of the longer side.
 
-        Raises:
-            DataError: not such a picture, or Tesseract failed or gave no answer within 30 s (its process is then killed).
+        Raises DataError for what is no such picture, or where Tesseract failed or gave no answer within 30 s (its process is then killed).
         """
         check_picture(rgb)
         grey = working_size(rgb)

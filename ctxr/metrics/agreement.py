@@ -197,8 +197,7 @@ def alpha(votes: Votes, level: Level | Metric = "nominal") -> Agreement:
         level: nominal (values are names), ordinal (ranks), interval (numbers), ratio (numbers from 0), or a function that
             gives the difference, 0 for equals, of two arrays of labels element by element (squared, where it is a distance).
 
-    Raises:
-        DataError: words where numbers are needed, a negative number for the ratio level, or votes with repeats.
+    Raises DataError for words where numbers are needed, a negative number for the ratio level, or votes with repeats.
 
     >>> from ctxr.metrics.votes import gather
     >>> two = gather(["a", "a", "b", "b"], ["x", "y", "x", "y"], [1, 1, 2, 3])
@@ -344,8 +343,7 @@ def cohen(votes: Votes, weights: Weights | None = None) -> Agreement:
         weights: how grave it is to be apart: by distance (`linear`) or its square (`quadratic`) between numbers; None: any
             difference is equally grave (Cohen 1968).
 
-    Raises:
-        DataError: another number of workers; words where numbers are needed; votes with repeats.
+    Raises DataError for another number of workers; words where numbers are needed; votes with repeats.
 
     >>> from ctxr.metrics.votes import gather
     >>> cohen(gather([1, 2, 3, 4] * 2, ["x"] * 4 + ["y"] * 4, [1, 1, 0, 0, 1, 0, 0, 0])).value

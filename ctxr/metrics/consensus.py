@@ -68,8 +68,7 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
             paper's.
         tolerance: gain of log likelihood per vote below which EM stops. rounds: and after as many at the latest.
 
-    Raises:
-        DataError: so many workers and labels that their tables would not fit, as where labels are images of many sets.
+    Raises DataError for so many workers and labels that their tables would not fit, as where labels are images of many sets.
 
     >>> from ctxr.metrics.votes import gather
     >>> votes = gather([1, 1, 1, 2, 2, 2, 3, 3, 3], ["x", "y", "z"] * 3, [0, 0, 1, 1, 1, 0, 1, 1, 0])

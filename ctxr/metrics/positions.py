@@ -68,8 +68,7 @@ def position_bias(
         rng: with one, the p-value is that of `draws` simulated workers, good for any number of votes; without, that of the
             chi-square distribution, good from about five wrong picks a slot.
 
-    Raises:
-        DataError: a slot that is not among 0..K-1.
+    Raises DataError for a slot that is not among 0..K-1.
 
     >>> always_first = position_bias(np.zeros(100, int), np.arange(100) % 10, slots=10)
     >>> always_first.observed[0], round(always_first.expected[0], 6), always_first.p_value < 1e-9

@@ -67,8 +67,7 @@ def gather(units: Column, workers: Column, values: Column, repeats: bool = False
         units: what was judged. workers: who judged it. values: what was said; numbers keep their distances.
         repeats: allow several votes of one worker on one unit.
 
-    Raises:
-        DataError: columns of different lengths, a value that is not a number (NaN), or a worker who judged a unit twice.
+    Raises DataError for columns of different lengths, a value that is not a number (NaN), or a worker who judged a unit twice.
 
     >>> votes = gather(["b", "b", "a"], ["x", "y", "x"], [7, 9, 7])
     >>> votes.units.tolist(), votes.workers.tolist(), votes.values.tolist(), votes.labels.tolist()

@@ -75,8 +75,7 @@ def skills(
         prior: a and b of the Beta prior; (1, 1) thinks all skills equally likely.
         confidence: probability inside the central interval.
 
-    Raises:
-        UsageError: counts, a threshold or a prior that cannot be.
+    Raises UsageError for counts, a threshold or a prior that cannot be.
 
     >>> [(round(skill.mean, 3), round(skill.above, 3)) for skill in skills([5, 50], [5, 52], threshold=0.8)]
     [(0.857, 0.738), (0.944, 0.999)]
@@ -108,8 +107,7 @@ def decisions(
         right, votes: [W] counts. good: target skill. poor: skill below which a worker is blocked; default: `good`.
         certainty: above a half. prior: of `skills`.
 
-    Raises:
-        UsageError: as for `skills`; `poor` above `good`; a certainty outside 0.5..1.
+    Raises UsageError as for `skills`; `poor` above `good`; a certainty outside 0.5..1.
 
     >>> decisions([5, 50, 3], [5, 52, 12], good=0.8)
     ['undecided', 'allow', 'block']

@@ -40,9 +40,8 @@ _INTERPOLATIONS = {2: "bilinear", 3: "bicubic", "bilinear": "bilinear", "bicubic
 def hub_folder(repository: str) -> Path:
     """The folder of a repository "OWNER/NAME" of the hub in its cache, fetched if it is not there.
 
-    Raises:
-        UsageError: no such name, and no folder either.
-        CtxrError: the files are not on this machine and cannot be fetched.
+    Raises UsageError where there is no such name, and no folder either; CtxrError where the files are not on this machine and cannot be
+    fetched.
     """
     if not _HUB_NAME.fullmatch(repository):
         raise UsageError(f"there is no folder {repository}", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
@@ -214,10 +213,8 @@ def load_blip(name: str, seed: int = 0) -> CrossSource:
             "random:blip-tiny".
         seed: of the weights of the last.
 
-    Raises:
-        UsageError: a name that is neither.
-        DataError: a folder whose files are not all there, cannot be read, or hold another model.
-        CtxrError: files that cannot be fetched.
+    Raises UsageError for a name that is neither; DataError for a folder whose files are not all there, cannot be read, or hold
+    another model; CtxrError for files that cannot be fetched.
     """
     if name == TINY:
         return _tiny(seed)

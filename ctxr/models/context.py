@@ -66,8 +66,7 @@ class ContextHead(nn.Module):
             mask: bool [B, K], True where there is a candidate.
             ordered: bool [B], whether a set has an order.
 
-        Raises:
-            ValueError: an ordered set with more candidates than there are positions.
+        Raises ValueError for an ordered set with more candidates than there are positions.
         """
         items = self.placed(pairs, mask, ordered)
         for block in self.blocks:

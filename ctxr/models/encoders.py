@@ -54,10 +54,8 @@ def load_encoder(
         precision: "auto", "fp32" or "bf16".
         warn: gets one sentence for each thing the user should know; without it they are lost.
 
-    Raises:
-        UsageError: an unknown name, device or precision, or a device that is not there.
-        DataError: weights or a config that cannot be read.
-        CtxrError: weights that cannot be fetched.
+    Raises UsageError for an unknown name, device or precision, or a device that is not there; DataError for weights or a config
+    that cannot be read; CtxrError for weights that cannot be fetched.
     """
     say = warn or (lambda _: None)
     return Encoder(find_source(name, say), choose_device(device), precision, say)
@@ -119,8 +117,7 @@ class Encoder:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ.
             exact: compute in fp32 whatever the precision is. In bf16 both copies of the image tower are kept.
 
-        Raises:
-            ValueError: an array of another type or shape.
+        Raises ValueError for an array of another type or shape.
         """
         import torch
 
@@ -142,8 +139,7 @@ class Encoder:
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 [N, dim], L2-normalised, one row for each text; what exceeds the model's context is cut off.
 
-        Raises:
-            CtxrError: the model's tokenizer is not on this machine.
+        Raises CtxrError where the model's tokenizer is not on this machine.
         """
         rows = []
         for start in range(0, len(texts), TEXT_ROWS):
@@ -187,8 +183,7 @@ class Encoder:
     def _forward(self, tower: Callable[[Any], Any], batch: Tensor, matmul: str | None = None) -> np.ndarray | None:
         """Unit vectors of a batch; None if the device ran out of memory, and then the next batch is half as large.
 
-        Raises:
-            CtxrError: there is no memory for a single image.
+        Raises CtxrError where there is no memory for a single image.
         """
         import torch
 
@@ -294,10 +289,8 @@ def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
         name: `arch:pretrained`, "local-dir:PATH", "checkpoint:PATH", "random:ARCH", "ctxr-tiny" or "auto".
         warn: told when `auto` has to do with the small model.
 
-    Raises:
-        UsageError: an unknown name, or a folder that is not there.
-        DataError: a folder whose files cannot be read.
-        CtxrError: weights that cannot be fetched.
+    Raises UsageError for an unknown name, or a folder that is not there; DataError for a folder whose files cannot be read;
+    CtxrError for weights that cannot be fetched.
     """
     kind, _, value = name.partition(":")
     if name == "auto":

@@ -28,8 +28,7 @@ def makes_pairs(name: str) -> bool:
 def split_name(name: str) -> tuple[str, str]:
     """(arch, pretrained) in open_clip's spelling.
 
-    Raises:
-        UsageError: open_clip does not know the pair; the hint has the nearest names.
+    Raises UsageError where open_clip does not know the pair; the hint has the nearest names.
     """
     import open_clip
 
@@ -67,8 +66,7 @@ def cached_weights(arch: str, tag: str) -> Path | None:
 def fetched_weights(arch: str, tag: str) -> Path:
     """The weights' file, downloaded if it is not on this machine yet.
 
-    Raises:
-        CtxrError: the host does not answer within `PATIENCE` seconds, or the download failed.
+    Raises CtxrError where the host does not answer within `PATIENCE` seconds, or the download failed.
     """
     import open_clip
     from open_clip.pretrained import download_pretrained

@@ -199,9 +199,8 @@ def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") ->
         engine: `bf16` or `fp32` products by torch, `faiss` (exact flat index, an optional extra), or `auto`: bf16 where this
             processor has units for it, else fp32.
 
-    Raises:
-        UsageError: unknown engine, faiss not installed, or `k` or `block` out of range.
-        DataError: not [N, D], or a vector whose length is not 1 (or not finite).
+    Raises UsageError for unknown engine, faiss not installed, or `k` or `block` out of range; DataError for what is not [N, D], or a
+    vector whose length is not 1 (or not finite).
     """
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")

@@ -80,8 +80,7 @@ BF16_PARAMETERS = 80_000_000
 def choose_device(device: str = "auto") -> str:
     """The device to run on: "cpu", "cuda" or "mps"; `auto` takes the first available accelerator.
 
-    Raises:
-        UsageError: an unknown device, or one that this machine does not have.
+    Raises UsageError for an unknown device, or one that this machine does not have.
     """
     import torch
 
@@ -104,8 +103,7 @@ def choose_precision(precision: str, device: str, parameters: int) -> Literal["f
         device: as `choose_device` returned it.
         parameters: of the image tower.
 
-    Raises:
-        UsageError: an unknown precision.
+    Raises UsageError for an unknown precision.
     """
     import torch
 

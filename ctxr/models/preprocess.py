@@ -46,8 +46,7 @@ class Preprocess:
     def from_config(cls, config: Mapping[str, Any]) -> Preprocess:
         """The same settings from open_clip's `preprocess_cfg`.
 
-        Raises:
-            DataError: a resize mode that open_clip does not know.
+        Raises DataError for a resize mode that open_clip does not know.
         """
         size = config["size"]
         height, width = (size, size) if isinstance(size, int) else (int(length) for length in size)
@@ -92,8 +91,7 @@ class Preprocess:
         Args:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ. A picture comes out the same whatever stands beside it.
 
-        Raises:
-            ValueError: an array of another type or shape.
+        Raises ValueError for an array of another type or shape.
         """
         return self.normalised(self.fitted(images))
 

@@ -36,8 +36,7 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     Args:
         under: names under which a checkpoint may keep its weights beside its optimiser and its epoch.
 
-    Raises:
-        DataError: damaged, or more than tensors and plain values.
+    Raises DataError for what is damaged, or more than tensors and plain values.
     """
     import torch
 
@@ -106,8 +105,7 @@ def renamed(
         names: ours by theirs; all of them must be there.
         needless: whether a weight of theirs may be there and is not taken.
 
-    Raises:
-        DataError: weights that are missing or that nothing here takes; `path` is named.
+    Raises DataError for weights that are missing or that nothing here takes; `path` is named.
     """
     missing = [key for key in names if key not in state]
     foreign = [key for key in state if key not in names and not needless(key)]

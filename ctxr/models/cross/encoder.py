@@ -261,8 +261,7 @@ class RegionEncoder(nn.Module):
             candidates: int64 [B, K] rows of `images`.
             mask: bool [B, K].
 
-        Raises:
-            ValueError: regions of another width, or more tokens than there are positions.
+        Raises ValueError for regions of another width, or more tokens than there are positions.
         """
         if images.shape[-1] != self.config.features + BOX:
             raise ValueError(

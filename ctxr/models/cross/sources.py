@@ -54,9 +54,8 @@ def load_cross(name: str, seed: int = 0) -> CrossSource:
             a region has (2048, tiny 64).
         seed: of untrained weights.
 
-    Raises:
-        UsageError: an unknown name, or a folder that is not there.
-        DataError: a folder whose files cannot be read or do not belong together.
+    Raises UsageError for an unknown name, or a folder that is not there; DataError for a folder whose files cannot be read or
+    do not belong together.
     """
     kind, _, model = name.partition(":")
     if kind == "volta" and model:

@@ -48,8 +48,7 @@ def read_volta_config(path: Path) -> CrossConfig:
     Args:
         path: JSON as volta publishes it, e.g. `vilbert_base.json` or `ctrl_uniter_base.json`.
 
-    Raises:
-        DataError: not readable, or an architecture other than ViLBERT's and UNITER's.
+    Raises DataError for a file that is not readable, or an architecture other than ViLBERT's and UNITER's.
     """
     return _Reader(path, read_object(path)).config()
 
@@ -213,8 +212,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
 
     Config is `config.json` or the only JSON file; weights are `model.safetensors`, `pytorch_model*.bin` or `*.pth`.
 
-    Raises:
-        UsageError: no such folder. DataError: none or several of one of them.
+    Raises UsageError where there is no such folder; DataError for none or several of one of them.
     """
     if not folder.is_dir():
         raise UsageError(
@@ -238,8 +236,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
 def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:
     """The encoder with the weights of a checkpoint, fp32, on the CPU, in evaluation mode.
 
-    Raises:
-        DataError: a file that is damaged or holds more than weights, or weights of another model.
+    Raises DataError for a file that is damaged or holds more than weights, or weights of another model.
     """
     mine = translate(read_tensors(path, under=("model_state_dict",)), config, path)
     with torch.device("meta"):
@@ -252,8 +249,7 @@ def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:
 def translate(state: Mapping[str, Tensor], config: CrossConfig, path: Path) -> dict[str, Tensor]:
     """A `RegionEncoder`'s state, fp32, from volta's.
 
-    Raises:
-        DataError: weights that are missing, unexpected, or not equal where they are shared; `path` is named.
+    Raises DataError for weights that are missing, unexpected, or not equal where they are shared; `path` is named.
     """
     state = {key.removeprefix("module."): value.float() for key, value in state.items()}
     state = _with_match(state)

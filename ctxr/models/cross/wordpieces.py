@@ -22,8 +22,8 @@ PADDING, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]
 def read_vocabulary(path: Path) -> list[str]:
     """The word pieces of a `vocab.txt`, one a line; the number of a line is a piece's id.
 
-    Raises:
-        DataError: no such file, not UTF-8, a piece twice, no room for padding at 0, or no [UNK], [CLS] or [SEP].
+    Raises DataError where there is no such file; for what is not UTF-8, a piece twice, no room for padding at 0, or no [UNK], [CLS]
+    or [SEP].
     """
     try:
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
