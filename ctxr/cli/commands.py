@@ -1,4 +1,4 @@
-"""The table of commands. A row names modules without importing them, so that `ctxr --help` stays fast."""
+"""The table of commands. A row names modules without importing them, which keeps `ctxr --help` fast."""
 
 from dataclasses import dataclass
 from importlib import import_module

@@ -1,9 +1,8 @@
 """Agreement beyond chance: Krippendorff's alpha with missing votes, kappas, AC1, MASI, and their resampled intervals.
 
-Each class of distances offers the same two functions of votes with `weights` [N] (None: 1 each).
-`within(weights, counts)`: for each unit [U] the sum, over ordered pairs of its votes, of weight times weight times difference.
-`overall(counts)`: the same sum over all votes, which needs only how often each value was given, `counts` [V].
-`moves` says whether `within` depends on `counts`.
+Each class of distances offers two functions of votes with `weights` [N] (None: 1 each). `within(weights, counts)`: for each unit [U]
+the sum, over ordered pairs of its votes, of weight times weight times difference. `overall(counts)`: the same sum over all votes,
+which needs only the number of votes for each value, `counts` [V]. `moves` says whether `within` depends on `counts`.
 
 alpha = 1 - observed / expected disagreement: 1 if all agree, 0 for chance agreement, below 0 for less than chance
 (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
@@ -11,12 +10,12 @@ alpha = 1 - observed / expected disagreement: 1 if all agree, 0 for chance agree
 Votes that were accepted *because* they name the target agree by selection: always report alpha on all votes as well.
 Interval alpha over positions applies to frames in temporal order; the images of a photo set are nominal.
 
-- **units** (`by_units`): other units of the same kind, the *same* workers. For a statement about these workers.
-- **units and workers** (with `workers`): Owen's pigeonhole bootstrap, a vote counts by the product of how often its
-  unit and its worker were drawn (Owen 2007, "The pigeonhole bootstrap"). For a statement about any such crowd: the one to
-  quote. Where workers hardly differ it is up to twice as wide as need be; where they differ much, the other is far too narrow.
+Intervals (`by_units`) resample units, for a statement about these workers; or units and workers, for a statement about any such
+crowd, which is the one to quote. The latter is Owen's pigeonhole bootstrap: a vote counts by the product of how often its unit and
+its worker were drawn (Owen 2007, "The pigeonhole bootstrap"). Where workers hardly differ it is up to twice as wide as need be; where
+they differ much, the former is far too narrow.
 
-Of 200 simulated crowds, 3 votes a unit, so many intervals of 95 % hold the alpha of an endless crowd (units / both): 30 equal
+Of 200 simulated crowds, 3 votes a unit, the number whose 95 % interval holds the alpha of an endless crowd (units / both): 30 equal
 workers on 1,000 units 192 / 200; 30 workers with skills from Beta(4, 1) on 1,000 units 75 / 177, on 200 units 140 / 195; 10
 such workers on 200 units 89 / 181 (`python -m bench agreement`).
 

@@ -157,10 +157,8 @@ def sign_flip(differences: Doubles, groups: Column, rng: np.random.Generator, dr
 
 
 def mcnemar(left: Flags, right: Flags) -> float:
-    """McNemar's exact two-sided p-value for two runs that are right on [N] queries: of the queries on which one alone is
-    right, how often a fair coin parts them as unevenly.
-
-    Five queries that the left alone has right, none that the right alone has: 2 / 2^5.
+    """McNemar's exact two-sided p-value for two runs that are right on [N] queries: the chance that a fair coin splits the queries on
+    which one run alone is right as unevenly. Five for the left run, none for the right one: 2 / 2^5.
 
     >>> mcnemar(np.array([True] * 5 + [False]), np.array([False] * 6))
     0.0625

@@ -1,4 +1,4 @@
-"""Entail@K: how many of the first K captions of a picture hold for it, whoever they were written for (entailment paper, section 6).
+"""Entail@K: the number of the first K captions of a picture that hold for it, its own and others' (entailment paper, section 6).
 
 Each figure states the source of its labels, and the share of pictures that the classifier was trained on.
 """

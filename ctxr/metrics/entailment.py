@@ -176,7 +176,7 @@ class Threshold:
 def threshold_for(
     entailed: Flags, probability: Doubles, wanted: float, surely: bool = False, confidence: float = LEVEL
 ) -> Threshold | None:
-    """The lowest threshold, so that of highest recall, whose precision on dev reaches `wanted`; None where none does.
+    """The lowest threshold, which has the highest recall, whose precision on dev reaches `wanted`; None where none does.
 
     Because it is chosen on the pairs it is measured on, its precision is a little flattered: quote that of other pairs.
 

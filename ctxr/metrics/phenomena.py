@@ -1,4 +1,4 @@
-"""How often descriptions show a phenomenon, from the judgments on it (ImageCoDe, Table 2)."""
+"""Shares of descriptions that show a phenomenon, from the judgments on it (ImageCoDe, Table 2)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 BLOCK = 4_000_000
-"""Scores compared at a time, so that a gallery of thousands needs no second table of its size."""
+"""Scores compared at a time: a gallery of thousands then needs no second table of its size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def accuracy(counts: RankCounts) -> Doubles:
 
 
 def recall(counts: RankCounts, k: int) -> Doubles:
-    """How often one of the first `k` is right [B], 0..1, over all ways to break ties.
+    """The chance that one of the first `k` is right [B], 0..1, over all ways to break ties.
 
     With several right candidates one is enough, as captions are scored on COCO. 0 for `k` below 1.
 

@@ -141,7 +141,7 @@ class Numbered:
 
     Attributes:
         relation: of T queries. absent: [T] correct candidates of each without a score: they count as not found.
-        unasked: pairs of queries without scores, or of which every candidate is absent.
+        unasked: pairs of queries without scores, or whose candidates are all absent.
     """
 
     relation: Relation

@@ -46,8 +46,8 @@ class Verdict:
     Attributes:
         queries: different targets; several descriptions of one target in one set count once. sets: independent trials.
         accuracy: mean credit. low, high: 95 % interval of it, at least, not corrected. chance: what it would be by luck.
-        p_value: how often luck does at least as well. corrected: the same after Holm's correction for all verdicts.
-        flagged: whether the corrected p-value is below 2.5 %, so that the interval lies above chance.
+        p_value: chance that luck does at least as well. corrected: the same after Holm's correction for all verdicts.
+        flagged: whether the corrected p-value is below 2.5 %: the interval lies above chance.
     """
 
     rule: str

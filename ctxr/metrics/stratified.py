@@ -1,15 +1,15 @@
 """Precision and recall over a finite pool of pairs, and Entail@K, from an audit stratified by decision, probability and rank.
 
-Sensitivity and specificity come from an audit by strata (`stratified.rates`), also of another set, as long as the classifier errs
-there as here. Intervals cover both sources of sampling error: the audited pairs, and whole clusters of the observed pairs
-(`python -m bench retrieval` counts how often they hold the truth).
+Sensitivity and specificity (`rates`) come from an audit by strata, also of another set, as long as the classifier errs there as here.
+Intervals cover both sources of sampling error: the audited pairs, and whole clusters of the observed pairs (`python -m bench retrieval`
+counts the intervals that hold the truth).
 
-Audited pairs are known; only the rest of each stratum varies. So intervals shrink to a point as the audit becomes a census.
-Strata are cut by what is known of every pair before anybody looks: the classifier's probability, the rank of retrieval, the decision.
+Audited pairs are certain; only the others of each stratum vary. So intervals shrink to a point as the audit becomes a census.
+Strata are cut by what is recorded of every pair before the audit: the classifier's probability, the rank of retrieval, the decision.
 
 One precision for all ranks would not do: of the first 10 captions far more hold than of those behind. So a stratum's share is that
-of its looks among the first K; where fewer than `LEAST` fell there, that of all its looks. What was audited counts as it is: a
-census gives the truth exactly, and its interval is that of the pictures alone.
+of its audited pairs among the first K; where these are fewer than `LEAST`, that of all of them. A census gives the truth exactly, and
+its interval is that of the pictures alone.
 """
 
 import math
@@ -256,9 +256,9 @@ def _falls(of: Callable[[float], float], low: float, high: float) -> float:
 
 
 def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]:
-    """How many pairs to draw from each stratum: `least` (or all there are), the rest by the square roots of their sizes.
+    """The number of pairs to draw from each stratum: `least` (or all there are), the others by the square roots of their sizes.
 
-    By roots, not by sizes: the many pairs that nobody would add would take the whole audit, and precision rests on the few
+    By roots, not by sizes: the many pairs that would not be added would take the whole audit, and precision rests on the few
     others. The sum is `size`, unless there are fewer pairs, or `least` of each stratum are more. Raises DataError for negative
     numbers.
 
@@ -337,8 +337,8 @@ class Sampled:
     """Pairs that a sample was drawn from by strata, parallel columns [P].
 
     Attributes:
-        images, captions: places. strata: numbers below S. said: 1 entailed, 0 not, -1 where nobody decided.
-        drawn: whether the pair was drawn by chance from its stratum: others that people know of tell of themselves alone.
+        images, captions: indices. strata: numbers below S. said: 1 entailed, 0 not, -1 where undecided.
+        drawn: whether the pair was drawn by chance from its stratum: others that people decided tell of themselves alone.
         looks: [S, 2] pairs decided and entailed of those drawn from each whole stratum, also of pictures that are not here.
     """
 
@@ -352,10 +352,10 @@ class Sampled:
 
 @dataclass(frozen=True, eq=False)
 class AuditedPairs:
-    """What is known of the pairs among the first K of I pictures, those written for them left out.
+    """The audit of the pairs among the first K of I pictures, those written for them left out.
 
     Attributes:
-        entailed: [I] pairs that people call so. rest: [I, S] those that nobody decided, by stratum. looks: [S, 2] decided and
+        entailed: [I] pairs that people call so. rest: [I, S] undecided ones, by stratum. looks: [S, 2] decided and
             entailed of the pairs that the rest of each stratum is estimated from.
     """
 
@@ -406,11 +406,11 @@ def audited_pairs(sampled: Sampled, chance: Doubles, images: int) -> AuditedPair
 def entailed_share(
     written: Doubles, audited: AuditedPairs, k: int, clusters: Clusters, confidence: float = LEVEL
 ) -> Interval:
-    """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
+    """Entail@K of I pictures with `written` [I] captions of their own among the first `k`.
 
     Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the
     squares of their distances from the figure (Zou and Donner 2008): a prior would say too much of strata where next to nothing
-    holds. No value where a stratum with pairs that nobody decided was not audited.
+    holds. No value where a stratum with undecided pairs was not audited.
     """
     undecided = audited.rest.sum(axis=0)
     open_strata = undecided > 0

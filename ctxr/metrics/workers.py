@@ -46,7 +46,7 @@ class Skill:
 
 @dataclass(frozen=True, eq=False)
 class AuthorSuccess:
-    """How often other workers found the image of each author's descriptions.
+    """Counts of other workers who found the image of each author's descriptions.
 
     Attributes:
         authors: [A] names, sorted. right: [A] picks of others that name the target. votes: [A] picks of others.
@@ -123,7 +123,7 @@ def decisions(
 
 
 def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
-    """Counts behind an author's skill: how often *other* workers found the targets of their descriptions.
+    """Counts behind an author's skill: *other* workers' picks for their descriptions, and those that name the target.
 
     Args:
         votes: picks, one unit a description. right: [N] whether each names the target.

@@ -50,7 +50,7 @@ class GridRegions:
     """Cells of the last feature map of an encoder of open_clip, before pooling and projection.
 
     A transformer gives its patch tokens behind the last layer norm at full width: the projection was trained for the pooled
-    vector alone. The picture is squashed to the encoder's square, so that the cells tile all of it and not its centre.
+    vector alone. The picture is squashed to the encoder's square: the cells tile all of it and not its centre.
 
     Args:
         name: of the encoder, as `load_encoder` takes it.

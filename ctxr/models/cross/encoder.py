@@ -125,7 +125,7 @@ class RegionEmbeddings(nn.Module):
 
 
 def present(items: Tensor) -> Tensor:
-    """bool [N, R], where items [N, R] or [N, R, ...] are not all 0; the first always is, so that attention has an object."""
+    """bool [N, R], where items [N, R] or [N, R, ...] are not all 0; always the first, as attention needs an object."""
     mask = items.flatten(2).any(-1) if items.ndim > 2 else items != 0
     first = torch.arange(mask.shape[1], device=mask.device) == 0
     return mask | first

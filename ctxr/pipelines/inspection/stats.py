@@ -290,7 +290,7 @@ def writers(dataset: Dataset) -> Table | str:
 
 
 def positions(dataset: Dataset) -> Table | str:
-    """How often each position is the target."""
+    """Number of targets at each position."""
     aimed = list(dataset.targets())
     if not aimed:
         return "no target is known: no positions" if dataset.queries else ""
