@@ -378,7 +378,7 @@ def fleiss(votes: Votes) -> Agreement:
     observed, shares, units, count = _agreeing(votes)
     if not units:
         return Agreement(None, 0, 0, NO_PAIR)
-    return _beyond(observed, float((shares * shares).sum()), units, count)
+    return beyond_chance(observed, float((shares * shares).sum()), units, count)
 
 
 def gwet(votes: Votes, categories: int | None = None) -> Agreement:
@@ -398,7 +398,7 @@ def gwet(votes: Votes, categories: int | None = None) -> Agreement:
     kinds = int((shares > 0).sum()) if categories is None else categories
     if kinds < 2:
         return Agreement(None, units, count, NO_VARIATION)
-    return _beyond(observed, float((shares * (1 - shares)).sum() / (kinds - 1)), units, count)
+    return beyond_chance(observed, float((shares * (1 - shares)).sum() / (kinds - 1)), units, count)
 
 
 def _agreeing(votes: Votes) -> tuple[float, Doubles, int, int]:
@@ -415,7 +415,8 @@ def _agreeing(votes: Votes) -> tuple[float, Doubles, int, int]:
     return float(agreeing.mean()), shares, int(several.sum()), int(sizes[several].sum())
 
 
-def _beyond(observed: float, chance: float, units: int, votes: int) -> Agreement:
+def beyond_chance(observed: float, chance: float, units: int, votes: int) -> Agreement:
+    """(observed - chance) / (1 - chance) of shares of agreeing pairs; undefined where chance is 1."""
     if chance >= 1 - 1e-15:
         return Agreement(None, units, votes, NO_VARIATION)
     return Agreement((observed - chance) / (1 - chance), units, votes)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -231,8 +232,7 @@ def _standard(column: Doubles) -> Doubles:
     values = np.asarray(column, np.float64)
     centred = values - values.mean()
     spread = float(centred.std())
-    scaled: Doubles = centred / spread if spread > _NOISE * float(np.abs(values).max()) else centred * 0.0
-    return scaled
+    return cast("Doubles", centred / spread if spread > _NOISE * float(np.abs(values).max()) else centred * 0.0)
 
 
 def _r(moments: Doubles) -> list[float | None]:

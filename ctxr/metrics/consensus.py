@@ -4,6 +4,7 @@ Where all units share the same few labels, Dawid and Skene also weigh workers by
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -106,8 +107,7 @@ def _confusion(units: Codes, votes: Codes, posterior: Doubles, crowd: int, smoot
     for true, row in enumerate(posterior):
         tables[:, true, :] += np.bincount(votes, row[units], crowd * kinds).reshape(crowd, kinds)
     totals = tables.sum(axis=2, keepdims=True)
-    shares: Doubles = np.divide(tables, totals, out=np.zeros_like(tables), where=totals > 0)
-    return shares
+    return cast("Doubles", np.divide(tables, totals, out=np.zeros_like(tables), where=totals > 0))
 
 
 def _classes(units: Codes, votes: Codes, prior: Doubles, confusion: Doubles, size: int) -> tuple[Doubles, float]:

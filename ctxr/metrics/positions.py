@@ -1,8 +1,10 @@
 """Whether picks follow the place where an image was shown, or the frames next to the target, instead of the text."""
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
+from scipy.special import gammaincc
 
 from ctxr.errors import DataError
 from ctxr.metrics.proportions import holm
@@ -87,7 +89,7 @@ def position_bias(
     statistic = float((observed - expected) @ weights @ (observed - expected))
     p_value = 1.0
     if freedom and rng is None:
-        p_value = _chi_square_tail(statistic, freedom)
+        p_value = float(gammaincc(freedom / 2, statistic / 2))
     elif freedom and rng is not None:
         simulated = _unbiased(shown, hits, spread, rng, draws) - expected
         odd = np.einsum("ds,st,dt->d", simulated, weights, simulated) >= statistic * (1 - 1e-12)
@@ -145,8 +147,7 @@ def errors_by_distance(confusion: Confusion) -> Doubles:
     likely = np.append(0.0, (observed + 1 / (slots - 1)) / (expected + 1 / (slots - 1)))
     away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
     spread = likely[away]
-    shares: Doubles = spread / spread.sum(axis=1, keepdims=True)
-    return shares
+    return cast("Doubles", spread / spread.sum(axis=1, keepdims=True))
 
 
 def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, int]:
@@ -169,11 +170,4 @@ def _unbiased(shown: Codes, hits: int, spread: Doubles, rng: np.random.Generator
     """Picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias."""
     hit_slots = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
     missed = [rng.multinomial(shown[slot] - hit_slots[:, slot], spread[slot]) for slot in range(len(shown))]
-    counts: Doubles = np.sum([hit_slots, *missed], axis=0, dtype=np.float64)
-    return counts
-
-
-def _chi_square_tail(statistic: float, freedom: int) -> float:
-    from scipy.special import gammaincc
-
-    return float(gammaincc(freedom / 2, statistic / 2))
+    return cast("Doubles", np.sum([hit_slots, *missed], axis=0, dtype=np.float64))

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 Doubles = npt.NDArray[np.float64]
 
@@ -75,8 +76,6 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0
     >>> float(low[0]), round(float(high[0]), 4)
     (0.0, 0.3385)
     """
-    from scipy.special import stdtrit
-
     square = stdtrit(np.maximum(free, 1), (1 + level) / 2) ** 2 / looks
     middle = (share + square / 2) / (1 + square)
     half = np.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
@@ -144,17 +143,12 @@ def even_spread(counts: Sequence[int]) -> tuple[float, float]:
     free = cells - 1
     spread = 2 / (9 * free)
     distance = ((statistic / free) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
-    return statistic, _normal_tail(float(distance))
-
-
-def _normal_tail(distance: float) -> float:
-    return math.erfc(distance / math.sqrt(2)) / 2
+    return statistic, math.erfc(float(distance) / math.sqrt(2)) / 2
 
 
 def _log_choose(trials: int) -> Doubles:
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
-    chosen: Doubles = logs[-1] - logs - logs[::-1]
-    return chosen
+    return cast("Doubles", logs[-1] - logs - logs[::-1])
 
 
 def _limit(tail: Callable[[Any, int, float], float], total: float, trials: int, level: float) -> float:

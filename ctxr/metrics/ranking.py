@@ -6,6 +6,7 @@ Nothing is sorted: counting who is above and who is level with the best right ca
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -70,8 +71,7 @@ def accuracy(counts: RankCounts) -> Doubles:
     >>> accuracy(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
     [0.333]
     """
-    share: Doubles = np.where(counts.above == 0, counts.right / counts.level, 0.0)
-    return share
+    return cast("Doubles", np.where(counts.above == 0, counts.right / counts.level, 0.0))
 
 
 def recall(counts: RankCounts, k: int) -> Doubles:
@@ -104,8 +104,7 @@ def reciprocal_rank(counts: RankCounts) -> Doubles:
 
 def chance(counts: RankCounts) -> Doubles:
     """Accuracy of a blind guess [B]: the share of candidates that are right."""
-    share: Doubles = counts.positives / counts.candidates
-    return share
+    return counts.positives / counts.candidates
 
 
 def best(scores: npt.ArrayLike, mask: Flags | None = None) -> Doubles:
@@ -117,8 +116,7 @@ def best(scores: npt.ArrayLike, mask: Flags | None = None) -> Doubles:
     table = np.asarray(scores)
     mask_of = table != -np.inf if mask is None else mask
     level = mask_of & (table == np.where(mask_of, table, -np.inf).max(axis=1, keepdims=True))
-    share: Doubles = level / level.sum(axis=1, keepdims=True)
-    return share
+    return cast("Doubles", level / level.sum(axis=1, keepdims=True))
 
 
 def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, present: Flags, start: int) -> Codes:
@@ -152,5 +150,4 @@ def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, present
 def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
     """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
     left = np.maximum(counts.level - draw, 1)
-    share: Doubles = missed * np.clip(1 - counts.right / left, 0.0, 1.0)
-    return share
+    return missed * np.clip(1 - counts.right / left, 0.0, 1.0)

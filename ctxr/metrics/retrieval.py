@@ -416,8 +416,7 @@ def _kth(scores: Scores, k: Codes) -> Scores:
     width, most = scores.shape[1], int(k.max(initial=1))
     highest = np.partition(scores, width - most, axis=1)[:, width - most :]
     highest.sort(axis=1)
-    kth: Scores = highest[np.arange(len(scores)), most - k]
-    return kth
+    return highest[np.arange(len(scores)), most - k]
 
 
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:

@@ -82,5 +82,4 @@ def _ranks(column: Doubles) -> Doubles:
     """Ranks from 1, equal values at the mean of theirs."""
     _, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    ranks: Doubles = ((ends - counts + 1 + ends) / 2)[codes]
-    return ranks
+    return ((ends - counts + 1 + ends) / 2)[codes]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import LEVEL, NO_VARIATION, Agreement, percentiles
+from ctxr.metrics.agreement import LEVEL, Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
 from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
@@ -81,8 +81,7 @@ def _observed(hits: Doubles, trials: Doubles | Codes, rng: np.random.Generator, 
     """The observed share with whole clusters drawn again, [draws]; one cluster varies as its pairs would by themselves."""
     count = len(trials)
     if count == 1:
-        single: Doubles = rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
-        return single
+        return rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
     shares = np.empty(draws)
     for draw in range(draws):
         weights = np.bincount(rng.integers(0, count, count), minlength=count)
@@ -323,9 +322,7 @@ def kappa(parts: Sequence[Stratum]) -> Agreement:
     people, classifier = float(weight @ yes), float(weight @ called)
     observed = float(weight @ (yes * called + (1 - yes) * (1 - called)))
     chance = people * classifier + (1 - people) * (1 - classifier)
-    if chance >= 1 - 1e-15:
-        return Agreement(None, decided, 2 * decided, NO_VARIATION)
-    return Agreement((observed - chance) / (1 - chance), decided, 2 * decided)
+    return beyond_chance(observed, chance, decided, 2 * decided)
 
 
 LEAST = 4

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaincc, betaincinv
 
 from ctxr.errors import UsageError
 from ctxr.metrics.agreement import LEVEL, RESAMPLES, percentiles
@@ -80,8 +81,6 @@ def skills(
     >>> [(round(skill.mean, 3), round(skill.above, 3)) for skill in skills([5, 50], [5, 52], threshold=0.8)]
     [(0.857, 0.738), (0.944, 0.999)]
     """
-    from scipy.special import betaincc, betaincinv
-
     hits, total = np.atleast_1d(np.asarray(right, float)), np.atleast_1d(np.asarray(votes, float))
     if hits.shape != total.shape or (hits < 0).any() or (hits > total + 1e-9).any():
         raise UsageError("right votes must lie between 0 and all votes, worker by worker")
@@ -117,9 +116,11 @@ def decisions(
         raise UsageError(
             f"poor {floor:g} must not exceed good {good:g}, and certainty {certainty:g} must lie in 0.5..1"
         )
-    wanted = [skill.above for skill in skills(right, votes, good, prior)]
-    acceptable = [skill.above for skill in skills(right, votes, floor, prior)]
-    return [_decision(yes, no, certainty) for yes, no in zip(wanted, acceptable, strict=True)]
+    above = zip(skills(right, votes, good, prior), skills(right, votes, floor, prior), strict=True)
+    return [
+        "allow" if target.above > certainty else "block" if 1 - least.above > certainty else "undecided"
+        for target, least in above
+    ]
 
 
 def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
@@ -146,12 +147,6 @@ def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess
         np.bincount(wrote, counts, len(names)).astype(np.float64) for counts in (hits, votes_on, votes_on > 0, share)
     )
     return AuthorSuccess(names, *columns)
-
-
-def _decision(above_good: float, above_poor: float, certainty: float) -> Decision:
-    if above_good > certainty:
-        return "allow"
-    return "block" if 1 - above_poor > certainty else "undecided"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -187,16 +187,14 @@ class BlipEncoder(nn.Module):
             encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long, device=image.device),
         ).last_hidden_state[:, 0]
         joint = joint if joint.dtype == torch.float64 else joint.float()
-        pairs: Tensor = joint.new_zeros((*mask.shape, self.width)).index_put((query, candidate), joint)
-        return pairs
+        return cast("Tensor", joint.new_zeros((*mask.shape, self.width)).index_put((query, candidate), joint))
 
     def match(self, pairs: Tensor) -> Tensor:
         """Log-odds [B, K] that image and text match, by the published head, from pair features [B, K, D]."""
         # by products of its own: scores of one set lie close together, and autocast would make ties of them
         head = self.model.itm_head
         weight, bias = head.weight[1] - head.weight[0], head.bias[1] - head.bias[0]
-        odds: Tensor = (pairs * weight).sum(-1) + bias
-        return odds
+        return cast("Tensor", (pairs * weight).sum(-1) + bias)
 
 
 def is_blip(name: str) -> bool:

@@ -77,22 +77,15 @@ class ContextHead(nn.Module):
 
     def placed(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
         """What goes into the first block, [B, K, D]: pairs, with positions where they are learned. Raises as `forward`."""
-        return pairs if self.positions is None else pairs + self._position_embeddings(pairs, mask, ordered)
-
-    def _position_embeddings(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """Embeddings of positions [B, K, D], 0 for sets without order."""
         if self.positions is None:
-            return torch.zeros_like(pairs)
-        most = int((mask.sum(1) * ordered).max())
-        if most > self.positions.num_embeddings:
-            raise ValueError(
-                f"an ordered set has {most} candidates, and {self.positions.num_embeddings} positions are learned"
-            )
-        count = pairs.shape[1]
-        learned = min(count, self.positions.num_embeddings)
-        table = pairs.new_zeros(count, pairs.shape[2])
-        table[:learned] = self.positions.weight[:learned].to(pairs.dtype)
-        return table * ordered[:, None, None].to(pairs.dtype)
+            return pairs
+        most, learned = int((mask.sum(1) * ordered).max()), self.positions.num_embeddings
+        if most > learned:
+            raise ValueError(f"an ordered set has {most} candidates, and {learned} positions are learned")
+        table = pairs.new_zeros(pairs.shape[1:])
+        table[:learned] = self.positions.weight[: len(table)].to(pairs.dtype)
+        # 0 for sets without order
+        return pairs + table * ordered[:, None, None].to(pairs.dtype)
 
 
 @torch.no_grad()

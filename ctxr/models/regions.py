@@ -227,7 +227,7 @@ class DetectorRegions:
         self._model = build(layout, len(state[CLASSES]), self._settings)
         _load(self._model, state, weights)
         self._model.to(self._device)
-        self._fingerprint = _fingerprint(state)
+        self._fingerprint = fingerprint_of({name: state[name] for name in state if not name.endswith(COUNTERS)})
         self.features = int(state[CLASSES].shape[1])
 
     def describe(self) -> dict[str, object]:
@@ -325,8 +325,3 @@ def _load(model: Any, state: dict[str, Tensor], file: Path) -> None:
     wrong = [name for name in (*missing, *strange) if not name.endswith(COUNTERS)]
     if wrong:
         raise DataError(f"{file} does not fit torchvision's detector: {wrong[0]} and {len(wrong) - 1} more differ")
-
-
-def _fingerprint(state: dict[str, Tensor]) -> str:
-    """sha256 over names, shapes and values, whatever file they came from."""
-    return fingerprint_of({name: tensor for name, tensor in state.items() if not name.endswith(COUNTERS)})

@@ -121,7 +121,7 @@ def test_sensitivity_and_specificity_are_those_of_the_population_and_not_of_the_
 
 def test_kappa_of_a_pool_is_that_of_all_its_pairs() -> None:
     sizes, yes, called = (40, 60, 300), (36, 30, 15), (True, True, False)
-    parts = [Stratum(*one, called=side) for *one, side in zip(sizes, sizes, yes, called, strict=True)]
+    parts = [Stratum(size, size, held, side) for size, held, side in zip(sizes, yes, called, strict=True)]
     people = np.concatenate([np.arange(size) < held for size, held in zip(sizes, yes, strict=True)]).astype(int)
     classifier = np.repeat(np.array(called).astype(int), sizes)
     names = list(range(400))

@@ -163,8 +163,7 @@ class CoAttention(nn.Module):
         mixed = self.out(seen.transpose(1, 2).flatten(2))
         items = self.after_attention(items + self.dropout(mixed))
         wide = functional.gelu(self.widen(items), approximate="none")
-        normal: Tensor = self.after_widening(items + self.dropout(self.narrow(wide)))
-        return normal
+        return cast("Tensor", self.after_widening(items + self.dropout(self.narrow(wide))))
 
     def _by_head(self, items: Tensor) -> Tensor:
         return items.view(*items.shape[:2], self.heads, items.shape[2] // self.heads).transpose(1, 2)
@@ -309,8 +308,7 @@ class RegionEncoder(nn.Module):
         text, vision = self.pool_text(words[:, 0]).relu(), self.pool_vision(regions[:, 0]).relu()
         if text.dtype != torch.float64:
             text, vision = text.float(), vision.float()
-        pair: Tensor = self.dropout(text * vision)
-        return pair
+        return cast("Tensor", self.dropout(text * vision))
 
     def _draw(self, module: nn.Module) -> None:
         """BERT's first weights."""

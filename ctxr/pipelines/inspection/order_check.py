@@ -203,17 +203,12 @@ def _explained(
     label: str, split: str, accuracy: Interval, credits: Doubles, others: dict[str, Doubles], sets: list[str], seed: int
 ) -> Check:
     """Whether another order of counting gives significantly more hits, on the same queries."""
-    flips = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
-    alternatives = [
-        f"{100 * other.mean():.1f} % if {what} (p {p:.2g})"
-        for (what, other), p in zip(others.items(), flips, strict=True)
-    ]
+    p_values = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
+    flips = dict(zip(others, p_values, strict=True))
+    means = {what: other.mean() for what, other in others.items()}
+    alternatives = [f"{100 * means[what]:.1f} % if {what} (p {flips[what]:.2g})" for what in others]
     detail = f"{split}: accuracy {_percent(accuracy)}; it would be {', '.join(alternatives)}"
-    better = [
-        what
-        for (what, other), p in zip(others.items(), flips, strict=True)
-        if p < SURE and other.mean() > credits.mean()
-    ]
+    better = [what for what in others if flips[what] < SURE and means[what] > credits.mean()]
     if better:
         return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
     return Check(label, "ok", detail)
