@@ -7,7 +7,6 @@ Figures iterate the ground truth: a query about which it says nothing is not ask
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -177,23 +176,6 @@ BLOCK = 16_000_000
 Scores = npt.NDArray[np.floating]
 
 
-class QueryScores(Protocol):
-    """Scores of queries for candidates, computed when they are asked for; higher is better."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many queries and candidates there are."""
-
-    def rows(self, queries: Codes) -> Scores:
-        """The scores of these queries for all candidates, [b, G]."""
-
-    def part(self, queries: Codes, candidates: Codes) -> "QueryScores":
-        """The scores of some queries and candidates, by new indices."""
-
-    def turned(self) -> "QueryScores":
-        """The same with queries and candidates exchanged."""
-
-
 @dataclass(frozen=True, eq=False)
 class Vectors:
     """Dot products of query vectors [Q, D] and candidate vectors [G, D]."""
@@ -241,6 +223,10 @@ class Matrix:
     def turned(self) -> "Matrix":
         """Candidates ask for queries."""
         return Matrix(self.values.T)
+
+
+QueryScores = Vectors | Matrix
+"""Scores of queries for candidates, computed when they are asked for; higher is better."""
 
 
 @dataclass(frozen=True, eq=False)
