@@ -76,8 +76,7 @@ class Commands(TyperGroup):
             sys.exit(INTERRUPTED)
         except MemoryError:
             hint = "give the process more memory, or process fewer sources at once: --workers 1"
-            show_error("out of memory", hint, 1, "--json" in typed)
-            sys.exit(1)
+            _stop(CtxrError("out of memory", hint), typed)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the command's name."""

@@ -217,7 +217,7 @@ class _Normaliser:
         self.means = scratch.take("means", outer, np.float64)
         self.variances = scratch.take("variances", outer, np.float64)
         self.spread = scratch.take("spread", inner, np.float32)
-        self.found = scratch.take("found", inner, np.float32)
+        self.ratios = scratch.take("ratios", inner, np.float32)
         self.zero = scratch.take("zero", inner, np.bool_)
 
     def coefficients(self, window: Plane) -> Floats:
@@ -232,7 +232,7 @@ class _Normaliser:
         variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variances[:height])
         variance = cv2.accumulateSquare(mean, variance)[_INNER]
         mean = mean[_INNER]
-        spread, ratio = self.spread[:rows], self.found[:rows]
+        spread, ratio = self.spread[:rows], self.ratios[:rows]
         np.copyto(ratio, window[_INNER])
         np.copyto(spread, mean)
         ratio -= spread
@@ -305,7 +305,7 @@ class _Sums:
     pixels: int = 0
     absolute: float = 0.0
     square: float = 0.0
-    sides: list[Floats] = field(default_factory=list)
+    edges: list[Floats] = field(default_factory=list)
     top: Floats = field(default_factory=lambda: np.empty(0, np.float32))
     bottom: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
@@ -342,7 +342,7 @@ class _Sums:
         self._count(negative[int(first) :], present[int(first) :], int(not first))
         if first:
             self.top = a[0].copy()
-        self.sides.append(a[:, [0, -1]])
+        self.edges.append(a[:, [0, -1]])
         self.bottom = a[-1].copy()
         self.fields[:, 0] = fields[:, height]
         self.signs[:, 0] = self.signs[:, height]
@@ -365,7 +365,7 @@ class _Sums:
 
     def _wrap(self) -> None:
         """Add the products across the edges."""
-        left, right = np.concatenate(self.sides).T
+        left, right = np.concatenate(self.edges).T
         top, bottom = self.top, self.bottom
         edges = (
             [(left, right)],

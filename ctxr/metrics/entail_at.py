@@ -78,7 +78,7 @@ class Counted:
 
 
 def count(
-    scored: QueryScores, known: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
+    scored: QueryScores, labels: Entailed, images: Codes | None = None, ks: Sequence[int] = KS, block: int = BLOCK
 ) -> Counted:
     """Look at the first K captions of pictures, ties in expectation.
 
@@ -98,9 +98,9 @@ def count(
         scores = scored.rows(rows)
         if np.isnan(scores).any():
             raise DataError(f"picture {rows[np.isnan(scores).any(axis=1)][0]} has a score that is NaN")
-        written = known.written.among(rows, width)
-        extra = known.extra.among(rows, width) & ~written
-        judged = np.ones_like(extra) if known.judged is None else known.judged.among(rows, width) | written | extra
+        written = labels.written.among(rows, width)
+        extra = labels.extra.among(rows, width) & ~written
+        judged = np.ones_like(extra) if labels.judged is None else labels.judged.among(rows, width) | written | extra
         best = first(scores, ks)
         parts.append(np.stack([_hits(best, marked) for marked in (written, extra, judged)]))
     written, extra, judged = np.concatenate(parts, axis=1)

@@ -12,12 +12,12 @@ class PhenomenonShare:
     in how many of them the phenomenon was found."""
 
     phenomenon: str
-    found: dict[str, int]
-    looked: dict[str, int]
+    present: dict[str, int]
+    judged: dict[str, int]
 
     def percent(self, part: str) -> float | None:
         """Share of the judged descriptions that show it, 0..100; None where none was judged."""
-        return 100 * self.found[part] / self.looked[part] if self.looked[part] else None
+        return 100 * self.present[part] / self.judged[part] if self.judged[part] else None
 
 
 def shares(
@@ -38,9 +38,9 @@ def shares(
     table = {one: PhenomenonShare(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
     for (query, phenomenon), present in answers.items():
         for part in ("all", kinds[by_id[query].image_set]):
-            table[phenomenon].looked[part] += 1
-            table[phenomenon].found[part] += present
-    return [share for share in table.values() if share.looked["all"]]
+            table[phenomenon].judged[part] += 1
+            table[phenomenon].present[part] += present
+    return [share for share in table.values() if share.judged["all"]]
 
 
 def verdicts(
@@ -48,13 +48,8 @@ def verdicts(
 ) -> dict[tuple[str, str], bool]:
     """Whether a phenomenon was found, by query and phenomenon; phenomena without judgments are left out.
 
-    A query counts if all its labels are phenomena. Several workers decide by majority; a tie is no. A later round replaces
-    an earlier one of the same worker.
-
-    Args:
-        phenomena: their names.
-        queries: of any sort; others are passed over.
-        judgments: of any sort; others are passed over.
+    A query counts if all its labels are phenomena; others, and judgments on others, are passed over. Several workers decide by
+    majority; a tie is no. A later round replaces an earlier one of the same worker.
     """
     names = set(phenomena)
     annotated = {query.id: query for query in queries if query.labels and names.issuperset(query.labels)}

@@ -229,7 +229,7 @@ def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
         yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")
     else:
         if lacking:
-            why = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
+            why = next((note for note in dataset.notes if lacking[0] in note), f"the first is {lacking[0]}")
             detail = f"{len(lacking)} of {len(readable)} sets lack pictures that can be read: {why}"
             yield Check("pictures", "problem", detail, CURE)
         broken = undecodable(dataset, progress)
@@ -249,8 +249,3 @@ def undecodable(dataset: Dataset, progress: Progress) -> list[str]:
             broken += [] if trouble is None else [trouble.message.replace(str(files[name]), name)]
             task.advance()
     return broken
-
-
-def why_lost(dataset: Dataset, image_set: str) -> str:
-    """What the reader said of a set that lacks pictures; "" if nothing."""
-    return next((note for note in dataset.notes if image_set in note), "")

@@ -106,9 +106,10 @@ def _figures(
                 here,
                 published_value,
                 1,
-                name in phenomena and phenomena[name].looked["all"] == _LOOKED[name],
+                name in phenomena and phenomena[name].judged["all"] == _LOOKED[name],
             )
-    complete = {split: _count_sets(dataset, split) == _SETS[split] for split in _SETS}
+    sizes: Counter[str | None] = Counter(dataset.split_of(one) for one in dataset.sets)
+    complete = {split: sizes[split] == _SETS[split] for split in _SETS}
     authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     for writer, published_value in _WRITERS.items():
         yield f"valid by {writer}", authors[writer] or None, published_value, 0, complete["valid"]
@@ -139,10 +140,6 @@ def _counts(dataset: Dataset) -> Iterator[Row]:
         texts[collection_of(one)] += texts_of[one.id]
     for name, published in _COLLECTIONS.items():
         yield f"descriptions of {name}", texts[name], published, 0, sum(texts.values()) == DESCRIPTIONS
-
-
-def _count_sets(dataset: Dataset, split: str) -> int:
-    return sum(dataset.split_of(one) == split for one in dataset.sets)
 
 
 def _ratio(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> float | None:
@@ -340,7 +337,7 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     rows_of = phenomena_shares(dataset)
     if not rows_of:
         return "nobody annotated phenomena" if dataset.queries else ""
-    rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.looked["all"]) for one in rows_of)
+    rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.judged["all"]) for one in rows_of)
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 
 

@@ -4,6 +4,7 @@ Formats: the layout of the ImageCoDe release, a folder for `datasets`, WebDatase
 everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 """
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -73,8 +74,6 @@ def _front_matter(job: ExportJob, counts: dict[str, Any], written: ExportResult)
 
 def _yaml(value: str) -> str:
     """A quoted YAML string: a JSON string of printable characters is one."""
-    import json
-
     return json.dumps(" ".join(value.split()))
 
 

@@ -36,7 +36,10 @@ def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
     facts: dict[str, list[Facts]] = defaultdict(list)
     for row in dataset.facts.values():
         facts[row.source].append(row)
-    images = {name: _images(dataset, own) for name, own in sets.items()}
+    images = {
+        name: [dataset.images[image] for image in sorted({image for row in own for image in row.images})]
+        for name, own in sets.items()
+    }
     sources = {name: Source(name, own[0].kind, "", "", 0, frames=len(images[name])) for name, own in sets.items()}
     sources |= {source.name: source for source in dataset.sources}
     none = np.zeros((0, 1), np.float32)
@@ -54,10 +57,6 @@ def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
         )
         for name, source in sorted(sources.items())
     )
-
-
-def _images(dataset: Dataset, sets: list[ImageSet]) -> list[Image]:
-    return [dataset.images[one] for one in sorted({one for row in sets for one in row.images})]
 
 
 RELEASE = "release"
@@ -224,7 +223,7 @@ class Chain:
         return self.stages[-1]
 
     @property
-    def bare(self) -> bool:
+    def without_ledger(self) -> bool:
         """Whether there is no ledger of frames: image sets have one unless they were rebuilt."""
         return self.last.kind != IMAGE_SETS or (bool(self.units) and not any(unit.ledger for unit in self.units))
 
@@ -265,10 +264,12 @@ class Chain:
         rows = {name: position for unit in self.units for name, position in _rows(unit).items()}
         for unit in self.units:
             for image_set in unit.sets:
-                places = [rows.get(name) for name in image_set.images]
-                known = [vectors[row] for vectors, row in (position for position in places if position is not None)]
-                whole = len(known) == len(places) and len({len(vector) for vector in known}) == 1
-                distances = pairwise_distances(np.stack(known)) if whole else np.full((1, 1), np.nan)
+                positions = [rows.get(name) for name in image_set.images]
+                embeddings = [
+                    vectors[row] for vectors, row in (position for position in positions if position is not None)
+                ]
+                whole = len(embeddings) == len(positions) and len({len(vector) for vector in embeddings}) == 1
+                distances = pairwise_distances(np.stack(embeddings)) if whole else np.full((1, 1), np.nan)
                 yield image_set, distances if np.isfinite(distances).all() else None
 
 

@@ -26,7 +26,7 @@ WIDE = 10_000
 
 def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
     """Timelines of all videos; those with most sets first. None without a ledger."""
-    if edition.chain.bare:
+    if edition.chain.without_ledger:
         return None
     videos = [unit for unit in edition.chain.units if unit.source.kind == "video"]
     if not videos:
@@ -191,7 +191,7 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     threshold = edition.chain.threshold
     limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
     values = [(kind, f"pairs {label}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, label in named]
-    if pairs["video"] or pairs["photos"] or not edition.chain.bare:
+    if pairs["video"] or pairs["photos"] or not edition.chain.without_ledger:
         yield histogram(
             "Distances between two images of a set",
             "Euclidean distance of unit vectors, 0..2",

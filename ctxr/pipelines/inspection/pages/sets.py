@@ -48,7 +48,7 @@ def make_sets(edition: Edition) -> Mapping[str, Any] | None:
         "sources": sources,
         "splits": [name for name in ("train", "valid", "test") if any(row["split"] == name for row in rows)],
         "span": edition.data["span"],
-        "unknown": 0 if chain.bare else unknown,
+        "unknown": 0 if chain.without_ledger else unknown,
         "described": bool(texts),
         "measured": any(row["mean"] is not None for row in rows),
         "squares": unknown < len(rows),
@@ -149,7 +149,7 @@ SETS_SECTION = Section("sets", "Sets", make_sets)
 
 def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
-    if edition.chain.bare:
+    if edition.chain.without_ledger:
         return None
     ledger.fill(edition)
     counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
