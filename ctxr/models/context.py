@@ -17,14 +17,8 @@ PLACES = 10
 
 
 def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: float = SCALE) -> Tensor:
-    """Pair features: `scale` times the product [B, K, D], or both side by side [B, K, 2 D] without a scale.
-
-    Args:
-        images: unit vectors [B, K, D].
-        texts: unit vectors [B, D].
-        fusion: "multiply" or "concat".
-        scale: of the product.
-    """
+    """Pair features of unit vectors of images [B, K, D] and texts [B, D]: `scale` times the product [B, K, D], or both side by side
+    [B, K, 2 D] without a scale."""
     spread = texts[:, None, :].expand_as(images)
     return scale * images * spread if fusion == "multiply" else torch.cat([images, spread], dim=-1)
 

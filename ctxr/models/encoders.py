@@ -283,14 +283,9 @@ class EncoderSource:
 
 
 def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
-    """What a name stands for; weights are fetched if they are not on this machine.
+    """What a name stands for, as `load_encoder` takes it and with its errors; weights are fetched if they are not on this machine.
 
-    Args:
-        name: `arch:pretrained`, "local-dir:PATH", "checkpoint:PATH", "random:ARCH", "ctxr-tiny" or "auto".
-        warn: told when `auto` has to do with the small model.
-
-    Raises UsageError for an unknown name, or a folder that is not there; DataError for a folder whose files cannot be read;
-    CtxrError for weights that cannot be fetched.
+    `warn` is told when `auto` has to do with the small model.
     """
     kind, _, value = name.partition(":")
     if name == "auto":

@@ -95,15 +95,10 @@ def choose_device(device: str = "auto") -> str:
 
 
 def choose_precision(precision: str, device: str, parameters: int) -> Literal["fp32", "bf16"]:
-    """The number format of the weights.
+    """The number format of the weights of an image tower with so many parameters, on a device as `choose_device` returned it.
 
-    Args:
-        precision: "fp32" or "bf16" are taken as they are; "auto" takes bf16 where it is faster: on GPUs that compute in
-            it, and on CPUs with bf16 matrix units for image towers of ViT-B's size or larger.
-        device: as `choose_device` returned it.
-        parameters: of the image tower.
-
-    Raises UsageError for an unknown precision.
+    "fp32" and "bf16" are taken as they are; "auto" takes bf16 where it is faster: on GPUs that compute in it, and on CPUs with bf16
+    matrix units for towers of ViT-B's size or larger. Raises UsageError for an unknown precision.
     """
     import torch
 

@@ -252,15 +252,10 @@ class RegionEncoder(nn.Module):
         self.apply(self._draw)
 
     def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
-        """Pair features [B, K, D]; 0 where `mask` is False.
+        """Pair features [B, K, D]; 0 where `mask` is False. Arguments as `PairEncoder.pairs` says.
 
-        Args:
-            images: regions [N, R, F + BOX], the whole picture first; a box of zeros means that there is none.
-            texts: int64 [B, T] token ids, 0 where there is none.
-            candidates: int64 [B, K] rows of `images`.
-            mask: bool [B, K].
-
-        Raises ValueError for regions of another width, or more tokens than there are positions.
+        Images are regions [N, R, F + BOX], the whole picture first; a box of zeros means that there is none. Raises ValueError for
+        regions of another width, or more tokens than there are positions.
         """
         if images.shape[-1] != self.config.features + BOX:
             raise ValueError(
