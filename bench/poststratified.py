@@ -11,7 +11,6 @@ import numpy as np
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.stratified import (
     AuditedPairs,
-    Part,
     Reliability,
     Sampled,
     Stratum,
@@ -71,13 +70,10 @@ class World:
         """What so many looks say of the classifier, whose calls begin at 0.5, and what is so."""
         strata, drawn = self.drawn(looks, rng)
         holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
-        parts = [
-            Part(
-                Stratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
-                bool(called[held][0]),
-            )
-            for held in (strata == one for one in range(strata.max() + 1))
-        ]
+        parts = []
+        for held in (strata == one for one in range(strata.max() + 1)):
+            population, sampled, positive = (int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))
+            parts.append(Stratum(population, sampled, positive, bool(called[held][0])))
         true = float((called & holds).sum())
         return reliability(parts), {"precision": true / called.sum(), "recall": true / holds.sum()}
 

@@ -119,13 +119,13 @@ def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
     return np.asarray(small.ravel() / np.sqrt(small.size), np.float32)
 
 
-def decoded(read: Callable[..., T], *known: Sequence[Any]) -> list[T]:
-    """What `read` makes of each picture, in turn; `known` are its arguments as columns. Raises what `read` raises."""
-    rows = parallel(lambda row: read(*row), zip(*known, strict=True), os.cpu_count() or 1, ordered=True)
+def decoded(read: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
+    """What `read` makes of each picture, in turn; `arguments` are its columns. Raises what `read` raises."""
+    rows = parallel(lambda row: read(*row), zip(*arguments, strict=True), os.cpu_count() or 1, ordered=True)
     return [pixels for _, pixels in rows]
 
 
-def troubles(read: Callable[..., Pixels], *known: Sequence[Any]) -> Iterator[DataError | None]:
+def troubles(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> Iterator[DataError | None]:
     """Why each picture cannot be read, in turn, None where it can: each is decoded wholly, and forgotten."""
 
     def trouble(row: tuple[Any, ...]) -> DataError | None:
@@ -136,4 +136,6 @@ def troubles(read: Callable[..., Pixels], *known: Sequence[Any]) -> Iterator[Dat
         return None
 
     cores = os.cpu_count() or 1
-    yield from (error for _, error in parallel(trouble, zip(*known, strict=True), cores, ordered=True, queued=cores))
+    yield from (
+        error for _, error in parallel(trouble, zip(*arguments, strict=True), cores, ordered=True, queued=cores)
+    )

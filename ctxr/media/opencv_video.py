@@ -111,13 +111,10 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
     """Open a video file and decode its first frame.
 
     Args:
-        path: a file of any name.
         decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
-        threads: decoding threads, fixed so that memory does not depend on the machine.
+        threads: decoding threads, fixed because memory would depend on the machine.
 
-    Raises:
-        VideoError: with a reason, if the file is not a video that this decoder can decode.
-        UsageError: unknown decoder.
+    Raises VideoError with a reason, if the file is not a video that this decoder can decode; UsageError for unknown decoder.
     """
     if decoder not in DECODERS:
         raise UsageError(f"unknown decoder {decoder!r}", f"one of: {', '.join(DECODERS)}")

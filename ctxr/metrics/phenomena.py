@@ -1,4 +1,4 @@
-"""How often descriptions show a phenomenon, from the judgments on it (ImageCoDe, Table 2)."""
+"""Shares of descriptions that show a phenomenon, from the judgments on it (ImageCoDe, Table 2)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ class PhenomenonShare:
     in how many of them the phenomenon was found."""
 
     phenomenon: str
-    found: dict[str, int]
-    looked: dict[str, int]
+    present: dict[str, int]
+    judged: dict[str, int]
 
     def percent(self, part: str) -> float | None:
         """Share of the judged descriptions that show it, 0..100; None where none was judged."""
-        return 100 * self.found[part] / self.looked[part] if self.looked[part] else None
+        return 100 * self.present[part] / self.judged[part] if self.judged[part] else None
 
 
 def shares(
@@ -32,15 +32,15 @@ def shares(
         phenomena: their names, in the order of the table. queries, judgments: as for `verdicts`.
         kinds: kind of each image set, by id.
     """
-    asked = {query.id: query for query in queries}
-    said = verdicts(phenomena, asked.values(), judgments)
+    by_id = {query.id: query for query in queries}
+    answers = verdicts(phenomena, by_id.values(), judgments)
     parts = ("all", "video", "photos")
     table = {one: PhenomenonShare(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
-    for (query, phenomenon), found in said.items():
-        for part in ("all", kinds[asked[query].image_set]):
-            table[phenomenon].looked[part] += 1
-            table[phenomenon].found[part] += found
-    return [share for share in table.values() if share.looked["all"]]
+    for (query, phenomenon), present in answers.items():
+        for part in ("all", kinds[by_id[query].image_set]):
+            table[phenomenon].judged[part] += 1
+            table[phenomenon].present[part] += present
+    return [share for share in table.values() if share.judged["all"]]
 
 
 def verdicts(
@@ -48,23 +48,18 @@ def verdicts(
 ) -> dict[tuple[str, str], bool]:
     """Whether a phenomenon was found, by query and phenomenon; phenomena without judgments are left out.
 
-    A query counts if all its labels are phenomena. Several workers decide by majority; a tie is no. A later round replaces
-    an earlier one of the same worker.
-
-    Args:
-        phenomena: their names.
-        queries: of any sort; others are passed over.
-        judgments: of any sort; others are passed over.
+    A query counts if all its labels are phenomena; others, and judgments on others, are passed over. Several workers decide by
+    majority; a tie is no. A later round replaces an earlier one of the same worker.
     """
-    known = set(phenomena)
-    asked = {query.id: query for query in queries if query.labels and known.issuperset(query.labels)}
+    names = set(phenomena)
+    annotated = {query.id: query for query in queries if query.labels and names.issuperset(query.labels)}
     latest: dict[tuple[str, str, str], Judgment] = {}
     for row in judgments:
-        if row.query in asked and row.candidate in known:
+        if row.query in annotated and row.candidate in names:
             before = latest.get((row.query, row.candidate, row.worker))
             if before is None or row.round > before.round:
                 latest[row.query, row.candidate, row.worker] = row
     votes: dict[tuple[str, str], list[bool]] = {}
     for (query, phenomenon, _), row in latest.items():
         votes.setdefault((query, phenomenon), []).append(row.value > 0)
-    return {key: 2 * sum(said) > len(said) for key, said in votes.items()}
+    return {key: 2 * sum(values) > len(values) for key, values in votes.items()}

@@ -1,8 +1,10 @@
 """Whether picks follow the place where an image was shown, or the frames next to the target, instead of the text."""
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
+from scipy.special import gammaincc
 
 from ctxr.errors import DataError
 from ctxr.metrics.proportions import holm
@@ -68,8 +70,7 @@ def position_bias(
         rng: with one, the p-value is that of `draws` simulated workers, good for any number of votes; without, that of the
             chi-square distribution, good from about five wrong picks a slot.
 
-    Raises:
-        DataError: a slot that is not among 0..K-1.
+    Raises DataError for a slot that is not among 0..K-1.
 
     >>> always_first = position_bias(np.zeros(100, int), np.arange(100) % 10, slots=10)
     >>> always_first.observed[0], round(always_first.expected[0], 6), always_first.p_value < 1e-9
@@ -88,10 +89,10 @@ def position_bias(
     statistic = float((observed - expected) @ weights @ (observed - expected))
     p_value = 1.0
     if freedom and rng is None:
-        p_value = _chi_square_tail(statistic, freedom)
+        p_value = float(gammaincc(freedom / 2, statistic / 2))
     elif freedom and rng is not None:
-        drawn = _unbiased(shown, hits, spread, rng, draws) - expected
-        odd = np.einsum("ds,st,dt->d", drawn, weights, drawn) >= statistic * (1 - 1e-12)
+        simulated = _unbiased(shown, hits, spread, rng, draws) - expected
+        odd = np.einsum("ds,st,dt->d", simulated, weights, simulated) >= statistic * (1 - 1e-12)
         p_value = float(1 + odd.sum()) / (1 + draws)
     counts, wanted = tuple(observed.tolist()), tuple(expected.tolist())
     return PositionBias(counts, wanted, votes, votes - hits, statistic, freedom, p_value, p_value)
@@ -127,8 +128,8 @@ def neighbour_confusion(picked: Codes, target: Codes, slots: int) -> Confusion:
     wrong = picked != target
     away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
     observed = np.bincount(np.abs(picked - target)[wrong], minlength=slots)
-    places = np.bincount(target[wrong], minlength=slots) / max(1, slots - 1)
-    expected = np.array([(places[:, None] * (away == distance)).sum() for distance in range(slots)])
+    by_slot = np.bincount(target[wrong], minlength=slots) / max(1, slots - 1)
+    expected = np.array([(by_slot[:, None] * (away == distance)).sum() for distance in range(slots)])
     return Confusion(tuple(range(1, slots)), tuple(observed[1:].tolist()), tuple(expected[1:].tolist()))
 
 
@@ -146,8 +147,7 @@ def errors_by_distance(confusion: Confusion) -> Doubles:
     likely = np.append(0.0, (observed + 1 / (slots - 1)) / (expected + 1 / (slots - 1)))
     away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
     spread = likely[away]
-    shares: Doubles = spread / spread.sum(axis=1, keepdims=True)
-    return shares
+    return cast("Doubles", spread / spread.sum(axis=1, keepdims=True))
 
 
 def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, int]:
@@ -168,13 +168,6 @@ def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, i
 
 def _unbiased(shown: Codes, hits: int, spread: Doubles, rng: np.random.Generator, draws: int) -> Doubles:
     """Picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias."""
-    found = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
-    missed = [rng.multinomial(shown[slot] - found[:, slot], spread[slot]) for slot in range(len(shown))]
-    counts: Doubles = np.sum([found, *missed], axis=0, dtype=np.float64)
-    return counts
-
-
-def _chi_square_tail(statistic: float, freedom: int) -> float:
-    from scipy.special import gammaincc
-
-    return float(gammaincc(freedom / 2, statistic / 2))
+    hit_slots = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
+    missed = [rng.multinomial(shown[slot] - hit_slots[:, slot], spread[slot]) for slot in range(len(shown))]
+    return cast("Doubles", np.sum([hit_slots, *missed], axis=0, dtype=np.float64))

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 Doubles = npt.NDArray[np.float64]
 
@@ -43,11 +45,8 @@ def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float
     if not trials:
         return 0.0, 1.0
     least, most = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
-    side = (1 - level) / 2
-    low = 0.0 if least <= 0 else _root(lambda share: upper_tail(least, trials, share) - side)
     # P(X <= most) at share p is P(X >= trials - most) at 1 - p
-    high = 1.0 if most >= trials else 1 - _root(lambda share: upper_tail(trials - most, trials, share) - side)
-    return low, high
+    return _limit(upper_tail, least, trials, level), 1 - _limit(upper_tail, trials - most, trials, level)
 
 
 def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
@@ -77,8 +76,6 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0
     >>> float(low[0]), round(float(high[0]), 4)
     (0.0, 0.3385)
     """
-    from scipy.special import stdtrit
-
     square = stdtrit(np.maximum(free, 1), (1 + level) / 2) ** 2 / looks
     middle = (share + square / 2) / (1 + square)
     half = np.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
@@ -116,11 +113,7 @@ def bounded_interval(total: float, trials: int, level: float = 0.95) -> tuple[fl
     """
     if not trials:
         return 0.0, 1.0
-    side = (1 - level) / 2
-    low = 0.0 if total <= 1e-9 else _root(lambda mean: bounded_tail(total, trials, mean) - side)
-    missed = trials - total
-    high = 1.0 if missed <= 1e-9 else 1 - _root(lambda mean: bounded_tail(missed, trials, mean) - side)
-    return low, high
+    return _limit(bounded_tail, total, trials, level), 1 - _limit(bounded_tail, trials - total, trials, level)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -131,9 +124,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = [0.0] * len(p_values)
     before = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        before = max(before, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = before
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        before = max(before, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = before
     return adjusted
 
 
@@ -150,26 +143,18 @@ def even_spread(counts: Sequence[int]) -> tuple[float, float]:
     free = cells - 1
     spread = 2 / (9 * free)
     distance = ((statistic / free) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
-    return statistic, _normal_tail(float(distance))
-
-
-def _normal_tail(distance: float) -> float:
-    return math.erfc(distance / math.sqrt(2)) / 2
+    return statistic, math.erfc(float(distance) / math.sqrt(2)) / 2
 
 
 def _log_choose(trials: int) -> Doubles:
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
-    chosen: Doubles = logs[-1] - logs - logs[::-1]
-    return chosen
+    return cast("Doubles", logs[-1] - logs - logs[::-1])
 
 
-def _root(rising: Callable[[float], float]) -> float:
-    """Where a rising function of 0..1 crosses zero, by halving."""
+def _limit(tail: Callable[[Any, int, float], float], total: float, trials: int, level: float) -> float:
+    """The share at which so large a total has a chance of half of 1 - `level`, by halving; 0 for a total of 0."""
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(60 if total > 1e-9 else 0):
         middle = (low + high) / 2
-        if rising(middle) < 0:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+        low, high = (middle, high) if tail(total, trials, middle) - (1 - level) / 2 < 0 else (low, middle)
+    return (low + high) / 2 if total > 1e-9 else 0.0

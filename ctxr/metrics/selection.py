@@ -5,7 +5,7 @@ threshold; at `set_size` images the set is complete and the next frame that pass
 incomplete set is given up. Frames that quality rules out are passed over as if they were not there.
 
 The walk knows no pixels: it asks two questions back. `refine` takes a decision again in full precision when a distance is
-within `margin` of the threshold, so that low-precision embeddings pick the sets that fp32 would. `veto` answers why a frame
+within `margin` of the threshold: low-precision embeddings then pick the sets that fp32 would. `veto` answers why a frame
 that would join must not, or None. Both are asked only about frames that matter.
 """
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaincc, betaincinv
 
 from ctxr.errors import UsageError
 from ctxr.metrics.agreement import LEVEL, RESAMPLES, percentiles
@@ -46,7 +47,7 @@ class Skill:
 
 @dataclass(frozen=True, eq=False)
 class AuthorSuccess:
-    """How often other workers found the image of each author's descriptions.
+    """Counts of other workers who found the image of each author's descriptions.
 
     Attributes:
         authors: [A] names, sorted. right: [A] picks of others that name the target. votes: [A] picks of others.
@@ -75,14 +76,11 @@ def skills(
         prior: a and b of the Beta prior; (1, 1) thinks all skills equally likely.
         confidence: probability inside the central interval.
 
-    Raises:
-        UsageError: counts, a threshold or a prior that cannot be.
+    Raises UsageError for counts, a threshold or a prior that cannot be.
 
     >>> [(round(skill.mean, 3), round(skill.above, 3)) for skill in skills([5, 50], [5, 52], threshold=0.8)]
     [(0.857, 0.738), (0.944, 0.999)]
     """
-    from scipy.special import betaincc, betaincinv
-
     hits, total = np.atleast_1d(np.asarray(right, float)), np.atleast_1d(np.asarray(votes, float))
     if hits.shape != total.shape or (hits < 0).any() or (hits > total + 1e-9).any():
         raise UsageError("right votes must lie between 0 and all votes, worker by worker")
@@ -108,8 +106,7 @@ def decisions(
         right, votes: [W] counts. good: target skill. poor: skill below which a worker is blocked; default: `good`.
         certainty: above a half. prior: of `skills`.
 
-    Raises:
-        UsageError: as for `skills`; `poor` above `good`; a certainty outside 0.5..1.
+    Raises UsageError as for `skills`; `poor` above `good`; a certainty outside 0.5..1.
 
     >>> decisions([5, 50, 3], [5, 52, 12], good=0.8)
     ['undecided', 'allow', 'block']
@@ -119,13 +116,15 @@ def decisions(
         raise UsageError(
             f"poor {floor:g} must not exceed good {good:g}, and certainty {certainty:g} must lie in 0.5..1"
         )
-    wanted = [skill.above for skill in skills(right, votes, good, prior)]
-    acceptable = [skill.above for skill in skills(right, votes, floor, prior)]
-    return [_decision(yes, no, certainty) for yes, no in zip(wanted, acceptable, strict=True)]
+    above = zip(skills(right, votes, good, prior), skills(right, votes, floor, prior), strict=True)
+    return [
+        "allow" if target.above > certainty else "block" if 1 - least.above > certainty else "undecided"
+        for target, least in above
+    ]
 
 
 def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
-    """Counts behind an author's skill: how often *other* workers found the targets of their descriptions.
+    """Counts behind an author's skill: *other* workers' picks for their descriptions, and those that name the target.
 
     Args:
         votes: picks, one unit a description. right: [N] whether each names the target.
@@ -142,16 +141,12 @@ def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess
     others = np.array(writer != picker, bool)
     size = len(votes.unit_names)
     hits = np.bincount(votes.units[others], right[others], size).astype(np.float64)
-    given = np.bincount(votes.units[others], minlength=size).astype(np.float64)
-    share = np.divide(hits, given, out=np.zeros(size), where=given > 0)
-    columns = (np.bincount(wrote, each, len(names)).astype(np.float64) for each in (hits, given, given > 0, share))
+    votes_on = np.bincount(votes.units[others], minlength=size).astype(np.float64)
+    share = np.divide(hits, votes_on, out=np.zeros(size), where=votes_on > 0)
+    columns = (
+        np.bincount(wrote, counts, len(names)).astype(np.float64) for counts in (hits, votes_on, votes_on > 0, share)
+    )
     return AuthorSuccess(names, *columns)
-
-
-def _decision(above_good: float, above_poor: float, certainty: float) -> Decision:
-    if above_good > certainty:
-        return "allow"
-    return "block" if 1 - above_poor > certainty else "undecided"
 
 
 @dataclass(frozen=True)
@@ -194,14 +189,14 @@ def human_accuracy(
     """
     total, hits = len(votes), int(right.sum())
     low, high = wilson_interval(hits, total, confidence)
-    given = np.bincount(votes.workers, minlength=1)
-    found = np.bincount(votes.workers, right, minlength=1)[given > 0]
-    given = given[given > 0]
-    crowd = len(given)
+    sizes = np.bincount(votes.workers, minlength=1)
+    hits_of = np.bincount(votes.workers, right, minlength=1)[sizes > 0]
+    sizes = sizes[sizes > 0]
+    crowd = len(sizes)
     value = hits / total if total else None
     if crowd < 2:
         return HumanAccuracy(value, hits, total, crowd, low, high)
     # one row of draws at a time keeps memory at the size of the crowd
-    drawn = (rng.integers(0, crowd, crowd) for _ in range(resamples))
-    shares = np.array([found[rows].sum() / given[rows].sum() for rows in drawn])
+    resampled = (rng.integers(0, crowd, crowd) for _ in range(resamples))
+    shares = np.array([hits_of[rows].sum() / sizes[rows].sum() for rows in resampled])
     return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares, confidence))

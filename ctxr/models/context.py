@@ -17,14 +17,8 @@ PLACES = 10
 
 
 def fuse(images: Tensor, texts: Tensor, fusion: Fusion = "multiply", scale: float = SCALE) -> Tensor:
-    """Pair features: `scale` times the product [B, K, D], or both side by side [B, K, 2 D] without a scale.
-
-    Args:
-        images: unit vectors [B, K, D].
-        texts: unit vectors [B, D].
-        fusion: "multiply" or "concat".
-        scale: of the product.
-    """
+    """Pair features of unit vectors of images [B, K, D] and texts [B, D]: `scale` times the product [B, K, D], or both side by side
+    [B, K, 2 D] without a scale."""
     spread = texts[:, None, :].expand_as(images)
     return scale * images * spread if fusion == "multiply" else torch.cat([images, spread], dim=-1)
 
@@ -66,8 +60,7 @@ class ContextHead(nn.Module):
             mask: bool [B, K], True where there is a candidate.
             ordered: bool [B], whether a set has an order.
 
-        Raises:
-            ValueError: an ordered set with more candidates than there are positions.
+        Raises ValueError for an ordered set with more candidates than there are positions.
         """
         items = self.placed(pairs, mask, ordered)
         for block in self.blocks:
@@ -78,22 +71,15 @@ class ContextHead(nn.Module):
 
     def placed(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
         """What goes into the first block, [B, K, D]: pairs, with positions where they are learned. Raises as `forward`."""
-        return pairs if self.positions is None else pairs + self._places(pairs, mask, ordered)
-
-    def _places(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
-        """Embeddings of positions [B, K, D], 0 for sets without order."""
         if self.positions is None:
-            return torch.zeros_like(pairs)
-        most = int((mask.sum(1) * ordered).max())
-        if most > self.positions.num_embeddings:
-            raise ValueError(
-                f"an ordered set has {most} candidates, and {self.positions.num_embeddings} positions are learned"
-            )
-        count = pairs.shape[1]
-        known = min(count, self.positions.num_embeddings)
-        table = pairs.new_zeros(count, pairs.shape[2])
-        table[:known] = self.positions.weight[:known].to(pairs.dtype)
-        return table * ordered[:, None, None].to(pairs.dtype)
+            return pairs
+        most, learned = int((mask.sum(1) * ordered).max()), self.positions.num_embeddings
+        if most > learned:
+            raise ValueError(f"an ordered set has {most} candidates, and {learned} positions are learned")
+        table = pairs.new_zeros(pairs.shape[1:])
+        table[:learned] = self.positions.weight[: len(table)].to(pairs.dtype)
+        # 0 for sets without order
+        return pairs + table * ordered[:, None, None].to(pairs.dtype)
 
 
 @torch.no_grad()
@@ -106,10 +92,10 @@ def attention_of(head: ContextHead, pairs: Tensor, mask: Tensor, ordered: Tensor
     mode = head.training
     head.eval()
     try:
-        items, found = head.placed(pairs, mask, ordered), []
+        items, shares = head.placed(pairs, mask, ordered), []
         for block in head.blocks:
-            found.append(block.attention.shares(items, mask))  # type: ignore[union-attr, operator]
+            shares.append(block.attention.shares(items, mask))  # type: ignore[union-attr, operator]
             items = block(items, mask)
-        return torch.stack(found, dim=1)
+        return torch.stack(shares, dim=1)
     finally:
         head.train(mode)

@@ -46,11 +46,10 @@ class Preprocess:
     def from_config(cls, config: Mapping[str, Any]) -> Preprocess:
         """The same settings from open_clip's `preprocess_cfg`.
 
-        Raises:
-            DataError: a resize mode that open_clip does not know.
+        Raises DataError for a resize mode that open_clip does not know.
         """
         size = config["size"]
-        height, width = (size, size) if isinstance(size, int) else (int(side) for side in size)
+        height, width = (size, size) if isinstance(size, int) else (int(length) for length in size)
         mode = config.get("resize_mode") or "shortest"
         if mode not in RESIZE_MODES:
             raise DataError(
@@ -92,8 +91,7 @@ class Preprocess:
         Args:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ. A picture comes out the same whatever stands beside it.
 
-        Raises:
-            ValueError: an array of another type or shape.
+        Raises ValueError for an array of another type or shape.
         """
         return self.normalised(self.fitted(images))
 
@@ -123,12 +121,12 @@ class Preprocess:
 
         resized = self.resized(image.shape[2], image.shape[3])
         fitted = functional.interpolate(image, size=resized, mode=self.interpolation, antialias=True)
-        missing = [max(0, wanted - there) for wanted, there in zip(self.size, resized, strict=True)]
+        missing = [max(0, wanted - actual) for wanted, actual in zip(self.size, resized, strict=True)]
         if any(missing):
             top, left = missing[0] // 2, missing[1] // 2
             borders = [left, missing[1] - left, top, missing[0] - top]
             fitted = functional.pad(fitted, borders, value=self.fill)
-        top, left = (round((there - wanted) / 2) for there, wanted in zip(fitted.shape[2:], self.size, strict=True))
+        top, left = (round((actual - wanted) / 2) for actual, wanted in zip(fitted.shape[2:], self.size, strict=True))
         return fitted[:, :, top : top + self.size[0], left : left + self.size[1]]
 
 

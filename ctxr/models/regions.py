@@ -50,7 +50,7 @@ class GridRegions:
     """Cells of the last feature map of an encoder of open_clip, before pooling and projection.
 
     A transformer gives its patch tokens behind the last layer norm at full width: the projection was trained for the pooled
-    vector alone. The picture is squashed to the encoder's square, so that the cells tile all of it and not its centre.
+    vector alone. The picture is squashed to the encoder's square: the cells tile all of it and not its centre.
 
     Args:
         name: of the encoder, as `load_encoder` takes it.
@@ -87,7 +87,7 @@ class GridRegions:
         """The whole picture and its cells, row by row from the top left: float32 [1 + H W, F + BOX] of each."""
         height, width = self.grid
         boxes = grid_boxes(height, width)
-        found = []
+        regions_of = []
         for start in range(0, len(images), ROWS):
             part = images[start : start + ROWS]
             pixels = torch.zeros(ROWS, 3, *self._preprocess.size)
@@ -97,8 +97,8 @@ class GridRegions:
                 rows, columns = (averaging(cells, kept) for cells, kept in zip(self._finest, self.grid, strict=True))
                 maps = torch.einsum("hi,wj,nfij->nfhw", rows, columns, maps)
             cells = maps.permute(0, 2, 3, 1).reshape(len(part), height * width, self.features).numpy()
-            found += [with_whole(one, boxes) for one in cells]
-        return found
+            regions_of += [with_whole(one, boxes) for one in cells]
+        return regions_of
 
     def _maps(self, pixels: Tensor) -> Tensor:
         """float32 [N, F, H, W] on the CPU."""
@@ -127,9 +127,9 @@ def feature_map(tower: Any, pixels: Tensor) -> Tensor:
         out: Tensor = trunk.forward_features(pixels)
         if out.ndim == 3:  # tokens
             tokens = out[:, getattr(trunk, "num_prefix_tokens", 0) :]
-            side = math.isqrt(tokens.shape[1])
-            if side * side == tokens.shape[1]:
-                return _unfolded(tokens, (side, side))
+            width = math.isqrt(tokens.shape[1])
+            if width * width == tokens.shape[1]:
+                return _unfolded(tokens, (width, width))
         elif out.ndim == 4:  # a map, whose channels stand last in some networks
             last = out.shape[1] != trunk.num_features and out.shape[3] == trunk.num_features
             return out.permute(0, 3, 1, 2) if last else out
@@ -165,7 +165,7 @@ def coarser(height: int, width: int, most: int) -> tuple[int, int]:
 def averaging(cells: int, kept: int) -> Tensor:
     """Weights [kept, cells] by which `kept` equal parts of a line average its equal cells; rows add to 1.
 
-    >>> averaging(3, 2).numpy().round(3).tolist()
+    >>> averaging(3, 2).double().numpy().round(3).tolist()
     [[0.667, 0.333, 0.0], [0.0, 0.333, 0.667]]
     """
     fine, coarse = torch.arange(cells + 1) / cells, torch.arange(kept + 1) / kept
@@ -227,7 +227,7 @@ class DetectorRegions:
         self._model = build(layout, len(state[CLASSES]), self._settings)
         _load(self._model, state, weights)
         self._model.to(self._device)
-        self._fingerprint = _fingerprint(state)
+        self._fingerprint = fingerprint_of({name: state[name] for name in state if not name.endswith(COUNTERS)})
         self.features = int(state[CLASSES].shape[1])
 
     def describe(self) -> dict[str, object]:
@@ -275,8 +275,8 @@ class DetectorRegions:
         sure, best = torch.softmax(logits, -1)[:, 1:].max(-1)
         decoded = heads.box_coder.decode(deltas, proposals)
         boxes = clip_boxes_to_image(decoded[torch.arange(len(best), device=best.device), best + 1], sizes[0])
-        there = remove_small_boxes(boxes, min_size=1.0)
-        return boxes[there], sure[there]
+        large = remove_small_boxes(boxes, min_size=1.0)
+        return boxes[large], sure[large]
 
 
 def build(layout: str, classes: int, settings: dict[str, int]) -> Any:
@@ -325,8 +325,3 @@ def _load(model: Any, state: dict[str, Tensor], file: Path) -> None:
     wrong = [name for name in (*missing, *strange) if not name.endswith(COUNTERS)]
     if wrong:
         raise DataError(f"{file} does not fit torchvision's detector: {wrong[0]} and {len(wrong) - 1} more differ")
-
-
-def _fingerprint(state: dict[str, Tensor]) -> str:
-    """sha256 over names, shapes and values, whatever file they came from."""
-    return fingerprint_of({name: tensor for name, tensor in state.items() if not name.endswith(COUNTERS)})

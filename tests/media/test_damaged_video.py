@@ -2,6 +2,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,23 +30,24 @@ def _decoded(path: Path, decoder: str = "pyav", threads: int = 2) -> tuple[list[
         return [frame.rgb().tobytes() for frame in video], video.damage
 
 
-def test_a_missing_file_has_its_own_reason(tmp_path: Path) -> None:
-    assert _reason(tmp_path / "nothing.mp4") == "no_such_file"
-
-
-def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
-    assert _reason(tmp_path) == "not_a_file"
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.mp4")
-    assert _reason(tmp_path / "pipe.mp4") == "not_a_file"
-
-
-def test_an_empty_file_has_its_own_reason(tmp_path: Path) -> None:
-    (tmp_path / "empty.mp4").touch()
-    assert _reason(tmp_path / "empty.mp4") == "empty_file"
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: None, "no_such_file"),
+        (Path.mkdir, "not_a_file"),
+        pytest.param(
+            lambda path: os.mkfifo(path),
+            "not_a_file",
+            marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes"),
+        ),
+        (Path.touch, "empty_file"),
+        (write_sound, "no_video_stream"),
+    ],
+    ids=["nothing", "folder", "pipe", "empty", "sound"],
+)
+def test_what_is_no_video_file_has_its_own_reason(tmp_path: Path, make: Callable[[Path], object], reason: str) -> None:
+    make(tmp_path / "clip.mp4")
+    assert _reason(tmp_path / "clip.mp4") == reason
 
 
 def test_a_file_that_cannot_be_opened_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +89,6 @@ def test_a_playlist_opens_no_other_file_and_no_address(tmp_path: Path) -> None:
             open_video(playlist)
         with pytest.raises(BlockingIOError):
             server.accept()
-
-
-def test_sound_alone_has_no_video_stream(tmp_path: Path) -> None:
-    assert _reason(write_sound(tmp_path / "song.mp4")) == "no_video_stream"
 
 
 def test_a_cover_picture_is_no_video_stream(tmp_path: Path) -> None:

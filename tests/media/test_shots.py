@@ -28,6 +28,7 @@ REAL_CUTS = {
     "video_90.mov": [],
 }
 needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="the ffmpeg program is not installed")
+EVERY_FRAME = ["adaptive", "content", "histogram", "hash", pytest.param("ffmpeg", marks=needs_ffmpeg)]
 
 
 class Picture(Frame):
@@ -68,18 +69,14 @@ def _restless(seed: int, frames: int = 300) -> list[Picture]:
     return found
 
 
-@pytest.mark.parametrize(
-    "detector", ["adaptive", "content", "histogram", "hash", pytest.param("ffmpeg", marks=needs_ffmpeg)]
-)
+@pytest.mark.parametrize("detector", EVERY_FRAME)
 @pytest.mark.parametrize("decoder", ["pyav", "opencv"])
 def test_a_hard_cut_is_found_at_its_very_frame(tmp_path: Path, detector: str, decoder: str) -> None:
     path = write_clip(tmp_path / "clip.mp4", pictures((1, 33), (2, 40), (3, 27)))
     assert _cuts(path, detector, decoder=decoder) == [33, 73]
 
 
-@pytest.mark.parametrize(
-    "detector", ["adaptive", "content", "histogram", "hash", pytest.param("ffmpeg", marks=needs_ffmpeg)]
-)
+@pytest.mark.parametrize("detector", EVERY_FRAME)
 @pytest.mark.parametrize("decoder", ["pyav", "opencv"])
 def test_a_variable_frame_rate_and_a_late_start_move_no_cut(tmp_path: Path, detector: str, decoder: str) -> None:
     stamps = (5000 + np.cumsum(np.random.default_rng(3).integers(15, 90, 100))).tolist()
@@ -113,7 +110,7 @@ def test_the_real_fades_are_found_by_the_fade_detector_alone(real_files: Path, d
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("detector", ["adaptive", "content", "histogram", "hash"])
+@pytest.mark.parametrize("detector", EVERY_FRAME[:4])
 def test_cuts_are_those_of_pyscenedetects_own_classes(detector: str, seed: int) -> None:
     own = {
         "adaptive": AdaptiveDetector(adaptive_threshold=3.0, min_scene_len=0.6, window_width=3),
@@ -141,7 +138,7 @@ def test_the_fused_score_is_pyscenedetects_score() -> None:
         assert ours._detector._frame_score == pytest.approx(slow, rel=1e-12)
 
 
-@pytest.mark.parametrize("detector", ["adaptive", "content", "histogram", "hash"])
+@pytest.mark.parametrize("detector", EVERY_FRAME[:4])
 def test_no_cut_is_told_later_than_the_promised_lag(detector: str) -> None:
     latest = 0
     for seed in range(12):

@@ -1,6 +1,5 @@
 """Intervals and tests on clustered data: against the literal procedure, and against the truth of simulated benchmarks."""
 
-import doctest
 from collections.abc import Callable
 from itertools import product
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.compare
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.compare import (
@@ -58,10 +56,6 @@ def level(rounds: int, sets: int, test: Callable[[np.random.Generator, Simulated
 def flipped(rng: np.random.Generator, drawn: Simulated, draws: int = 500) -> float:
     groups, left, right = drawn
     return sign_flip(left * 1.0 - right, groups, rng, draws)
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.compare).failed == 0
 
 
 def test_means_are_those_of_rows_copied_as_often_as_their_cluster_was_drawn() -> None:

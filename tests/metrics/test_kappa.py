@@ -1,6 +1,5 @@
 """Kappas and AC1: published examples and literal versions; tags."""
 
-import doctest
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.agreement
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import Agreement, Weights, alpha, cohen, fleiss, gwet, masi, masi_alpha, tag_alphas
 from ctxr.metrics.votes import Votes, gather
@@ -35,11 +33,6 @@ def slow_agreeing(rows: list[list[float | str | None]]) -> tuple[float, dict[flo
     observed = sum(sum(one == other for one, other in each) / len(each) for each in pairs) / len(pairs)
     kinds = {value for said in units for value in said}
     return observed, {value: sum(said.count(value) / len(said) for said in units) / len(units) for value in kinds}
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.agreement).failed == 0
-    assert doctest.testmod(ctxr.metrics.agreement).failed == 0
 
 
 def test_cohens_own_table_gives_his_kappa() -> None:

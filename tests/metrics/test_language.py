@@ -1,15 +1,8 @@
 """Figures on language that can be counted by hand."""
 
-import doctest
-
 import pytest
 
-import ctxr.metrics.language
 from ctxr.metrics.language import Parsed, language, mention_share, tree_depth
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.language).failed == 0
 
 
 def test_figures_can_be_counted_by_hand() -> None:

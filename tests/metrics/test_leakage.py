@@ -1,18 +1,11 @@
 """What two splits share, against the slow obvious comparison."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-import ctxr.models.leakage
 from ctxr.models.leakage import alike, nearest, shared_things
 
 ORDER = ("train", "valid", "test")
-
-
-def test_the_example_in_the_text_is_true() -> None:
-    assert doctest.testmod(ctxr.models.leakage).failed == 0
 
 
 def test_shared_things_are_counted_once_and_named() -> None:

@@ -1,6 +1,5 @@
 """RankCounts of the right candidates against the definition: every way to break a tie, tried out."""
 
-import doctest
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.ranking
 from ctxr.errors import DataError
 from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, places, recall, reciprocal_rank
 
@@ -38,10 +36,6 @@ def table(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     filled = [row + [(99.0, True, False)] * (width - len(row)) for row in rows]
     columns = np.array(filled, object)
     return columns[..., 0].astype(float), columns[..., 1].astype(bool), columns[..., 2].astype(bool)
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.ranking).failed == 0
 
 
 @given(st.lists(candidates(), min_size=1, max_size=4), st.integers(0, 7), st.integers(1, 9))

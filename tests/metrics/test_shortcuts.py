@@ -1,6 +1,5 @@
 """Shortcuts: against slow versions, on data with a shortcut, and on data without one."""
 
-import doctest
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
@@ -8,7 +7,6 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-import ctxr.metrics.shortcuts
 from ctxr.metrics.shortcuts import (
     Trial,
     Verdict,
@@ -70,10 +68,6 @@ def slow_learnt(asked: list[Trial], by_length: bool) -> list[float]:
         best = [target for target, count in tally.items() if count == max(tally.values())]
         credits.append((query.target in best) / len(best))
     return credits
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.shortcuts).failed == 0
 
 
 @pytest.mark.parametrize("by_length", [False, True])

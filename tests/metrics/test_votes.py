@@ -1,6 +1,5 @@
 """Votes as codes: names come back, repeats are refused by name."""
 
-import doctest
 from itertools import pairwise
 from typing import Any
 
@@ -9,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ctxr.metrics.votes
 from ctxr.errors import DataError
 from ctxr.metrics.votes import factorise, gather
-
-
-def test_the_examples_in_the_text_are_true() -> None:
-    assert doctest.testmod(ctxr.metrics.votes).failed == 0
-
 
 COLUMNS: list[st.SearchStrategy[list[Any]]] = [
     st.lists(st.integers(-(10**12), 10**12)),

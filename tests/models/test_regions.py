@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models.encoders import find_source
@@ -153,8 +153,6 @@ def test_a_detector_gives_distinct_boxes_with_the_features_of_its_head_at_these_
 
 
 def test_both_kinds_of_files_and_both_architectures_are_read(detector: Path, tmp_path: Path) -> None:
-    from safetensors.torch import load_file
-
     torch.save(load_file(detector), tmp_path / "weights.pth")
     first, second = DetectorRegions(detector, 5, "cpu", SMALL), DetectorRegions(tmp_path / "weights.pth", 5, "cpu")
     assert first._fingerprint == second._fingerprint
@@ -178,8 +176,6 @@ def test_a_file_that_would_run_code_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_weights_of_something_else_are_refused(tmp_path: Path, detector: Path) -> None:
-    from safetensors.torch import load_file
-
     save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(DataError, match="holds no weights of torchvision's fasterrcnn_resnet50_fpn"):
         DetectorRegions(tmp_path / "other.safetensors", 5, "cpu")

@@ -22,8 +22,8 @@ PADDING, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]
 def read_vocabulary(path: Path) -> list[str]:
     """The word pieces of a `vocab.txt`, one a line; the number of a line is a piece's id.
 
-    Raises:
-        DataError: no such file, not UTF-8, a piece twice, no room for padding at 0, or no [UNK], [CLS] or [SEP].
+    Raises DataError where there is no such file; for what is not UTF-8, a piece twice, no room for padding at 0, or no [UNK], [CLS]
+    or [SEP].
     """
     try:
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -36,12 +36,12 @@ def read_vocabulary(path: Path) -> list[str]:
     pieces = [piece.removesuffix("\r") for piece in pieces]
     if pieces[0] != PADDING:
         raise DataError(f"{path}:1: is {pieces[0]!r}, wanted {PADDING}: id 0 means that there is no token")
-    known: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for line, piece in enumerate(pieces, start=1):
-        if known.setdefault(piece, line) != line:
-            raise DataError(f"{path}:{line}: {piece!r} was in line {known[piece]} already")
+        if lines.setdefault(piece, line) != line:
+            raise DataError(f"{path}:{line}: {piece!r} was in line {lines[piece]} already")
     for piece in (UNKNOWN, START, END):
-        if piece not in known:
+        if piece not in lines:
             raise DataError(f"{path}: lacks {piece}")
     return pieces
 

@@ -14,7 +14,7 @@ from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
-from ctxr.metrics.agreement import Agreement, Level, by_units, by_units_and_workers, cohen, fleiss, gwet
+from ctxr.metrics.agreement import Agreement, Level, by_units, cohen, fleiss, gwet
 from ctxr.metrics.positions import Confusion, PositionBias, errors_by_distance, neighbour_confusion, position_bias
 from ctxr.metrics.proportions import wilson_interval
 from ctxr.metrics.votes import Votes, gather
@@ -147,7 +147,7 @@ def agreements(
         }
         for basis, chosen in bases.items():
             for level, on, votes in levels if chosen else ():
-                both = by_units_and_workers(votes(chosen), level, rng, resamples)
+                both = by_units(votes(chosen), level, rng, resamples, workers=True)
                 item = by_units(votes(chosen), level, rng, resamples)
                 of = {"kind": kind, "level": level, "on": on, "basis": basis}
                 rows.append(Measurement(of, both, {"item_low": item.low, "item_high": item.high}))

@@ -38,7 +38,7 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliability
+from ctxr.metrics.stratified import Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
@@ -243,13 +243,13 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     return verdicts, len(values) - len(verdicts)
 
 
-def _parts(sample: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
+def _parts(sample: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Stratum]:
     """The strata with their human verdicts, by name."""
     strata = {one.stratum: (one.population, one.decision == "added") for one in sample}
     decided = Counter(one.stratum for one in looked)
     positive = Counter(one.stratum for one in looked if one.entailed)
     return {
-        name: Part(Stratum(population, decided[name], positive[name]), called)
+        name: Stratum(population, decided[name], positive[name], called)
         for name, (population, called) in sorted(strata.items())
     }
 

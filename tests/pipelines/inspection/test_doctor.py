@@ -40,85 +40,53 @@ def test_a_fresh_artifact_is_whole_up_to_its_sources(healthy: Path) -> None:
     assert {"manifest", "tables", "sets", "pictures", "source clip0", "source album"} <= {one.name for one in checks}
 
 
-def edit_table(folder: Path) -> None:
-    with (folder / "sets" / "sets.jsonl").open("a") as table:
-        table.write("\n")
+def append(file: Path, text: str = "!") -> None:
+    """Add to a file, of which a hard link may lie elsewhere."""
+    content = file.read_bytes()
+    file.unlink()
+    file.write_bytes(content + text.encode())
 
 
-def lose_table(folder: Path) -> None:
-    (folder / "sets" / "shots.jsonl").unlink()
+def picture(folder: Path) -> Path:
+    return next((folder / "sets" / "images").rglob("*.jpg"))
 
 
-def change_picture(folder: Path) -> None:
-    picture = next((folder / "sets" / "images").rglob("*.jpg"))
-    content = picture.read_bytes()
-    picture.unlink()
-    picture.write_bytes(content + b"!")
+def replace_by_a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
 
 
-def lose_picture(folder: Path) -> None:
-    next((folder / "sets" / "images").rglob("*.jpg")).unlink()
+def link_to_itself(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
 
 
-def change_unit(folder: Path) -> None:
-    with (folder / "sets" / "sources" / "clip1" / "ledger.jsonl").open("a") as table:
-        table.write("\n")
+PHOTO = Path("footage/photos/album/p3.png")
+CURABLE: list[tuple[Callable[[Path], object], str, str]] = [
+    (lambda folder: append(folder / "sets/sets.jsonl", "\n"), "tables", "sets.jsonl was changed"),
+    (lambda folder: (folder / "sets/shots.jsonl").unlink(), "tables", "shots.jsonl is missing"),
+    (lambda folder: append(picture(folder)), "pictures", "was changed"),
+    (lambda folder: picture(folder).unlink(), "pictures", "is missing"),
+    (
+        lambda folder: append(folder / "sets/sources/clip1/ledger.jsonl", "\n"),
+        "tables",
+        "clip1/ledger.jsonl was changed",
+    ),
+    (lambda folder: (folder / "sets/sources/clip0/facts.jsonl").unlink(), "tables", "clip0/facts.jsonl is missing"),
+]
+OTHER: list[tuple[Callable[[Path], object], str, str]] = [
+    (lambda folder: replace_by_a_folder(folder / "sets/sets.jsonl"), "tables", "sets.jsonl cannot be read"),
+    (lambda folder: link_to_itself(picture(folder)), "pictures", "cannot be read"),
+    (lambda folder: append(folder / PHOTO), "source album", "p3.png has changed since"),
+    (lambda folder: (folder / PHOTO).unlink(), "source album", "p3.png cannot be read: No such file"),
+    (lambda folder: append(folder / "footage/videos/clip0.mp4"), "source clip0", "has changed since"),
+    (lambda folder: (folder / "sets/manifest.json").unlink(), "manifest", "has no manifest.json"),
+]
 
 
-def lose_unit_table(folder: Path) -> None:
-    (folder / "sets" / "sources" / "clip0" / "facts.jsonl").unlink()
-
-
-def make_a_folder_of_a_table(folder: Path) -> None:
-    (folder / "sets" / "sets.jsonl").unlink()
-    (folder / "sets" / "sets.jsonl").mkdir()
-
-
-def link_a_picture_to_itself(folder: Path) -> None:
-    picture = next((folder / "sets" / "images").rglob("*.jpg"))
-    picture.unlink()
-    picture.symlink_to(picture.name)
-
-
-def change_photo(folder: Path) -> None:
-    photo = folder / "footage" / "photos" / "album" / "p3.png"
-    content = photo.read_bytes()
-    photo.unlink()
-    photo.write_bytes(content + b"!")
-
-
-def lose_photo(folder: Path) -> None:
-    (folder / "footage" / "photos" / "album" / "p3.png").unlink()
-
-
-def change_source(folder: Path) -> None:
-    with (folder / "footage" / "videos" / "clip0.mp4").open("ab") as clip:
-        clip.write(b"!")
-
-
-def lose_manifest(folder: Path) -> None:
-    (folder / "sets" / "manifest.json").unlink()
-
-
-@pytest.mark.parametrize(
-    ("harm", "name", "detail"),
-    [
-        (edit_table, "tables", "sets.jsonl was changed"),
-        (lose_table, "tables", "shots.jsonl is missing"),
-        (change_picture, "pictures", "was changed"),
-        (lose_picture, "pictures", "is missing"),
-        (change_unit, "tables", "sources/clip1/ledger.jsonl was changed"),
-        (lose_unit_table, "tables", "sources/clip0/facts.jsonl is missing"),
-        (make_a_folder_of_a_table, "tables", "sets.jsonl cannot be read"),
-        (link_a_picture_to_itself, "pictures", "cannot be read"),
-        (change_photo, "source album", "p3.png has changed since"),
-        (lose_photo, "source album", "p3.png cannot be read: No such file"),
-        (change_source, "source clip0", "has changed since"),
-        (lose_manifest, "manifest", "has no manifest.json"),
-    ],
-)
+@pytest.mark.parametrize(("harm", "name", "detail"), [*CURABLE, *OTHER])
 def test_harm_is_found_named_and_has_a_cure(
-    healthy: Path, tmp_path: Path, harm: Callable[[Path], None], name: str, detail: str
+    healthy: Path, tmp_path: Path, harm: Callable[[Path], object], name: str, detail: str
 ) -> None:
     shutil.copytree(healthy / "footage", tmp_path / "footage")
     build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
@@ -154,8 +122,8 @@ def test_the_machine_is_looked_at_without_a_network(tmp_path: Path, monkeypatch:
     assert checks["disk"].state in {"ok", "problem"}
 
 
-@pytest.mark.parametrize("harm", [edit_table, lose_table, change_picture, lose_picture, change_unit, lose_unit_table])
-def test_the_cure_cures(healthy: Path, tmp_path: Path, harm: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("harm", [harm for harm, _, _ in CURABLE])
+def test_the_cure_cures(healthy: Path, tmp_path: Path, harm: Callable[[Path], object]) -> None:
     shutil.copytree(healthy / "footage", tmp_path / "footage")
     build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
     harm(tmp_path)
@@ -175,7 +143,7 @@ def test_the_sets_behind_a_filter_are_looked_at_where_they_stand_beside(healthy:
     refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
     names = {check.name: check.state for check in run(Doctor(artifact=tmp_path / "filtered"))}
     assert names["parent sets: pictures"] == "ok"
-    lose_picture(tmp_path)
+    picture(tmp_path).unlink()
     assert [check.name for check in problems(tmp_path / "filtered")] == ["parent sets: pictures"]
     (tmp_path / "sets").rename(tmp_path / "far")
     (tmp_path / "elsewhere").mkdir()

@@ -226,7 +226,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
         people = people_of([folder, world], tmp_path)
         found = labels_of(dataset, side, read_round(folder), folder, people)[1]
         assert isinstance(found.audit, tuple)
-        held = [("called" if one.called else "not", *vars(one.stratum).values()) for one in found.audit]
+        held = [("called" if one.called else "not", one.population, one.sampled, one.positive) for one in found.audit]
         return tuple(held), found.audited
 
     # every stratum keeps the number of pairs it stands for

@@ -100,10 +100,8 @@ def test_an_audit_of_another_side_tells_of_all_pairs_that_were_judged_there(work
     ledger = workdir / "revised" / "rounds" / f"{number:03d}" / "ledger.jsonl"
     judged = [json.loads(line) for line in ledger.read_text().splitlines()]
     judged = [one for one in judged if one.get("reason") not in ("cap_image", "cap_caption")]
-    assert sum(part.stratum.population for part in labels.audit) == len(judged)
-    assert sum(part.stratum.sampled for part in labels.audit) == sum(
-        not one.stratum.startswith("capped") for one in drawn
-    )
+    assert sum(part.population for part in labels.audit) == len(judged)
+    assert sum(part.sampled for part in labels.audit) == sum(not one.stratum.startswith("capped") for one in drawn)
     found = told(side, labels, vectors, Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100))
     corrected, value = found[0].found.corrected.value, found[0].found.value.value
     assert corrected is not None
