@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any, Protocol
 
 from ctxr.engine.progress import Progress
 from ctxr.media.sources import find_sources
