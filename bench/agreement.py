@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from bench.table import Row, median_seconds
-from ctxr.metrics.agreement import Level, alpha, by_units, by_units_and_workers
+from ctxr.metrics.agreement import Level, alpha, by_units
 from ctxr.metrics.consensus import dawid_skene
 from ctxr.metrics.votes import Votes, gather
 
@@ -39,13 +39,13 @@ def measure() -> list[Row]:
 def intervals(votes: Votes, size: int) -> list[Row]:
     """1,000 resamples, over units and over both."""
     rows = []
-    for resample in (by_units, by_units_and_workers):
+    for workers in (False, True):
         for level in LEVELS[:3]:
-            found = resample(votes, level, np.random.default_rng(4))
-            again = partial(resample, votes, level, np.random.default_rng(4))
+            found = by_units(votes, level, np.random.default_rng(4), workers=workers)
+            again = partial(by_units, votes, level, np.random.default_rng(4), workers=workers)
             seconds = median_seconds(again, 3 if size < 1000 else 1)
             target, met = ("< 1 s", seconds < 1) if size == 600 else ("", None)
-            name = f"1,000 resamples {resample.__name__}, {size:,} units x 3, {level}"
+            name = f"1,000 resamples {'by_units_and_workers' if workers else 'by_units'}, {size:,} units x 3, {level}"
             rows.append(Row(name, seconds, target=target, met=met, note=f"{found.low:.4f} to {found.high:.4f}"))
     return rows
 
@@ -82,9 +82,9 @@ def coverage(crowd: int, units: int, uneven: bool, rounds: int = 200) -> Row:
         wrong = (right + rng.integers(1, 10, right.size)) % 10
         said = np.where(rng.random(right.size) < skill[workers], right, wrong)
         votes = gather(np.repeat(np.arange(units), 3), workers, said)
-        for place, resample in enumerate((by_units, by_units_and_workers)):
-            found = resample(votes, "nominal", rng, 300)
-            held[place] += (found.low or 0) <= truth <= (found.high or 0)
+        for both in (False, True):
+            found = by_units(votes, "nominal", rng, 300, workers=both)
+            held[both] += (found.low or 0) <= truth <= (found.high or 0)
     kind = "uneven" if uneven else "equal"
     name = f"{rounds} crowds of {crowd} {kind} workers, {units:,} units x 3"
     return Row(name, time.perf_counter() - start, note=f"intervals hold: units {held[0]}, both {held[1]}")

@@ -11,7 +11,6 @@ import numpy as np
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.stratified import (
     AuditedPairs,
-    Part,
     Reliability,
     Sampled,
     Stratum,
@@ -72,8 +71,8 @@ class World:
         strata, drawn = self.drawn(looks, rng)
         holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
         parts = [
-            Part(
-                Stratum(*(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))),
+            Stratum(
+                *(int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn])),
                 bool(called[held][0]),
             )
             for held in (strata == one for one in range(strata.max() + 1))

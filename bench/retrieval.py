@@ -11,7 +11,7 @@ import numpy as np
 from bench.__main__ import show
 from bench.table import Row
 from ctxr.metrics.retrieval import Vectors, from_pairs, retrieved, top
-from ctxr.metrics.stratified import Part, Stratum, rates, rogan_gladen
+from ctxr.metrics.stratified import Stratum, rates, rogan_gladen
 
 SIZE, WIDTH, ASKED = 100_000, 64, 2000
 CLUSTERS, PAIRS, POOL, AUDITED = 50, 10, 2000, 200
@@ -58,7 +58,7 @@ def study(rng: np.random.Generator, draws: int = 400) -> bool:
     for answer in (True, False):
         held = np.flatnonzero(called == answer)
         looked = rng.choice(held, AUDITED // 2, replace=False)
-        parts.append(Part(Stratum(len(held), len(looked), int(other[looked].sum())), answer))
+        parts.append(Stratum(len(held), len(looked), int(other[looked].sum()), answer))
     errs = rates(parts, rng, draws)
     found = None if errs is None else rogan_gladen(hits, trials, errs, rng)
     return found is not None and found.low is not None and found.high is not None and found.low <= SHARE <= found.high

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ctxr.cli.commands import COMMANDS, named
+from ctxr.cli.commands import COMMANDS, LINES, named
 from ctxr.engine.options import described, typed
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -17,7 +17,7 @@ def page() -> str:
         "",
     ]
     for name, command in COMMANDS.items():
-        lines += [f"## ctxr {name}", "", command.line, "", "| option | default | |", "| --- | --- | --- |"]
+        lines += [f"## ctxr {name}", "", LINES[name], "", "| option | default | |", "| --- | --- | --- |"]
         for field, option in described(named(command.config)).items():
             shown = field.upper() if field in command.arguments else typed(field)
             default = "" if option.default in (None, ()) else f"`{option.default}`"

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
-from ctxr.cli.commands import COMMANDS, Command, named
+from ctxr.cli.commands import COMMANDS, LINES, MORE, Command, named
 from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_you_mean
@@ -42,11 +42,11 @@ class Commands(TyperGroup):
         if command is None:
             return None
         if self._listing:
-            return TyperCommand(cmd_name, help=command.line, callback=lambda: None)
-        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            return TyperCommand(cmd_name, help=LINES[cmd_name], callback=lambda: None)
+        typed = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         body = as_command(named(command.config), partial(_run, command), command.arguments)
-        one.command(cmd_name, help=command.text or command.line)(body)
-        return typer.main.get_command(one)
+        typed.command(cmd_name, help=f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip())(body)
+        return typer.main.get_command(typed)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of commands, without importing them."""
@@ -135,9 +135,9 @@ def _nameless(error: Any) -> str:
     """The positional argument that was typed as an option; "" for none."""
     option = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
-    known = error.ctx.command.params if option and error.ctx else ()
-    places = [one.name for one in known if one.param_type_name == "argument"]
-    return next((str(name) for name in places if name in meant), "")
+    parameters = error.ctx.command.params if option and error.ctx else ()
+    arguments = [one.name for one in parameters if one.param_type_name == "argument"]
+    return next((str(name) for name in arguments if name in meant), "")
 
 
 def _refused(error: OSError) -> CtxrError:

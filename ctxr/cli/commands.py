@@ -1,4 +1,4 @@
-"""The table of commands. A row names modules and imports none, so that `ctxr --help` stays fast."""
+"""The table of commands. A row names modules without importing them, so that `ctxr --help` stays fast."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -7,206 +7,116 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its options are the fields of `config`, its work is `run`, its result is shown by `view`.
+    """One command.
 
     Attributes:
-        line: its summary in the list of commands. text: its own help, where longer.
-        config, run, view: `module:name` of the configuration, of `run(config, talk)`, and of what renders its report as blocks.
+        module: whose `run(options, progress)` does the work. options: class of its options, in `config.py` beside the module unless
+            named as `module:name`.
+        view: what renders its report as blocks: a function of `ctxr.cli.views`, or `module:name`.
         document: `module:name` of what builds the JSON document, if other than the report.
         started: `module:name` of what renders what `run` passes to its callback, for commands that run until interrupted.
         arguments: positional fields. resumes: whether it continues after an interruption.
     """
 
-    line: str
-    config: str
-    run: str
+    module: str
+    options: str
     view: str
-    text: str = ""
     document: str = ""
     started: str = ""
     arguments: tuple[str, ...] = ()
     resumes: bool = False
 
+    @property
+    def config(self) -> str:
+        """`module:name` of the options."""
+        return self.options if ":" in self.options else f"{self.module.rpartition('.')[0]}.config:{self.options}"
+
+    @property
+    def run(self) -> str:
+        """`module:name` of the work."""
+        return f"{self.module}:run"
+
 
 def named(dotted: str) -> Any:
-    """Import `module:name`."""
-    module, _, name = dotted.partition(":")
-    return getattr(import_module(module), name)
+    """Import `module:name`; without a module, from the views."""
+    module, _, name = dotted.rpartition(":")
+    return getattr(import_module(module or "ctxr.cli.views"), name)
 
+
+LINES = {
+    "build-sets": "Build sets of ten minimally contrastive images from videos and photos.",
+    "filter": "Remove blurry, text-heavy or small images and replace them.",
+    "plan": "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
+    "export-tasks": "Write tasks for the crowd, for the built-in server or a crowdsourcing platform.",
+    "import-answers": "Validate answers from the server or a platform and merge them into the judgments.",
+    "aggregate": "Select descriptions, measure accuracy and agreement on every basis, and write the dataset.",
+    "workers": "Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason.",
+    "report": "Write an HTML report on a chain of artifacts, readable in any browser without a server.",
+    "export": "Export image sets in a common format, or as a recipe without pixels.",
+    "rebuild": "Rebuild the images of a recipe from its videos and photos, which are recognised by content.",
+    "verify": "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
+    "stats": "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage.",
+    "audit": "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
+    "train": "Train a model with a published recipe or your own, and score the validation and test queries.",
+    "regions": "Extract region features and boxes of every image, for models that use regions.",
+    "listen": "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
+    "revise-labels": "Find captions that are also true of other images and add them as a round of judgments, or undo a round.",
+    "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
+    "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
+    "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
+    "demo": "Draw a small synthetic world, run the whole pipeline on it, and compare with the ground truth.",
+}
+"""Summaries by name, in order of use."""
+
+MORE = {
+    "plan": "It fails below a minimum hourly pay.",
+    "export-tasks": "Tasks are describe, retrieve, dialogue, verify, tag, entail and audit.",
+    "import-answers": "Importing the same answers twice changes nothing.",
+    "report": "It shows sets, timelines, exclusions with reasons, distributions, results and provenance.",
+    "rebuild": "The exit code is 4 when a set could not be rebuilt because a source is missing.",
+    "verify": "Every video frame is decoded again; a photo is looked up among the sources by its hash.",
+    "audit": "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start "
+    "and end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
+    "listen": "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was "
+    "answered.",
+}
+"""What the help of a command adds to its summary."""
 
 COMMANDS = {
     "build-sets": Command(
-        "Build sets of ten minimally contrastive images from videos and photos.",
-        "ctxr.pipelines.curation.config:BuildSets",
-        "ctxr.pipelines.curation.build_sets:run",
-        "ctxr.cli.views:image_sets",
-        arguments=("sources",),
-        resumes=True,
+        "ctxr.pipelines.curation.build_sets", "BuildSets", "image_sets", arguments=("sources",), resumes=True
     ),
-    "filter": Command(
-        "Remove blurry, text-heavy or small images and replace them.",
-        "ctxr.pipelines.curation.config:Filter",
-        "ctxr.pipelines.curation.filter:run",
-        "ctxr.cli.views:image_sets",
-        resumes=True,
-    ),
-    "plan": Command(
-        "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
-        "ctxr.pipelines.crowd.config:Plan",
-        "ctxr.pipelines.crowd.plan:run",
-        "ctxr.cli.views:plan",
-        text="Estimate the effort of a crowd study: units, answers, cost with fees, hours, pay per hour; "
-        "fails below a minimum hourly pay.",
-    ),
+    "filter": Command("ctxr.pipelines.curation.filter", "Filter", "image_sets", resumes=True),
+    "plan": Command("ctxr.pipelines.crowd.plan", "Plan", "plan"),
     "export-tasks": Command(
-        "Write tasks for the crowd, for the built-in server or a crowdsourcing platform.",
+        "ctxr.pipelines.crowd.export_tasks",
         "ctxr.annotation.config:ExportTasks",
-        "ctxr.pipelines.crowd.export_tasks:run",
-        "ctxr.cli.views:tasks",
-        text="Write tasks for the crowd (describe, retrieve, dialogue, verify, tag, entail or audit), "
-        "for the built-in server or a crowdsourcing platform.",
+        "tasks",
         arguments=("task",),
         resumes=True,
     ),
-    "import-answers": Command(
-        "Validate answers from the server or a platform and merge them into the judgments.",
-        "ctxr.annotation.config:ImportAnswers",
-        "ctxr.annotation.answers:run",
-        "ctxr.cli.views:judgments",
-        text="Validate answers from the server or a platform and merge them into the judgments. "
-        "Importing the same answers twice changes nothing.",
-        arguments=("file",),
-    ),
-    "aggregate": Command(
-        "Select descriptions, measure accuracy and agreement, and write the dataset.",
-        "ctxr.pipelines.crowd.config:Aggregate",
-        "ctxr.pipelines.crowd.aggregate:run",
-        "ctxr.cli.views:dataset",
-        text="Select descriptions, measure accuracy and agreement on every basis, and write the dataset.",
-    ),
-    "workers": Command(
-        "Estimate the accuracy of each worker; block, allow, or undo, each with a reason.",
-        "ctxr.pipelines.crowd.config:Workers",
-        "ctxr.pipelines.crowd.workers:run",
-        "ctxr.cli.views:workers",
-        text="Estimate the accuracy of each worker with an interval; block, allow, or undo, each with a reason.",
-    ),
-    "report": Command(
-        "Write an HTML report on a chain of artifacts, readable in any browser without a server.",
-        "ctxr.pipelines.inspection.config:Report",
-        "ctxr.pipelines.inspection.report:run",
-        "ctxr.cli.views:page",
-        text="Write an HTML report on a chain of artifacts: sets, timelines, exclusions with reasons, distributions, provenance.",
-    ),
-    "export": Command(
-        "Export image sets in a common format, or as a recipe without pixels.",
-        "ctxr.pipelines.sharing.config:Export",
-        "ctxr.pipelines.sharing.export:run",
-        "ctxr.cli.views:export",
-        text="Export image sets to a common format: imagecode, hf, webdataset, croissant, fiftyone, recipe.",
-    ),
-    "rebuild": Command(
-        "Rebuild the images of a recipe from its videos and photos.",
-        "ctxr.pipelines.curation.config:Rebuild",
-        "ctxr.pipelines.curation.rebuild:run",
-        "ctxr.cli.views:rebuilt",
-        text="Rebuild the images of a recipe from its videos and photos, which are recognised by content.\n\n"
-        "The exit code is 4 when a set could not be rebuilt because a source is missing.",
-        arguments=("recipe",),
-        resumes=True,
-    ),
-    "verify": Command(
-        "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
-        "ctxr.pipelines.curation.config:Verify",
-        "ctxr.pipelines.curation.verify:run",
-        "ctxr.cli.views:verified",
-        text="Verify that the images of a recipe or an artifact match their sources, and list those that do not.\n\n"
-        "Every video frame is decoded again; a photo is looked up among the sources by its hash.",
-        arguments=("artifact",),
-    ),
-    "stats": Command(
-        "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage.",
-        "ctxr.pipelines.inspection.config:Stats",
-        "ctxr.pipelines.inspection.stats:run",
-        "ctxr.cli.views:statistics",
-        arguments=("dataset",),
-    ),
-    "audit": Command(
-        "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
-        "ctxr.pipelines.inspection.config:Audit",
-        "ctxr.pipelines.inspection.audit:run",
-        "ctxr.cli.views:shortcuts",
-        text="Test a benchmark for shortcuts: rules that ignore the description must stay at chance.\n\n"
-        "The images of a video set come from one shot in temporal order, so the first and last are nearest to the shot's start and\n"
-        "end. Photos have no order, except that the first is the anchor whose neighbours the others are.",
-        arguments=("dataset",),
-    ),
-    "train": Command(
-        "Train a model with a recipe, and score the validation and test queries.",
-        "ctxr.pipelines.modelling.config:Train",
-        "ctxr.pipelines.modelling.train:run",
-        "ctxr.cli.views:training",
-        text="Train a model with a published recipe or your own, and score the validation and test queries.",
-        resumes=True,
-    ),
+    "import-answers": Command("ctxr.annotation.answers", "ImportAnswers", "judgments", arguments=("file",)),
+    "aggregate": Command("ctxr.pipelines.crowd.aggregate", "Aggregate", "dataset"),
+    "workers": Command("ctxr.pipelines.crowd.workers", "Workers", "workers"),
+    "report": Command("ctxr.pipelines.inspection.report", "Report", "page"),
+    "export": Command("ctxr.pipelines.sharing.export", "Export", "export"),
+    "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", arguments=("recipe",), resumes=True),
+    "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified", arguments=("artifact",)),
+    "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics", arguments=("dataset",)),
+    "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts", arguments=("dataset",)),
+    "train": Command("ctxr.pipelines.modelling.train", "Train", "training", resumes=True),
     "regions": Command(
-        "Extract region features and boxes of every image, for models that use regions.",
-        "ctxr.pipelines.modelling.config:RegionsConfig",
-        "ctxr.pipelines.modelling.regions:run",
-        "ctxr.cli.views:regions",
-        arguments=("dataset",),
-        resumes=True,
+        "ctxr.pipelines.modelling.regions", "RegionsConfig", "regions", arguments=("dataset",), resumes=True
     ),
-    "listen": Command(
-        "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
-        "ctxr.pipelines.modelling.config:Listen",
-        "ctxr.pipelines.modelling.listen:run",
-        "ctxr.cli.views:listening",
-        text="Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.\n\n"
-        "The API key is read from the environment only. The exit code is 4 when --max-cost was reached before every query was answered.",
-        arguments=("dataset",),
-        resumes=True,
-    ),
+    "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", arguments=("dataset",), resumes=True),
     "revise-labels": Command(
-        "Find captions that are also true of other images and add them as a round of judgments, or undo a round.",
-        "ctxr.pipelines.revision.config:ReviseLabels",
-        "ctxr.pipelines.revision.revise_labels:run",
-        "ctxr.cli.views:revision",
-        text="Find captions that are also true of other images by entailment, and add them as a round of judgments, "
-        "or undo a round.",
-        arguments=("dataset",),
-        resumes=True,
+        "ctxr.pipelines.revision.revise_labels", "ReviseLabels", "revision", arguments=("dataset",), resumes=True
     ),
-    "eval": Command(
-        "Evaluate and compare runs, with confidence intervals and error analysis.",
-        "ctxr.pipelines.modelling.config:Eval",
-        "ctxr.pipelines.modelling.eval:run",
-        "ctxr.cli.views:evaluation",
-        arguments=("runs",),
-    ),
-    "serve": Command(
-        "Serve annotation pages from this machine: describe, retrieve, judge, chat.",
-        "ctxr.pipelines.crowd.config:Serve",
-        "ctxr.pipelines.crowd.serve:run",
-        "ctxr.cli.views:collected",
-        text="Serve annotation pages from this machine until Ctrl-C: describe, retrieve, judge, chat; "
-        "every answer is saved immediately.",
-        started="ctxr.cli.views:serving",
-    ),
+    "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation", arguments=("runs",)),
+    "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
     "doctor": Command(
-        "Check this machine or an artifact, and suggest a fix for each problem.",
-        "ctxr.pipelines.inspection.config:Doctor",
-        "ctxr.pipelines.inspection.doctor:run",
-        "ctxr.cli.views:checks",
-        document="ctxr.cli.views:checks_document",
-        arguments=("artifact",),
+        "ctxr.pipelines.inspection.doctor", "Doctor", "checks", document="checks_document", arguments=("artifact",)
     ),
-    "demo": Command(
-        "Draw a small synthetic world, run the whole pipeline on it, and compare with the ground truth.",
-        "ctxr.synthetic.config:Demo",
-        "ctxr.synthetic.demo:run",
-        "ctxr.synthetic.views:demo",
-        resumes=True,
-    ),
+    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.views:demo", resumes=True),
 }
 """Commands by name, in order of use."""

@@ -39,10 +39,10 @@ def as_command(
     )
     parameters.append(_option("json", bool, False, "Print the result as JSON on stdout."))
 
-    def command(**given: Any) -> None:
-        context, file, as_json = given.pop("ctx"), given.pop("config"), given.pop("json")
-        chosen = {name for name in given if context.get_parameter_source(name).name != "DEFAULT"}
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    def command(**typed_values: Any) -> None:
+        context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
+        chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
         if file is not None:
             loaded = load_toml(file, config_class, context.info_name or "")
             values |= {name: value for name, value in loaded.items() if name not in chosen}

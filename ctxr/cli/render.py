@@ -1,4 +1,4 @@
-"""Everything that reaches the terminal: results on stdout; talk, progress and errors on stderr."""
+"""Everything that reaches the terminal: results on stdout; notes, progress and errors on stderr."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ P_SHOWN = 0.001
 
 
 class Summary(NamedTuple):
-    """Names and values in two columns, below a title."""
+    """Names and values in two columns, below a title; a value of None is not shown."""
 
     title: str
     rows: Mapping[str, Any]
@@ -48,24 +48,19 @@ Block = Summary | Sentences | Tabular | RenderableType | CtxrError
 """A part of what is shown of a result; an error is the last one, and is raised once the rest is on stdout."""
 
 
-def stderr() -> Console:
-    """The console for talk."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-def stdout() -> Console:
-    """The console for results."""
-    return Console(highlight=False, soft_wrap=True)
+def console(stderr: bool = False) -> Console:
+    """The console for results, or for notes, progress and errors."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -> None:
     """One sentence in red, and what to do about it; for programs also as a JSON document on stdout."""
     if as_json:
         show_json({"error": message, "hint": hint, "exit_code": exit_code})
-    console = stderr()
-    console.print(f"[bold red]error:[/] {_plain_text(message)}")
+    terminal = console(stderr=True)
+    terminal.print(f"[bold red]error:[/] {_plain_text(message)}")
     if hint:
-        console.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
+        terminal.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
 
 
 def show(document: Any, blocks: Iterable[Block], as_json: bool) -> None:
@@ -84,11 +79,14 @@ def _show_block(block: Summary | Sentences | Tabular | RenderableType) -> None:
         case Summary():
             _show_facts(block)
         case Sentences():
-            _show_lines(block)
+            for number, line in enumerate(block.lines):
+                if not number:
+                    console().print(f"\n[bold]{block.heading}[/]")
+                console().print(f"· {_plain_text(line)}")
         case Tabular():
             show_table(block)
         case _:
-            stdout().print(block)
+            console().print(block)
 
 
 def show_json(value: Any) -> None:
@@ -123,66 +121,55 @@ def _show_facts(facts: Summary) -> None:
     table.add_column(style="dim", justify="right")
     table.add_column()
     for name, value in facts.rows.items():
-        table.add_row(escape(name), _plain_text(str(value)))
-    console = stdout()
-    console.print(f"[bold]{_plain_text(facts.title)}[/]")
-    console.print(table)
+        if value is not None:
+            table.add_row(escape(name), _plain_text(str(value)))
+    console().print(f"[bold]{_plain_text(facts.title)}[/]")
+    console().print(table)
 
 
 def show_table(table: Tabular) -> None:
     """A table of figures, with what one must know to read it below."""
-    console = stdout()
-    console.print()
-    for number, places in enumerate(pieces(table, console.width)):
-        console.print(_drawn(table, places, "" if number else table.title))
-    if table.note:
-        console.print(f"[dim]{_plain_text(table.note)}[/]")
-    for line in table.examples:
-        console.print(f"[dim]· {_plain_text(line)}[/]")
+    terminal = console()
+    terminal.print()
+    for number, columns in enumerate(pieces(table, terminal.width)):
+        terminal.print(_rich(table, columns, "" if number else table.title))
+    for line in (*((table.note,) if table.note else ()), *(f"· {line}" for line in table.examples)):
+        terminal.print(f"[dim]{_plain_text(line)}[/]")
 
 
 def pieces(table: Tabular, width: int) -> list[list[int]]:
-    """Places of the columns that stand side by side in a terminal of that width; what does not fit follows below.
+    """Columns that fit side by side in a terminal of that width; the others follow below.
 
     The columns that tell the rows apart come first in every piece. Text of more than `LONGEST_CELL` characters is wrapped.
     """
-    cells = [[_figure(row[place], table.digits) for row in table.rows] for place in range(len(table.columns))]
-    wide = [
-        min(LONGEST_CELL, max(map(len, [head, *column]))) + 3 for head, column in zip(table.columns, cells, strict=True)
+    cells = [[_figure(row[column], table.digits) for row in table.rows] for column in range(len(table.columns))]
+    widths = [
+        min(LONGEST_CELL, max(map(len, [head, *texts]))) + 3 for head, texts in zip(table.columns, cells, strict=True)
     ]
-    if sum(wide) < width:
-        return [list(range(len(wide)))]
+    if sum(widths) < width:
+        return [list(range(len(widths)))]
     counts = (len(set(zip(*cells[:count], strict=True))) for count in range(1, len(cells)))
-    keys = next((count for count, told in enumerate(counts, 1) if told == len(table.rows)), 1)
-    found, taken = [list(range(keys))], sum(wide[:keys])
-    for place in range(keys, len(wide)):
-        if taken + wide[place] >= width and len(found[-1]) > keys:
-            found.append(list(range(keys)))
-            taken = sum(wide[:keys])
-        found[-1].append(place)
-        taken += wide[place]
-    return found
+    keys = next((count for count, different in enumerate(counts, 1) if different == len(table.rows)), 1)
+    parts = [list(range(keys))]
+    for column in range(keys, len(widths)):
+        if sum(widths[one] for one in parts[-1]) + widths[column] >= width and len(parts[-1]) > keys:
+            parts.append(list(range(keys)))
+        parts[-1].append(column)
+    return parts
 
 
-def _drawn(table: Tabular, places: Sequence[int], title: str) -> Table:
+def _rich(table: Tabular, columns: Sequence[int], title: str) -> Table:
     shown = Table(title=escape(title) or None, title_justify="left", title_style="bold", caption_justify="left")
-    for place in places:
-        numbers = any(isinstance(row[place], int | float) for row in table.rows)
+    for column in columns:
+        numbers = any(isinstance(row[column], int | float) for row in table.rows)
         # what names a row is read whole, and copied
-        named = min(LONGEST_NAME, max((len(str(row[place])) for row in table.rows), default=0)) if not place else None
+        least = None if column else min(LONGEST_NAME, max((len(str(row[column])) for row in table.rows), default=0))
         justify: Literal["left", "right"] = "right" if numbers else "left"
-        shown.add_column(escape(table.columns[place]), justify=justify, min_width=named, overflow="fold")
+        shown.add_column(escape(table.columns[column]), justify=justify, min_width=least, overflow="fold")
     for row in table.rows:
-        pairs = ((table.columns[place], row[place]) for place in places)
+        pairs = ((table.columns[column], row[column]) for column in columns)
         shown.add_row(*(_plain_text(_figure(value, table.digits, head == "p")) for head, value in pairs))
     return shown
-
-
-def _show_lines(block: Sentences) -> None:
-    for place, line in enumerate(block.lines):
-        if not place:
-            stdout().print(f"\n[bold]{block.heading}[/]")
-        stdout().print(f"· {_plain_text(line)}")
 
 
 def _plain_text(text: str) -> str:
@@ -199,10 +186,10 @@ def _figure(value: Any, digits: int | None, is_p: bool = False) -> str:
 
 
 class Terminal:
-    """A `pipelines.talk.Talk` on stderr, with live progress where it is a terminal."""
+    """A `Progress` on stderr, with live bars where it is a terminal."""
 
     def __init__(self) -> None:
-        self._console = stderr()
+        self._console = console(stderr=True)
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
@@ -235,23 +222,22 @@ class _LogLines:
 
     def __init__(self, console: Console, label: str, total: float | None) -> None:
         self._console, self._label, self._total = console, label, total
-        self._done, self._said = 0.0, time.monotonic()
+        self._done, self._logged = 0.0, time.monotonic()
 
     def advance(self, steps: float = 1) -> None:
         """`steps` more are done."""
         self._done += steps
-        if time.monotonic() - self._said >= LOG_SECONDS:
-            self._said = time.monotonic()
-            of = "" if self._total is None else f" of {_counted(self._total)}"
-            self._console.print(f"[dim]{escape(self._label)}: {_counted(self._done)}{of}[/]")
+        if time.monotonic() - self._logged >= LOG_SECONDS:
+            self._logged = time.monotonic()
+            counts = [
+                f"{steps:,.{0 if float(steps).is_integer() else 1}f}"
+                for steps in (self._done, self._total)
+                if steps is not None
+            ]
+            self._console.print(f"[dim]{escape(self._label)}: {' of '.join(counts)}[/]")
 
     def say(self, text: str) -> None:
         """Not worth a line."""
-
-
-def _counted(steps: float) -> str:
-    """Steps as they are counted: whole ones without decimals."""
-    return f"{steps:,.0f}" if float(steps).is_integer() else f"{steps:,.1f}"
 
 
 class _Line:

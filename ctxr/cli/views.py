@@ -29,7 +29,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     """Of `build-sets` and `filter`: where the result is, what is in it, why the rest is not."""
     counts = report.counts
     rows = {
-        **({"read": report.read} if report.read is not None else {}),
+        "read": report.read,
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",
         "images": counts["images"],
         "sources": _sources(counts),
@@ -38,9 +38,10 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "excluded": _numbers(counts["reasons"]),
         "splits": _splits(counts),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
+        "failed": f"{len(report.failures)}, reasons in {report.artifact / 'failures.jsonl'}"
+        if report.failures
+        else None,
     }
-    if report.failures:
-        rows["failed"] = f"{len(report.failures)}, reasons in {report.artifact / 'failures.jsonl'}"
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
@@ -51,16 +52,12 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
 
 
 def _sources(counts: Mapping[str, int]) -> str:
-    def many(things: str) -> str:
-        return plural(counts[things], things.removesuffix("s"))
-
-    parts = []
-    if counts["videos"]:
-        parts.append(f"{many('videos')} ({many('frames')}, {many('shots')})")
-    if counts["albums"]:
-        parts.append(f"{many('albums')} ({many('photos')})")
-    if counts["failed"]:
-        parts.append(f"{counts['failed']} failed")
+    video, frame, shot, album, photo = (
+        plural(counts[f"{one}s"], one) for one in ("video", "frame", "shot", "album", "photo")
+    )
+    parts = [f"{video} ({frame}, {shot})"] if counts["videos"] else []
+    parts += [f"{album} ({photo})"] if counts["albums"] else []
+    parts += [f"{counts['failed']} failed"] if counts["failed"] else []
     return ", ".join(parts)
 
 
@@ -76,9 +73,9 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "task": report.task,
         "for": report.backend,
         "units": f"{report.units}, {report.votes} answers at most",
-        **({"checks": f"{report.checks} units that test the worker"} if report.checks else {}),
-        **({"files": ", ".join(report.files)} if report.files else {}),
-        **({"launched": " ".join(report.notes)} if report.notes else {}),
+        "checks": f"{report.checks} units that test the worker" if report.checks else None,
+        "files": ", ".join(report.files) or None,
+        "launched": " ".join(report.notes) or None,
     }
     yield Summary(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
 
@@ -92,7 +89,7 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
         "known": report.again,
         "refused": f"{report.refused} ({reasons}; see {report.judgments / 'refused.jsonl'})" if report.refused else 0,
         "in all": " of ".join(plural(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
-        **({"notes": " ".join(report.notes)} if report.notes else {}),
+        "notes": " ".join(report.notes) or None,
     }
     heard = report.new or report.again or report.refused
     state = "no answers yet" if not heard else "nothing to do, imported before" if report.up_to_date else "finished"
@@ -159,7 +156,7 @@ def export(report: ExportReport) -> Iterator[Block]:
         "sets": f"{counts['sets']}, {counts['images']} images, {counts['queries']} queries",
         "splits": _splits(counts),
         "left out": " ".join(report.left_out) or "nothing",
-        **({"notes": " ".join(report.notes)} if report.notes else {}),
+        "notes": " ".join(report.notes) or None,
         "card": report.export / "README.md",
     }
     yield Summary(f"{report.export}: {_finished(report.up_to_date)}", rows)
@@ -194,7 +191,7 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         "different": len(report.differences),
         "not compared": len(report.unproven),
         **{f"source {name}": why for name, why in report.sources.items()},
-        **({"versions": report.software} if report.software else {}),
+        "versions": report.software or None,
     }
     yield Summary(str(report.artifact), rows)
     for row in report.differences[:MOST_SHOWN]:
@@ -313,7 +310,7 @@ def collected(report: Collected) -> Iterator[Block]:
         "workers": report.workers,
         **{f"{task} answers": number for task, number in report.total.items()},
         **{f"{task} still open": number for task, number in report.open.items() if number},
-        **({"next": report.after} if report.after else {}),
+        "next": report.after or None,
     }
     yield Summary("collected", rows)
 
@@ -327,17 +324,13 @@ def checks(report: Sequence[Check]) -> Iterator[Block]:
         if check.cure:
             table.add_row("", "", f"[cyan]→ {escape(check.cure)}[/]")
     yield table
-    if problems := _problems(report):
+    if problems := [check for check in report if check.state == "problem"]:
         yield FindingsError(f"{plural(len(problems), 'problem')} found", hint=problems[0].cure)
 
 
 def checks_document(report: Sequence[Check]) -> dict[str, Any]:
     """The checks for programs."""
-    return {"checks": report, "problems": len(_problems(report))}
-
-
-def _problems(report: Sequence[Check]) -> list[Check]:
-    return [check for check in report if check.state == "problem"]
+    return {"checks": report, "problems": sum(check.state == "problem" for check in report)}
 
 
 def _grid(title: str, names: Sequence[str], left: int = 1) -> Grid:
@@ -411,46 +404,44 @@ def audit_table(report: AuditReport) -> Table:
     return Table("Shortcuts", heads, rows, note)
 
 
-def training_facts(report: TrainReport) -> dict[str, str]:
+def training_facts(report: TrainReport) -> dict[str, str | None]:
     """Names and values, for the top of the result."""
-    there = {"already": "trained before: nothing to do"} if report.up_to_date else {}
+    counts = ", ".join(f"{count} {split}" for split, count in report.queries.items())
     return {
         "variant": report.variant,
         "encoder": report.encoder,
-        **({"regions": report.regions} if report.regions else {}),
+        "regions": report.regions or None,
         "dataset": report.dataset,
-        "pairs" if report.variant == ENTAILMENT else "queries": ", ".join(
-            f"{count} {side}" for side, count in report.queries.items()
-        ),
+        "pairs" if report.variant == ENTAILMENT else "queries": counts,
         "written": str(report.folder),
-        **there,
+        "already": "trained before: nothing to do" if report.up_to_date else None,
     }
 
 
 def training_table(report: TrainReport) -> Table:
     """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
-    sides = [side for side in ("valid", "test") if any(getattr(one, side) is not None for one in report.seeds)]
+    splits = [split for split in ("valid", "test") if any(getattr(one, split) is not None for one in report.seeds)]
     rows: list[tuple[Any, ...]] = [
-        (str(one.seed), one.epoch, one.epochs, *(_share_in_percent(getattr(one, side)) for side in sides))
+        (str(one.seed), one.epoch, one.epochs, *(_share_in_percent(getattr(one, split)) for split in splits))
         for one in report.seeds
     ]
     if len(report.seeds) > 1:
-        rows.append(("mean", None, None, *(_share_in_percent(getattr(report, side)) for side in sides)))
-        rows.append(("s.d.", None, None, *(_spread(report.seeds, side) for side in sides)))
-    said = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
+        rows.append(("mean", None, None, *(_share_in_percent(getattr(report, split)) for split in splits)))
+        rows.append(("s.d.", None, None, *(_spread(report.seeds, split) for split in splits)))
+    remarks = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
     galleries = report.variant == IN_BATCH
     if galleries:
-        said.append("TR and IR at 1, 5, 10")
+        remarks.append("TR and IR at 1, 5, 10")
     elif report.variant != ENTAILMENT:
-        said.append("candidates that share the highest score share the hit")
+        remarks.append("candidates that share the highest score share the hit")
     what = "mean recall, %" if galleries else "accuracy, %"
-    return Table(what, ("seed", "epoch", "of", *sides), tuple(rows), "; ".join(said), digits=1)
+    return Table(what, ("seed", "epoch", "of", *splits), tuple(rows), "; ".join(remarks), digits=1)
 
 
 def _share_in_percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _spread(seeds: tuple[SeedResult, ...], side: str) -> float | None:
-    shares = [share for one in seeds if (share := getattr(one, side)) is not None]
+def _spread(seeds: tuple[SeedResult, ...], split: str) -> float | None:
+    shares = [share for one in seeds if (share := getattr(one, split)) is not None]
     return 100 * stdev(shares) if len(shares) > 1 else None

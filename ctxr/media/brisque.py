@@ -78,7 +78,7 @@ def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:
     cv2's own conversion of uint8 is off by one in one pixel of 200, which is enough to move a score by 0.01 of 100.
     """
     height, width = rgb.shape[:2]
-    found = np.empty((height, width), np.uint8)
+    brightness = np.empty((height, width), np.uint8)
     for start in range(0, height, BLOCK):
         block = rgb[start : start + BLOCK]
         channels = scratch.take("channels", block.shape, np.float32)
@@ -90,8 +90,8 @@ def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:
         if ties.size:
             red, green, blue = block.reshape(-1, 3)[ties].T.astype(np.float64)
             rounded.reshape(-1)[ties] = np.rint(0.299 * red + 0.587 * green + 0.114 * blue)
-        np.copyto(found[start : start + BLOCK], rounded, casting="unsafe")
-    return found
+        np.copyto(brightness[start : start + BLOCK], rounded, casting="unsafe")
+    return brightness
 
 
 def halve(plane: Plane, scratch: Scratch) -> NDArray[np.float32]:
@@ -182,13 +182,9 @@ _LANES_HALF = (tuple(range(49)),)
 
 
 def features(rgb: NDArray[np.uint8], scratch: Scratch) -> Doubles | None:
-    """The 36 statistics of a picture, [36] in the published order, or None where they are not defined.
+    """The 36 statistics of a picture (uint8 [H, W, 3], or grey [H, W]), [36] in the published order.
 
-    Args:
-        rgb: uint8, [H, W, 3], or grey [H, W].
-        scratch: memory kept between calls.
-
-    They are not defined where a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
+    None where they are not defined: a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
     """
     if min(rgb.shape[:2]) < SMALLEST_SIDE:
         return None
@@ -236,27 +232,27 @@ class _Normaliser:
         variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variances[:height])
         variance = cv2.accumulateSquare(mean, variance)[_INNER]
         mean = mean[_INNER]
-        spread, found = self.spread[:rows], self.found[:rows]
-        np.copyto(found, window[_INNER])
+        spread, ratio = self.spread[:rows], self.found[:rows]
+        np.copyto(ratio, window[_INNER])
         np.copyto(spread, mean)
-        found -= spread
-        near = np.less(np.abs(found, out=spread), NEARLY_ZERO, out=self.zero[:rows])
+        ratio -= spread
+        near = np.less(np.abs(ratio, out=spread), NEARLY_ZERO, out=self.zero[:rows])
         np.copyto(spread, variance)
         np.sqrt(np.abs(spread, out=spread), out=spread)
         spread += np.float32(SATURATION)
-        found /= spread
+        ratio /= spread
         if np.count_nonzero(near) > near.size * MANY:
-            self._set_flat(window[_INNER], mean, variance, near, found)
+            self._set_flat(window[_INNER], mean, variance, near, ratio)
         at = np.flatnonzero(near)
         if at.size:
             y, x = np.divmod(at, window.shape[1] - 2 * MARGIN)
-            rest = window[_INNER][y, x] - mean[y, x]
-            zero = np.abs(rest) < ZERO
-            rest[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
-            found[y, x] = rest / spread[y, x]
-        return found
+            remainder = window[_INNER][y, x] - mean[y, x]
+            zero = np.abs(remainder) < ZERO
+            remainder[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
+            ratio[y, x] = remainder / spread[y, x]
+        return ratio
 
-    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, found: Floats) -> None:
+    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, ratio: Floats) -> None:
         """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
         level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
         flat = np.less(np.abs(variance), FLAT)
@@ -264,7 +260,7 @@ class _Normaliser:
         flat &= np.abs(centre - mean) < ZERO
         if level is not centre:
             flat &= level == centre
-        np.copyto(found, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
+        np.copyto(ratio, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
         near ^= flat
 
     def _rounding_errors(self, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
@@ -275,8 +271,8 @@ class _Normaliser:
         errors = np.empty(len(y))
         errors[flat] = _flat_errors(self.lanes)[level[flat]]
         corner = (y * window.shape[1] + x)[~flat]
-        side = np.arange(2 * MARGIN + 1)
-        steps = (side[:, None] * window.shape[1] + side).reshape(-1, 1)
+        offsets = np.arange(2 * MARGIN + 1)
+        steps = (offsets[:, None] * window.shape[1] + offsets).reshape(-1, 1)
         errors[~flat] = _remainder(self.lanes, window.reshape(-1)[corner + steps].astype(np.float64))
         return errors
 
@@ -338,8 +334,8 @@ class _Sums:
             stop = (height + 1 - down) * pitch
             ahead = down * pitch + across
             here = flat[:, start:stop].reshape(3, -1, pitch)
-            there = flat[:, start + ahead : stop + ahead].reshape(3, -1, pitch)
-            self.products[direction, :3] += np.vecdot(here, there).sum(axis=1, dtype=np.float64)
+            ahead_of = flat[:, start + ahead : stop + ahead].reshape(3, -1, pitch)
+            self.products[direction, :3] += np.vecdot(here, ahead_of).sum(axis=1, dtype=np.float64)
         negative, present = self.signs[:, : height + 1]
         np.less(a, 0, out=negative[1:])
         np.not_equal(a, 0, out=present[1:])
@@ -357,11 +353,11 @@ class _Sums:
         height, width = negative.shape
         for direction, (down, across) in enumerate(DIRECTIONS):
             here = (slice(0 if down else above, height - down), slice(max(0, -across), width - max(0, across)))
-            there = (slice(here[0].start + down, height), slice(max(0, across), width - max(0, -across)))
-            opposite = negative[here] ^ negative[there]
+            neighbours = (slice(here[0].start + down, height), slice(max(0, across), width - max(0, -across)))
+            opposite = negative[here] ^ negative[neighbours]
             pairs = opposite.size
             if not complete:
-                both = present[here] & present[there]
+                both = present[here] & present[neighbours]
                 opposite &= both
                 pairs = int(np.count_nonzero(both))
             below = int(np.count_nonzero(opposite))
@@ -378,8 +374,8 @@ class _Sums:
             [(np.roll(top, 1), bottom), (left[:-1], right[1:])],
         )
         for direction, pairs in enumerate(edges):
-            for here, there in pairs:
-                p = here.astype(np.float64) * there
+            for here, neighbours in pairs:
+                p = here.astype(np.float64) * neighbours
                 size = np.abs(p)
                 self.products[direction] += size.sum(), size @ size, size @ p, (p < 0).sum(), (p > 0).sum()
 
@@ -390,7 +386,7 @@ class _Sums:
         if variance <= NO_SPREAD or not self.products[:, 3:].all():
             return None
         shapes, ratios = _shapes()
-        found = [shapes[np.abs(ratios - variance / mean**2).argmin()], variance]
+        statistics = [shapes[np.abs(ratios - variance / mean**2).argmin()], variance]
         for size, square, signed, below, above in self.products:
             left, right = (square - signed) / 2 / below, (square + signed) / 2 / above
             if min(left, right) <= 0:
@@ -399,8 +395,8 @@ class _Sums:
             ratio = (size**2 / square / self.pixels) * (skew**3 + 1) * (skew + 1) / (skew**2 + 1) ** 2
             shape = float(shapes[np.abs(1 / ratios - ratio).argmin()])
             scale = math.exp(math.lgamma(2 / shape) - (math.lgamma(1 / shape) + math.lgamma(3 / shape)) / 2)
-            found += [shape, (math.sqrt(right) - math.sqrt(left)) * scale, left, right]
-        return np.array(found)
+            statistics += [shape, (math.sqrt(right) - math.sqrt(left)) * scale, left, right]
+        return np.array(statistics)
 
 
 @lru_cache(maxsize=1)
@@ -440,9 +436,9 @@ class Regressor:
     rho: float
     sha256: str
 
-    def __call__(self, found: Doubles) -> float:
-        """Score of `found`, [36]: about 0 (undistorted) to 100 (heavily distorted)."""
-        scaled = 2 * (found - self.low) / (self.high - self.low) - 1
+    def __call__(self, statistics: Doubles) -> float:
+        """Score of `statistics`, [36]: about 0 (undistorted) to 100 (heavily distorted)."""
+        scaled = 2 * (statistics - self.low) / (self.high - self.low) - 1
         distance = np.square(self.support - scaled).sum(axis=1)
         return float(np.exp(-self.gamma * distance) @ self.coefficients - self.rho)
 
@@ -468,23 +464,17 @@ class Brisque:
         self._scratch = Scratch()
 
     def score(self, rgb: NDArray[np.uint8]) -> float:
-        """BRISQUE / 100 of a picture: about 0 to 1 and not clipped, higher is worse; never NaN.
-
-        Args:
-            rgb: uint8, [H, W, 3], or grey [H, W].
+        """BRISQUE / 100 of a picture (uint8 [H, W, 3], or grey [H, W]): about 0 to 1 and not clipped, higher is worse; never NaN.
 
         A picture without anything to measure (a side under 16 pixels, one flat colour, or no spread left at half the size) gets
         `UNMEASURABLE` = 1.0, the end of the published scale: it cannot be described either, and the published threshold drops
-        it. A picture of nearly one colour is measured like any other.
-
-        Raises:
-            DataError: not uint8, or neither grey nor RGB.
+        it. A picture of nearly one colour is measured like any other. Raises DataError as `check_picture` does.
         """
         check_picture(rgb)
         if not rgb.size or _is_flat(rgb):
             return UNMEASURABLE
-        found = features(np.ascontiguousarray(rgb), self._scratch)
-        return UNMEASURABLE if found is None else self._regressor(found) / 100
+        statistics = features(np.ascontiguousarray(rgb), self._scratch)
+        return UNMEASURABLE if statistics is None else self._regressor(statistics) / 100
 
     def describe(self) -> dict[str, object]:
         """What made the scores, for manifests: implementation with version, and weights with their hash."""
@@ -497,9 +487,9 @@ class Brisque:
 
 
 def _is_flat(rgb: NDArray[np.uint8]) -> bool:
-    if (rgb[0, 0] != rgb[-1, -1]).any() or (rgb[0, 0] != rgb[rgb.shape[0] // 2, rgb.shape[1] // 2]).any():
-        return False
-    return bool((rgb == rgb[0, 0]).all())
+    # most pictures differ at their last pixel or in their middle, which is faster to see
+    few = rgb[-1, -1], rgb[rgb.shape[0] // 2, rgb.shape[1] // 2], rgb
+    return all(bool((part == rgb[0, 0]).all()) for part in few)
 
 
 def _live() -> Regressor:
@@ -507,14 +497,9 @@ def _live() -> Regressor:
 
     path = _WEIGHTS / "brisque-live" / "model.safetensors"
     tensors = load_file(path)
+    names = ("support_vectors", "coefficients", "low", "high")
     return Regressor(
-        support=tensors["support_vectors"],
-        coefficients=tensors["coefficients"],
-        low=tensors["low"],
-        high=tensors["high"],
-        gamma=float(tensors["gamma"]),
-        rho=float(tensors["rho"]),
-        sha256=sha256_file(path),
+        *(tensors[name] for name in names), float(tensors["gamma"]), float(tensors["rho"]), sha256_file(path)
     )
 
 
@@ -539,12 +524,5 @@ def _piq() -> Regressor:
     if support.shape != (len(coefficients), FEATURES):
         raise DataError(f"{path} holds support vectors of shape {support.shape}", hint=f"delete {path}")
     ranges = json.loads((_WEIGHTS / "brisque-piq" / "ranges.json").read_text(encoding="utf-8"))
-    return Regressor(
-        support=support,
-        coefficients=coefficients,
-        low=np.array(ranges["low"]),
-        high=np.array(ranges["high"]),
-        gamma=ranges["gamma"],
-        rho=ranges["rho"],
-        sha256=sha256_file(path),
-    )
+    low, high = np.array(ranges["low"]), np.array(ranges["high"])
+    return Regressor(support, coefficients, low, high, ranges["gamma"], ranges["rho"], sha256_file(path))

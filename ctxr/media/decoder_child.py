@@ -33,11 +33,25 @@ _HELD_SHARE = 0.25
 _HELD_BYTES_WITHOUT_LIMIT = 1 << 30
 
 
+class Heartbeat:
+    """Sends the parent a sign of life when it is called, at most every quarter of a second."""
+
+    def __init__(self, out: int) -> None:
+        self._out, self._due = out, 0.0
+
+    def __call__(self) -> None:
+        """Send it if it is due."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + _BEAT_SECONDS
+            send(self._out, {"beat": 0})
+
+
 class ScanPass:
     """One pass over a video: every frame to the shot detector, sampled frames to the parent.
 
     Frames are held back until the detector can no longer report a cut before them: each frame is sent with its final
-    shot. Where holding them would take too much memory the oldest goes out early; a cut told too late is then put at the oldest frame held.
+    shot. Where holding them would take too much memory the oldest goes out early; a cut found too late is put at the oldest frame held.
     """
 
     def __init__(self, options: dict[str, Any], finder: CutFinder, rate: Fraction | None, out: int) -> None:
@@ -54,7 +68,7 @@ class ScanPass:
         self._starts: set[int] = set()
         self._step: int | None = None
         self._reference: Pixels | None = None
-        self._beat_due = 0.0
+        self._beat = Heartbeat(out)
         self.frames = 0
         self.late_cuts = 0
         self.shots: list[tuple[int, Fraction]] = []
@@ -62,35 +76,28 @@ class ScanPass:
 
     def run(self, video: Video) -> None:
         """Walk to the end."""
-        held, finder = self._held, self._finder
+        waiting, finder = self._held, self._finder
         lag_frames, lag_seconds = finder.lag_frames, Fraction(finder.lag_seconds)
         frame: Frame | None = None
         for frame in video:
-            held.append(frame)
+            waiting.append(frame)
             self._held_bytes += frame.nbytes
             self.frames += 1
             for cut in finder.feed(frame):
                 self._mark(cut)
-            while held and (
+            while waiting and (
                 (
-                    frame.index - held[0].index >= lag_frames
-                    and (not lag_seconds or frame.time - held[0].time >= lag_seconds)
+                    frame.index - waiting[0].index >= lag_frames
+                    and (not lag_seconds or frame.time - waiting[0].time >= lag_seconds)
                 )
                 or self._held_bytes > self._largest_hold
             ):
                 self._release()
-            self.beat(self.frames)
-        while held:
+            self._beat()
+        while waiting:
             self._release()
         if frame is not None:
             self.end = frame.time + self._frame_seconds
-
-    def beat(self, frames: int) -> None:
-        """Tell the parent how many frames are decoded, now and then."""
-        now = time.monotonic()
-        if now >= self._beat_due:
-            self._beat_due = now + _BEAT_SECONDS
-            send(self._out, {"beat": frames})
 
     def _mark(self, cut: int) -> None:
         oldest = self._held[0].index
@@ -136,28 +143,14 @@ def scan(path: Path, options: dict[str, Any], out: int) -> None:
     with open_video(path, options["decoder"], options["threads"]) as video:
         header = video.header
         send(out, {"header": header_fields(header)})
-        finder = _finder(path, header, options, out)
+        detector = options["detector"], options["detector_threshold"], options["min_shot"]
+        finder = cut_finder(path, header, *detector, options["threads"], Heartbeat(out))
         walk = ScanPass(options, finder, header.rate, out)
         walk.run(video)
         damage = video.damage
-    send(out, {"beat": walk.frames})
     if damage and damage.share > TOLERATED_LOSS and not options["keep_damaged"]:
         raise VideoError("truncated", f"{path}: {damage.message}")
     send(out, {"end": _end_fields(walk, header, damage)})
-
-
-def _finder(path: Path, header: VideoHeader, options: dict[str, Any], out: int) -> CutFinder:
-    due = 0.0
-
-    def beat() -> None:
-        nonlocal due
-        if time.monotonic() >= due:
-            due = time.monotonic() + _BEAT_SECONDS
-            send(out, {"beat": 0})
-
-    return cut_finder(
-        path, header, options["detector"], options["detector_threshold"], options["min_shot"], options["threads"], beat
-    )
 
 
 def _end_fields(walk: ScanPass, header: VideoHeader, damage: Damage | None) -> dict[str, Any]:
@@ -176,29 +169,18 @@ class Frames:
 
     def __init__(self) -> None:
         self._reader: FrameReader | None = None
-        self._of: tuple[Path, str] | None = None
-        self._due = 0.0
+        self._file: tuple[Path, str] | None = None
 
     def send(self, path: Path, frame: list[Any], options: dict[str, Any], out: int) -> None:
         """Answer with the pixels of the frame (index, [numerator, denominator] of its time)."""
-        if self._reader is None or self._of != (path, options["decoder"]):
-            self.close()
-            self._of = (path, options["decoder"])
-            self._reader = FrameReader(path, options["decoder"], options["threads"], lambda: self._beat(out))
+        if self._reader is None or self._file != (path, options["decoder"]):
+            if self._reader is not None:
+                self._reader.close()
+            self._file = (path, options["decoder"])
+            self._reader = FrameReader(*self._file, options["threads"], Heartbeat(out))
         index, time_pair = frame
         pixels = self._reader.read(index, Fraction(*time_pair))
         send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
-
-    def close(self) -> None:
-        """Release the file."""
-        if self._reader is not None:
-            self._reader.close()
-        self._reader = None
-
-    def _beat(self, out: int) -> None:
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + _BEAT_SECONDS
-            send(out, {"beat": 0})
 
 
 def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
@@ -210,17 +192,16 @@ def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
             frames.send(path, question["frame"], options, out)
         else:
             scan(path, options, out)
-    except VideoError as error:
-        send(out, {"failed": {"reason": error.reason, "message": error.message, "hint": error.hint, "spent": False}})
-    except UsageError as error:
-        send(out, {"failed": {"reason": "usage", "message": error.message, "hint": error.hint, "spent": False}})
+    except (VideoError, UsageError) as error:
+        reason = error.reason if isinstance(error, VideoError) else "usage"
+        send(out, {"failed": {"reason": reason, "message": error.message, "hint": error.hint, "spent": False}})
     except BrokenPipeError:
         raise
     except Exception as error:
         _limit_memory(0)
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        reason = "memory_limit" if isinstance(error, MemoryError) or is_out_of_memory(said) else "decoder_failed"
-        send(out, {"failed": {"reason": reason, "message": said, "hint": "", "spent": True}})
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        reason = "memory_limit" if isinstance(error, MemoryError) or is_out_of_memory(message) else "decoder_failed"
+        send(out, {"failed": {"reason": reason, "message": message, "hint": "", "spent": True}})
 
 
 def _limit_memory(gibibytes: float) -> None:

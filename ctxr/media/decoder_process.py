@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -31,14 +32,9 @@ _LARGEST_JSON = 64 << 20
 _LARGEST_PIXELS = 4 << 30
 
 
-_OUT_OF_MEMORY = (
-    "memoryerror",
-    "bad_alloc",
-    "cannot allocate memory",
-    "insufficient memory",
-    "outofmemory",
-    "failed to map segment",
-    "can't start new thread",
+_OUT_OF_MEMORY = re.compile(
+    "memoryerror|bad_alloc|cannot allocate memory|insufficient memory|outofmemory|failed to map segment|can't start new thread",
+    re.IGNORECASE,
 )
 
 
@@ -113,16 +109,15 @@ def header_of(fields: Mapping[str, Any]) -> VideoHeader:
     return VideoHeader(**{**fields, "rate": fraction(fields["rate"]), "duration": fraction(fields["duration"])})
 
 
-def is_out_of_memory(said: str) -> bool:
-    """Whether the text of an exception, or the last words of a process, mean that memory ran out: Python, FFmpeg, OpenCV, the loader."""
-    text = said.lower()
-    return any(sign in text for sign in _OUT_OF_MEMORY)
+def is_out_of_memory(text: str) -> bool:
+    """Whether the text of an exception, or the last line of a process, means that memory ran out: Python, FFmpeg, OpenCV, the loader."""
+    return _OUT_OF_MEMORY.search(text) is not None
 
 
 def _write(descriptor: int, content: bytes | memoryview) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 # Frames are read ahead up to here, so that decoding goes on while the consumer embeds a batch: the next 16 frames of 1280 x 720.
@@ -159,9 +154,6 @@ class ChildProcess:
     """A running child: `ask` it something, then take `next` messages.
 
     On Linux the child is killed when the thread that made this object ends; everywhere it ends when its standard input does.
-
-    Attributes:
-        frames: frames that the child said it has decoded for the current question; may be read at any time.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -176,7 +168,6 @@ class ChildProcess:
             # Its own session: Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it.
             start_new_session=True,
         )
-        self.frames = 0
         self._waited = 0.0
         self._heard = time.monotonic()
         self._ahead: collections.deque[Message | Exception] = collections.deque()
@@ -194,7 +185,6 @@ class ChildProcess:
 
     def ask(self, question: Mapping[str, Any]) -> None:
         """Send a question as one line of JSON. A child that is gone is noticed by `next`."""
-        self.frames = 0
         self._waited = 0.0
         stdin = self._process.stdin
         with contextlib.suppress(BrokenPipeError):
@@ -264,9 +254,7 @@ class ChildProcess:
             self._heard = time.monotonic()
             if message is None:
                 ended = self._how_it_ended()
-            elif "beat" in message[0]:
-                self.frames = message[0]["beat"]
-            else:
+            elif "beat" not in message[0]:
                 with self._changed:
                     while self._ahead and self._ahead_bytes + _size(message) > _AHEAD_BYTES and not self._unwanted:
                         self._changed.wait()

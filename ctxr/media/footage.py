@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Protocol
 
 from ctxr.engine.progress import Progress
 from ctxr.media.sources import find_sources
@@ -45,7 +45,7 @@ class SourceLocator:
     """
 
     def __init__(self, artifact: Path, videos: Path | None, progress: Progress) -> None:
-        self._artifact, self._videos, self._talk = artifact, videos, progress
+        self._artifact, self._videos, self._progress = artifact, videos, progress
         self._lock = threading.Lock()
         self._found: dict[str, Path] | None = None
         self.places: dict[str, Path] = {}
@@ -59,25 +59,22 @@ class SourceLocator:
             return self._found
 
     def _search(self, folder: Path) -> dict[str, Path]:
-        def passed(total: float) -> Any:
-            return self._talk.task("look through the sources (MiB)", total)
-
-        places: dict[str, Path] = {}
-        for source in find_sources([str(folder)], passed).found:
-            places.setdefault(source.sha256, source.path)
+        paths: dict[str, Path] = {}
+        for source in find_sources([str(folder)], self._progress).found:
+            paths.setdefault(source.sha256, source.path)
             for file, digest in zip(source.photos, source.photo_sha256, strict=True):
-                places.setdefault(digest, file)
-        return places
+                paths.setdefault(digest, file)
+        return paths
 
     def video(self, source: RecordedSource) -> Path:
         """The file of a video. Raises VideoError when it is not there or is another."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
-        place = self._last_seen(source)
-        check_file(place)
-        if sha256_file(place) != source.sha256:
-            raise VideoError("changed", f"{place} has changed since the sets were built", RESTORE)
-        return self.places.setdefault(source.sha256, place)
+        path = self._last_seen(source)
+        check_file(path)
+        if sha256_file(path) != source.sha256:
+            raise VideoError("changed", f"{path} has changed since the sets were built", RESTORE)
+        return self.places.setdefault(source.sha256, path)
 
     def album(self, source: RecordedSource) -> Path:
         """The folder of an album; its content is compared only in `videos`. Raises VideoError when it is not known."""
@@ -87,24 +84,24 @@ class SourceLocator:
         """Photos by sha256: all below `videos`, or those in the places of `albums` (names and hashes)."""
         if self._videos is not None:
             return dict(self.found)
-        found: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         for digest in albums.values():
-            place = place_of(self._artifact, digest)
-            for file in sorted(place.iterdir()) if place is not None and place.is_dir() else []:
+            folder = place_of(self._artifact, digest)
+            for file in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []:
                 if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file():
                     with suppress(OSError):  # one that cannot be read is as good as lost
-                        found.setdefault(sha256_file(file), file)
-        return found
+                        paths.setdefault(sha256_file(file), file)
+        return paths
 
     def _last_seen(self, source: RecordedSource) -> Path:
-        place = place_of(self._artifact, source.sha256)
-        if place is None:
+        path = place_of(self._artifact, source.sha256)
+        if path is None:
             raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
-        return place
+        return path
 
     def _moved(self, source: RecordedSource) -> Path:
-        if place := self.found.get(source.sha256):
-            return place
+        if file := self.found.get(source.sha256):
+            return file
         name = PurePosixPath(source.file).name
         if other := next((path for path in sorted(self.found.values()) if path.name == name), None):
             message = f"{other} has this name but other content (sha256 {source.sha256[:12]}… is wanted)"

@@ -10,15 +10,15 @@ from typing import Any
 from ctxr.engine.parallel import run_in_parallel
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
-from ctxr.media.decoder_process import ChildProcess, pair
+from ctxr.media.decoder_process import pair
 from ctxr.media.footage import SourceLocator
-from ctxr.media.scan import CHILD, ScanFailed, ScanOptions, answers, failure_of
+from ctxr.media.scan import CHILD, DecoderClient, ScanFailed, ScanOptions
 from ctxr.media.video import Pixels
 from ctxr.store.hashing import sha256_bytes
 
 
-class ChildFrameReader:
-    """`ctxr.media.opencv_video.FrameReader` behind a process boundary. A context manager, to be used from one thread.
+class ChildFrameReader(DecoderClient):
+    """`ctxr.media.opencv_video.FrameReader` behind a process boundary.
 
     Args:
         locate: gives the path; called before the first read, so a file that is not needed may be missing.
@@ -37,11 +37,12 @@ class ChildFrameReader:
         options: ScanOptions | None = None,
         command: Sequence[str] = CHILD,
     ) -> None:
-        self._locate, self._decoder, self._command = locate, decoder, command
-        self._options = options or ScanOptions()
+        super().__init__(command)
+        self._locate, self._options = locate, options or ScanOptions()
+        limits = {"threads": self._options.threads, "memory_limit": self._options.memory_limit}
+        self._settings = {"decoder": decoder, **limits}
         self.stream: int | None = None
         self._path: Path | None = None
-        self._child: ChildProcess | None = None
 
     def read(self, index: int, time: Fraction) -> Pixels:
         """The frame as RGB uint8 [H, W, 3], upright.
@@ -51,43 +52,13 @@ class ChildFrameReader:
             DataError: what `locate` raises.
         """
         path = self._path = self._path or self._locate()
-        if self._child is None or not self._child.alive:
+        question = {"frame": [index, pair(time)], "options": self._settings}
+        kind, fields, pixels = next(self.messages(path, question, self._options))
+        if kind != "frame" or pixels is None:
             self.close()
-            self._child = ChildProcess(self._command)
-        child, fit = self._child, False
-        limits = {"threads": self._options.threads, "memory_limit": self._options.memory_limit}
-        try:
-            child.ask(
-                {
-                    "path": str(path.absolute()),
-                    "frame": [index, pair(time)],
-                    "options": {"decoder": self._decoder, **limits},
-                }
-            )
-            kind, fields, pixels = next(answers(child, path, self._options))
-            if kind == "frame" and pixels is not None:
-                fit = True
-                self.stream = fields["stream"] if isinstance(fields, dict) else None
-                return pixels
-            if kind != "failed":
-                raise ScanFailed("decoder_failed", f"{path}: the decoder process answered {kind}, not a frame")
-            fit = not fields["spent"]
-            raise failure_of(path, self._options, fields)
-        finally:
-            if not fit:
-                self.close()
-
-    def close(self) -> None:
-        """End the child process."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-    def __enter__(self) -> "ChildFrameReader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            raise ScanFailed("decoder_failed", f"{path}: the decoder process answered {kind}, not a frame")
+        self.stream = fields["stream"] if isinstance(fields, dict) else None
+        return pixels
 
 
 @dataclass(frozen=True)

@@ -118,21 +118,21 @@ def look_print(rgb: Pixels) -> npt.NDArray[np.float32]:
     return np.asarray(small.ravel() / np.sqrt(small.size), np.float32)
 
 
-def decoded(read: Callable[..., Pixels], *known: Sequence[Any]) -> list[Pixels]:
-    """What `read` makes of each picture, in turn; `known` are its arguments as columns. Raises what `read` raises."""
+def decoded(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> list[Pixels]:
+    """What `read` makes of each picture, in turn; `arguments` are its columns. Raises what `read` raises."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(read, *known))
+        return list(pool.map(read, *arguments))
 
 
-def troubles(read: Callable[..., Pixels], *known: Sequence[Any]) -> Iterator[DataError | None]:
+def troubles(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> Iterator[DataError | None]:
     """Why each picture cannot be read, in turn, None where it can: each is decoded wholly, and forgotten."""
 
-    def trouble(*one: Any) -> DataError | None:
+    def trouble(*picture: Any) -> DataError | None:
         try:
-            read(*one)
+            read(*picture)
         except DataError as error:
             return error
         return None
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(trouble, *known)
+        yield from pool.map(trouble, *arguments)

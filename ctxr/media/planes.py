@@ -56,9 +56,9 @@ def upright_of(frame: Any) -> Upright:
     Ask once for a video: looking at its side data ties a frame into a cycle of references, and its planes then wait for the
     garbage collector.
     """
-    for side in frame.side_data:
-        if side.type.name == "DISPLAYMATRIX" and len(bytes(side)) == 36:
-            a, b, _, c, d = struct.unpack("=5i", bytes(side)[:20])
+    for data in frame.side_data:
+        if data.type.name == "DISPLAYMATRIX" and len(bytes(data)) == 36:
+            a, b, _, c, d = struct.unpack("=5i", bytes(data)[:20])
             if abs(b) > abs(a):
                 return Upright(True, b < 0, c < 0)
             return Upright(False, d < 0, a < 0)

@@ -106,9 +106,8 @@ class PyavVideo(Video):
         lost = self._failures + self._left_out
         if promised:
             lost += max(0, promised - self._packets)
-            if not lost:
-                return None
-            return Damage(f"{self._count} of {promised} promised frames could be decoded", lost / promised)
+            message = f"{self._count} of {promised} promised frames could be decoded"
+            return Damage(message, lost / promised) if lost else None
         if lost:
             return Damage(
                 f"{self._failures} of {self._packets} packets could not be decoded and {self._left_out} frames were left out",
@@ -131,11 +130,11 @@ class PyavVideo(Video):
         stamp = time / self._time_base
         if stamp.denominator != 1:
             return None
-        frame, place = self._first, bisect.bisect_right(self._keys, stamp) - 1
-        if place >= 0 and (
-            frame is None or frame.pts is None or frame.pts > stamp or self._worth_a_jump(frame, self._keys[place])
+        frame, key = self._first, bisect.bisect_right(self._keys, stamp) - 1
+        if key >= 0 and (
+            frame is None or frame.pts is None or frame.pts > stamp or self._worth_a_jump(frame, self._keys[key])
         ):
-            frame = self._jump(self._keys[max(0, place - 2) : place + 1], stamp.numerator)
+            frame = self._jump(self._keys[max(0, key - 2) : key + 1], stamp.numerator)
         while frame is not None and frame.pts is not None and frame.pts < stamp:
             frame = next(self._decoded, None)
         self._first = following = None

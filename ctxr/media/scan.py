@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ctxr.errors import DataError, UsageError
 from ctxr.media.decoder_process import ChildProcess, EndedError, OverdueError, SilentError, header_of, is_out_of_memory
@@ -124,11 +124,16 @@ CHILD = (sys.executable, "-P", "-m", "ctxr.media.decoder_child")
 _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
 """Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
 
+_LAST = ("end", "frame")
+"""Kinds of messages that end an answer."""
+
 Event = VideoHeader | CandidateFrame | ScanEnd
+Message = tuple[str, Any, Pixels | None]
+"""Kind, fields and pixels."""
 
 
-class Scanner:
-    """Scans files one after the other in one reusable child process. A context manager, to be used from one thread.
+class DecoderClient:
+    """Asks one decoding child process, which is started when it is needed. A context manager, to be used from one thread.
 
     Args:
         command: what to start instead of the real child; for tests.
@@ -137,12 +142,46 @@ class Scanner:
     def __init__(self, command: Sequence[str] = CHILD) -> None:
         self._command = command
         self._child: ChildProcess | None = None
-        self._cancelled = False
 
-    @property
-    def frames_decoded(self) -> int:
-        """Frames decoded so far of the running scan, a quarter of a second old at most while frames are taken."""
-        return self._child.frames if self._child else 0
+    def messages(self, path: Path, question: dict[str, Any], options: ScanOptions) -> Iterator[Message]:
+        """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
+
+        Raises ScanFailed or UsageError for what the child says of the file, and ScanFailed for what ends the child.
+        """
+        if self._child is None or not self._child.alive:
+            self.close()
+            self._child = ChildProcess(self._command)
+        child, fit = self._child, False
+        try:
+            child.ask({"path": str(path.absolute()), **question})
+            while not fit:
+                message, pixels = _next_message(child, path, options)
+                kind, fields = next(iter(message.items()))
+                fit = kind in _LAST or (kind == "failed" and not fields["spent"])
+                if kind == "failed":
+                    raise _failure_of(path, options, fields)
+                yield kind, fields, pixels
+        finally:
+            if not fit and self._child is child:
+                self.close()
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Scanner(DecoderClient):
+    """Scans files one after the other in one reusable child process."""
+
+    _cancelled = False
 
     def scan(self, path: Path, options: ScanOptions | None = None) -> Iterator[Event]:
         """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd.
@@ -169,69 +208,40 @@ class Scanner:
         first = failures[0][1]
         if len(failures) == 1:
             raise first
-        told = "; ".join(f"{decoder}: {failure.message.removeprefix(f'{path}: ')}" for decoder, failure in failures)
-        raise ScanFailed(first.reason, f"{path}: {told}", first.hint)
+        messages = "; ".join(f"{decoder}: {failure.message.removeprefix(f'{path}: ')}" for decoder, failure in failures)
+        raise ScanFailed(first.reason, f"{path}: {messages}", first.hint)
 
     def cancel(self) -> None:
         """Stop the running scan, from any thread: it raises ScanFailed, and no scan starts again."""
         self._cancelled = True
         self.close()
 
-    def close(self) -> None:
-        """End the child process."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-    def __enter__(self) -> "Scanner":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _attempt(self, path: Path, options: ScanOptions) -> Iterator[Event]:
-        """The events of one decoder. The child is fit for another scan only if this one came to its end."""
+        """The events of one decoder."""
         if self._cancelled:
             raise ScanFailed("cancelled", f"{path}: the scan was cancelled")
-        if self._child is None or not self._child.alive:
-            self.close()
-            self._child = ChildProcess(self._command)
-        child, fit = self._child, False
-        try:
-            child.ask({"path": str(path.absolute()), "options": asdict(options)})
-            for kind, fields, pixels in answers(child, path, options):
-                if kind == "header":
-                    yield header_of(fields)
-                elif kind == "candidate":
-                    yield _candidate(fields, pixels)
-                elif kind == "end":
-                    fit = True
-                    yield _end(fields, options.decoder)
-                    return
-                else:
-                    fit = not fields["spent"]
-                    raise failure_of(path, options, fields)
-        finally:
-            if not fit and self._child is child:
-                self.close()
+        for kind, fields, pixels in self.messages(path, {"options": asdict(options)}, options):
+            if kind == "header":
+                yield header_of(fields)
+            elif kind == "candidate":
+                yield _candidate(fields, pixels)
+            else:
+                yield _end(fields, options.decoder)
 
 
-def answers(child: ChildProcess, path: Path, options: ScanOptions) -> Iterator[tuple[str, Any, Pixels | None]]:
-    """The child's messages as (kind, fields, pixels). What ends the child becomes a ScanFailed."""
-    while True:
-        try:
-            message, pixels = child.next(options.stall_seconds, options.time_limit)
-        except EndedError as error:
-            reason = "memory_limit" if is_out_of_memory(error.noise) else "decoder_crashed"
-            raise ScanFailed(reason, f"{path}: {error.how}{f' ({error.noise})' if error.noise else ''}") from error
-        except SilentError as error:
-            silence = f"{path}: no sign of life from the decoder for {options.stall_seconds:g} s"
-            raise ScanFailed("stalled", silence, "raise --stall-seconds if the file is on a slow disk") from error
-        except OverdueError as error:
-            overdue = f"{path}: not done after {options.time_limit:g} s of decoding"
-            raise ScanFailed("time_limit", overdue, "raise --time-limit") from error
-        kind, fields = next(iter(message.items()))
-        yield kind, fields, pixels
+def _next_message(child: ChildProcess, path: Path, options: ScanOptions) -> tuple[dict[str, Any], Pixels | None]:
+    """The child's next message. What ends the child becomes a ScanFailed."""
+    try:
+        return child.next(options.stall_seconds, options.time_limit)
+    except EndedError as error:
+        reason = "memory_limit" if is_out_of_memory(error.noise) else "decoder_crashed"
+        raise ScanFailed(reason, f"{path}: {error.how}{f' ({error.noise})' if error.noise else ''}") from error
+    except SilentError as error:
+        silence = f"{path}: no sign of life from the decoder for {options.stall_seconds:g} s"
+        raise ScanFailed("stalled", silence, "raise --stall-seconds if the file is on a slow disk") from error
+    except OverdueError as error:
+        overdue = f"{path}: not done after {options.time_limit:g} s of decoding"
+        raise ScanFailed("time_limit", overdue, "raise --time-limit") from error
 
 
 def _candidate(fields: Any, pixels: Pixels | None) -> CandidateFrame:
@@ -248,7 +258,7 @@ def _end(fields: Any, decoder: str) -> ScanEnd:
     return ScanEnd(header_of(fields["header"]), fields["frames"], shots, fields["damage"], decoder, fields["late_cuts"])
 
 
-def failure_of(path: Path, options: ScanOptions, fields: Any) -> DataError | UsageError:
+def _failure_of(path: Path, options: ScanOptions, fields: Any) -> DataError | UsageError:
     """What the child said as an error that names the path as the user wrote it."""
     reason, message, hint = fields["reason"], fields["message"], fields["hint"]
     if reason == "usage":

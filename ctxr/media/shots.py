@@ -45,7 +45,7 @@ class CutFinder(Protocol):
     """Finds the first frames of new shots, fed with every frame of a video in order.
 
     Attributes:
-        lag_frames: a cut is told at most so many frames after the frame that it lies at ...
+        lag_frames: a cut is reported at most so many frames after the frame that it lies at ...
         lag_seconds: ... plus those that begin within so many seconds after it.
     """
 
@@ -88,17 +88,11 @@ def cut_finder(
     of any length and "ffmpeg" is another program: these two look at the whole file here, calling `beat` at every frame.
 
     Args:
-        path: the video.
-        header: its header, which also names the decoder.
-        detector: one of `DETECTORS`.
-        threshold: see `THRESHOLDS`; None is the default.
+        detector: one of `DETECTORS`. threshold: see `THRESHOLDS`; None is the default.
         min_shot: seconds; a cut that comes sooner after the previous one (or the first frame) is not taken. 0 takes all.
         threads: as for `open_video`.
-        beat: called at every frame while looking at the whole file.
 
-    Raises:
-        UsageError: as `check_detector`.
-        VideoError: as `open_video`, in the whole-file look.
+    Raises UsageError as `check_detector`; VideoError as `open_video` where it looks at the whole file.
     """
     check_detector(detector, threshold)
     limit = THRESHOLDS[detector] if threshold is None else threshold
@@ -107,14 +101,17 @@ def cut_finder(
         return FixedCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat))
     if detector == "threshold":
         return FixedCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads, beat))
-    if detector == "adaptive":
-        return PySceneDetectCuts(_adaptive(limit, shortest), rate, _ADAPTIVE_WINDOW, 0)
-    if detector == "content":
-        # Cuts that follow each other closely are merged; the last of them is told once `min_shot` has passed without another.
-        return PySceneDetectCuts(_content(limit, shortest), rate, 1, shortest)
-    from scenedetect.detectors import HashDetector, HistogramDetector
+    from scenedetect import detectors
 
-    kind = HashDetector if detector == "hash" else HistogramDetector
+    if detector == "adaptive":
+        adaptive = type("Adaptive", (_Scored, detectors.AdaptiveDetector), {})
+        finder = adaptive(adaptive_threshold=limit, min_scene_len=shortest, window_width=_ADAPTIVE_WINDOW)
+        return PySceneDetectCuts(finder, rate, _ADAPTIVE_WINDOW, 0)
+    if detector == "content":
+        content = type("Content", (_Scored, detectors.ContentDetector), {})
+        # Cuts that follow each other closely are merged; the last of them is reported once `min_shot` has passed without another.
+        return PySceneDetectCuts(content(threshold=limit, min_scene_len=shortest), rate, 1, shortest)
+    kind = detectors.HashDetector if detector == "hash" else detectors.HistogramDetector
     return PySceneDetectCuts(kind(threshold=limit, min_scene_len=shortest), rate, 0, 0)
 
 
@@ -174,8 +171,8 @@ class PySceneDetectCuts:
         ticks = time.numerator * (self._ticks // time.denominator)
         ticks -= self._first.numerator * (self._ticks // self._first.denominator)
         stamp = self._frame_time(self._timecode(max(0, ticks), self._time_base), self._rate, frame.index)
-        found: Sequence[Any] = self._detector.process_frame(stamp, self._view(frame))
-        return found
+        answers: Sequence[Any] = self._detector.process_frame(stamp, self._view(frame))
+        return answers
 
     def _view(self, frame: Frame) -> Pixels:
         view = frame.small_bgr(_VIEW_WIDTH)
@@ -194,24 +191,6 @@ def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
         if time - taken[-1] >= shortest:
             taken.append(time)
     return taken[1:]
-
-
-def _adaptive(threshold: float, min_shot: float) -> Any:
-    from scenedetect.detectors import AdaptiveDetector
-
-    class Adaptive(_Scored, AdaptiveDetector):  # type: ignore[misc]  # an untyped base
-        pass
-
-    return Adaptive(adaptive_threshold=threshold, min_scene_len=min_shot, window_width=_ADAPTIVE_WINDOW)
-
-
-def _content(threshold: float, min_shot: float) -> Any:
-    from scenedetect.detectors import ContentDetector
-
-    class Content(_Scored, ContentDetector):  # type: ignore[misc]  # an untyped base
-        pass
-
-    return Content(threshold=threshold, min_scene_len=min_shot)
 
 
 class _Scored:
@@ -259,17 +238,9 @@ def _ffmpeg_cuts(
     `metadata=print` names every frame's stamp and score: the stamps are in microseconds (`settb`) and rounded, so half a one is taken off.
     """
     filters = "settb=1/1000000,select='gte(scene,0)',metadata=print:key=lavfi.scene_score:file=-:direct=1"
-    source = [
-        "-threads",
-        str(threads),
-        "-noautorotate",
-        "-copyts",
-        "-protocol_whitelist",
-        "file,pipe",
-        "-i",
-        f"file:{path.absolute()}",
-    ]
-    command = ["ffmpeg", "-nostdin", "-v", "error", *source, "-map", "0:V:0", "-vf", filters, "-f", "null", "-"]
+    options = f"-nostdin -v error -threads {threads} -noautorotate -copyts -protocol_whitelist file,pipe"
+    source = ("-i", f"file:{path.absolute()}", "-map", "0:V:0")
+    command = ["ffmpeg", *options.split(), *source, "-vf", filters, "-f", "null", "-"]
     times: list[Fraction] = []
     stamp = Fraction(0)
     with tempfile.TemporaryFile() as noise, _running(command, noise) as process:
@@ -281,8 +252,8 @@ def _ffmpeg_cuts(
                 times.append(stamp)
         if process.wait() and not times:
             noise.seek(0)
-            said = noise.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise VideoError("unreadable", f"{path}: ffmpeg cannot decode it: {said}")
+            complaint = noise.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise VideoError("unreadable", f"{path}: ffmpeg cannot decode it: {complaint}")
     if decoder == "opencv" and times:
         # OpenCV counts from the first frame.
         times = [time - times[0] for time in times]

@@ -3,13 +3,12 @@
 import errno
 import glob
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import MARKER
 from ctxr.store.hashing import sha256_bytes, sha256_file
@@ -18,25 +17,9 @@ from ctxr.store.records import PHOTO_SUFFIXES, Kind
 
 MIB = 1 << 20
 
-VIDEO_SUFFIXES = frozenset(
-    {
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".mkv",
-        ".webm",
-        ".avi",
-        ".mpg",
-        ".mpeg",
-        ".ts",
-        ".mts",
-        ".m2ts",
-        ".wmv",
-        ".flv",
-        ".3gp",
-        ".ogv",
-    }
-)
+VIDEO_SUFFIXES = frozenset({
+    ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv", ".flv", ".3gp", ".ogv"
+})  # fmt: skip
 
 SUFFIXES = VIDEO_SUFFIXES | PHOTO_SUFFIXES
 
@@ -74,21 +57,12 @@ class Search:
     left_out: tuple[tuple[Path, str], ...]
 
 
-class Advance(Protocol):
-    """Hears how far the reading of sources is."""
-
-    def advance(self, steps: float = 1) -> None:
-        """`steps` more MiB are read."""
-
-
-def find_sources(
-    typed: Sequence[str], progress: Callable[[float], AbstractContextManager[Advance]] | None = None
-) -> Search:
+def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Search:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
     Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
     folders that cannot be read and names that are not UTF-8 are left out, each with its reason.
-    All files are read once, for their hashes: `progress` is told how many MiB they have.
+    All files are read once, for their hashes, with progress in MiB.
     Raises UsageError for a path that is not there or is itself an artifact, and when nothing at all is found.
     """
     videos: dict[Path, None] = {}
@@ -109,14 +83,14 @@ def find_sources(
     if not videos and not albums:
         raise _nothing(typed, left_out)
     files = [*videos, *(file for album in albums.values() for file in album)]
-    with (progress or _unwatched)(sum(map(_bytes, files)) / MIB) as task:
+    with (progress or Silent()).task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
 
-        def passed(count: int) -> None:
+        def advance(count: int) -> None:
             task.advance(count / MIB)
 
-        made = [_video(file, passed) for file in videos]
-        made += [_album(folder, tuple(sorted(album)), left_out, passed) for folder, album in albums.items()]
-    return Search(tuple(_name_apart(_once(made, left_out))), tuple(dict.fromkeys(left_out)))
+        sources = [_video(file, advance) for file in videos]
+        sources += [_album(folder, tuple(sorted(album)), left_out, advance) for folder, album in albums.items()]
+    return Search(tuple(_with_unique_names(_once(sources, left_out))), tuple(dict.fromkeys(left_out)))
 
 
 def _nothing(typed: Sequence[str], left_out: Sequence[tuple[Path, str]]) -> UsageError:
@@ -128,16 +102,6 @@ def _nothing(typed: Sequence[str], left_out: Sequence[tuple[Path, str]]) -> Usag
     more = f", and {len(left_out) - 1} more are left out" if len(left_out) > 1 else ""
     hints = {ARTIFACT: "name the videos, not the artifact", NOT_TEXT: "rename it"}
     return UsageError(f"{message}: {path} is left out: {why}{more}", hint=hints.get(why, f"chmod -R u+rX {path}"))
-
-
-class _Nobody:
-    def advance(self, steps: float = 1) -> None:
-        """Nothing."""
-
-
-@contextmanager
-def _unwatched(total: float) -> Iterator[Advance]:
-    yield _Nobody()
 
 
 def _bytes(file: Path) -> int:
@@ -153,7 +117,7 @@ def _expand(text: str, left_out: list[tuple[Path, str]]) -> list[Path]:
         raise UsageError("one of the sources is an empty name", hint="the current folder is called .")
     try:
         path = Path(text).expanduser()
-        there = path.exists()
+        exists = path.exists()
     except RuntimeError as error:  # ~somebody
         user = Path(text).parts[0].removeprefix("~")
         raise UsageError(
@@ -163,22 +127,19 @@ def _expand(text: str, left_out: list[tuple[Path, str]]) -> list[Path]:
         raise UsageError(
             f"{text} cannot be read: {error.strerror}", hint="check the path and its permissions"
         ) from error
-    if there and _is_ours(path):
+    if exists and _is_ours(path):
         raise UsageError(f"{text} is an artifact of ctxr, not footage", hint="name the videos, not the artifact")
-    matches = [os.fspath(path)] if there else sorted(glob.glob(os.fspath(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    matches = [os.fspath(path)] if exists else sorted(glob.glob(os.fspath(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not matches:
         raise UsageError(f"no such file or folder: {text}", hint="check the path; quote a glob: 'videos/*.mp4'")
     return [Path(match) for match in matches if _is_usable(Path(match), left_out)]
 
 
 def _is_usable(path: Path, left_out: list[tuple[Path, str]]) -> bool:
-    if not _is_text(os.fspath(path)):
-        left_out.append((path, NOT_TEXT))
-        return False
-    if _is_ours(path):
-        left_out.append((path, ARTIFACT))
-        return False
-    return True
+    why = NOT_TEXT if not _is_text(os.fspath(path)) else ARTIFACT if _is_ours(path) else ""
+    if why:
+        left_out.append((path, why))
+    return not why
 
 
 def _is_text(name: str) -> bool:
@@ -209,7 +170,7 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
     def unreadable(error: OSError) -> None:
         left_out.append((Path(error.filename or folder), f"cannot be read: {error.strerror}"))
 
-    found = []
+    paths = []
     for root, folders, files in os.walk(folder, onerror=unreadable):
         visible = [Path(root, name) for name in sorted(folders) if not name.startswith(".")]
         left_out += [(path, LINK) for path in visible if path.is_symlink()]
@@ -218,38 +179,41 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
             file = Path(root, name)
             if not name.startswith(".") and file.suffix.lower() in SUFFIXES:
                 if _is_text(name):
-                    found.append(file)
+                    paths.append(file)
                 else:
                     left_out.append((file, NOT_TEXT))
-    return found
+    return paths
 
 
-def _video(file: Path, passed: Callable[[int], None]) -> InputSource:
+def _hashed(file: Path, advance: Callable[[int], None]) -> tuple[str, int]:
+    """SHA-256 and bytes of a file. Raises OSError, also for what is no regular file: reading a pipe would wait for ever."""
+    if not file.is_file():
+        raise OSError(errno.EINVAL, "not a regular file")
+    return sha256_file(file, advance), file.stat().st_size
+
+
+def _video(file: Path, advance: Callable[[int], None]) -> InputSource:
     try:
-        if not file.is_file():  # reading a pipe would wait for ever
-            raise OSError(errno.EINVAL, "not a regular file")
-        return InputSource(safe_name(file.stem), "video", file, sha256_file(file, passed), file.stat().st_size)
+        digest, size = _hashed(file, advance)
     except OSError:
         # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
-        return InputSource(safe_name(file.stem), "video", file, sha256_bytes(str(file).encode()), 0)
+        digest, size = sha256_bytes(str(file).encode()), 0
+    return InputSource(safe_name(file.stem), "video", file, digest, size)
 
 
 def _album(
-    folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]], passed: Callable[[int], None]
+    folder: Path, files: tuple[Path, ...], left_out: list[tuple[Path, str]], advance: Callable[[int], None]
 ) -> InputSource:
-    hashes, readable, total = [], [], 0
+    photos: dict[Path, tuple[str, int]] = {}
     for file in files:
         try:
-            if not file.is_file():
-                raise OSError(errno.EINVAL, "not a regular file")
-            hashes.append(sha256_file(file, passed))
-            total += file.stat().st_size
-            readable.append(file)
+            photos[file] = _hashed(file, advance)
         except OSError as error:
             left_out.append((file, f"cannot be read: {error.strerror}"))
-    lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(readable, hashes, strict=True))
-    name = safe_name(folder.resolve().name or "photos")
-    return InputSource(name, "photos", folder, sha256_bytes(lines.encode()), total, tuple(readable), tuple(hashes))
+    lines = "\n".join(f"{file.name}\t{digest}" for file, (digest, _) in photos.items())
+    name, size = safe_name(folder.resolve().name or "photos"), sum(size for _, size in photos.values())
+    hashes = tuple(digest for digest, _ in photos.values())
+    return InputSource(name, "photos", folder, sha256_bytes(lines.encode()), size, tuple(photos), hashes)
 
 
 def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[InputSource]:
@@ -261,13 +225,10 @@ def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[
     return list(kept.values())
 
 
-def _name_apart(sources: list[InputSource]) -> list[InputSource]:
-    by_name: dict[str, list[InputSource]] = defaultdict(list)
-    for source in sources:
-        by_name[source.name.lower()].append(source)  # some file systems do not tell A from a
-    apart = []
-    for same in by_name.values():
-        for source in same:
-            name = source.name if len(same) == 1 else f"{source.name}-{source.sha256[:8]}"
-            apart.append(InputSource(**{**source.__dict__, "name": name}))
-    return sorted(apart, key=lambda source: source.name)
+def _with_unique_names(sources: list[InputSource]) -> list[InputSource]:
+    counts = Counter(source.name.lower() for source in sources)  # some file systems do not tell A from a
+    unique = [
+        source if counts[source.name.lower()] == 1 else replace(source, name=f"{source.name}-{source.sha256[:8]}")
+        for source in sources
+    ]
+    return sorted(unique, key=lambda source: source.name)

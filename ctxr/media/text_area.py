@@ -75,7 +75,7 @@ class TextGate:
         """How much the most text-like place of `grey` looks like text: a logit, higher is more."""
         import torch
 
-        with torch.inference_mode(), _THREADS.one():
+        with torch.inference_mode(), _one_thread():
             heat = torch.from_numpy(even_contrast(grey))[None, None]
             for number, (layer, (weight, bias)) in enumerate(zip(LAYERS, self._weights.layers, strict=True)):
                 heat = heat.relu_() if number else heat
@@ -98,38 +98,28 @@ def even_contrast(grey: NDArray[np.uint8]) -> Floats:
     return np.asarray(np.clip((level - mean) / (np.sqrt(np.maximum(variance, 0)) + NOISE), -3, 3), np.float32)
 
 
-class _Threads:
-    """Limits torch to one thread while any thread is inside; the last to leave restores the earlier number.
+_LOCK = Lock()
+_INSIDE: list[int] = []
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Limits torch to one thread: the layers are so small that threads wait for one another longer than they work, most of all
+    while a decoder keeps the other cores busy.
 
     The number belongs to the process and to each thread that has read it, so every thread that leaves sets it back, to the number
     that the first one read: a thread that enters while another is inside would read 1.
     """
+    import torch
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
-        self._before = 1
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """The layers are so small that threads wait for one another longer than they work, most of all while a decoder
-        keeps the other cores busy."""
-        import torch
-
-        with self._lock:
-            if not self._inside:
-                self._before = torch.get_num_threads()
-            self._inside += 1
-            torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                torch.set_num_threads(self._before)
-
-
-_THREADS = _Threads()
+    with _LOCK:
+        _INSIDE.append(_INSIDE[0] if _INSIDE else torch.get_num_threads())
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            torch.set_num_threads(_INSIDE.pop())
 
 
 @lru_cache(maxsize=1)
@@ -145,6 +135,7 @@ Picture = NDArray[np.uint8]
 
 ENGINES = ("auto", "tesserocr", "pytesseract")
 LANGUAGE = "eng"
+NO_LANGUAGE = f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it"
 SPARSE_TEXT, LAYOUT = 11, 3
 """Page segmentation: words anywhere, as overlays lie on photographs; and, only where that finds nothing, layout analysis, which
 reads panels of text that sparse text misses (docs/log.md)."""
@@ -305,10 +296,7 @@ class _Pytesseract:
                 hint="apt install tesseract-ocr, or brew install tesseract; or leave out --max-text",
             ) from error
         if LANGUAGE not in languages:
-            raise CtxrError(
-                f"Tesseract has no language file {LANGUAGE!r}",
-                hint=f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it",
-            )
+            raise CtxrError(f"Tesseract has no language file {LANGUAGE!r}", hint=NO_LANGUAGE)
         self._pytesseract: Any = pytesseract
 
     def read(self, grey: Picture, segmentation: int) -> str:
@@ -344,10 +332,7 @@ class _Tesserocr:
         try:
             self._api = tesserocr.PyTessBaseAPI(path=_language_folder(), lang=LANGUAGE, psm=tesserocr.PSM.SPARSE_TEXT)
         except RuntimeError as error:
-            raise CtxrError(
-                f"tesserocr finds no language file {LANGUAGE!r}",
-                hint=f"apt install tesseract-ocr-{LANGUAGE}, or set TESSDATA_PREFIX to the folder that has it",
-            ) from error
+            raise CtxrError(f"tesserocr finds no language file {LANGUAGE!r}", hint=NO_LANGUAGE) from error
         self._api.SetVariable("debug_file", os.devnull)
         self.version = tesserocr.tesseract_version().split()[1]
 
@@ -367,8 +352,7 @@ def _language_folder() -> str:
     program = shutil.which("tesseract")
     if program is None:
         return ""
-    told = subprocess.run(
-        [program, "--list-langs"], capture_output=True, text=True, timeout=TIMEOUT, check=False
-    ).stdout
-    folder = re.search(r'"(.+)"', told)
+    command = [program, "--list-langs"]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False).stdout
+    folder = re.search(r'"(.+)"', listed)
     return folder[1] if folder else ""

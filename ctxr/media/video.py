@@ -43,8 +43,7 @@ class VideoHeader:
     """What is known of a video once its first frame is decoded.
 
     Attributes:
-        width: pixels, upright.
-        height: pixels, upright.
+        width, height: pixels, upright.
         rotation: degrees clockwise by which stored frames were turned: 0, 90, 180 or 270.
         rate: average frames per second as the container says; None if it does not.
         duration: seconds as the container says; None if it does not.

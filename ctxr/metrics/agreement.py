@@ -1,6 +1,6 @@
 """Agreement beyond chance: Krippendorff's alpha with missing votes, kappas, AC1, MASI, and their resampled intervals.
 
-Each class offers the same two functions of votes with `weights` [N] (None: 1 each).
+Each class of distances offers the same two functions of votes with `weights` [N] (None: 1 each).
 `within(weights, counts)`: for each unit [U] the sum, over ordered pairs of its votes, of weight times weight times difference.
 `overall(counts)`: the same sum over all votes, which needs only how often each value was given, `counts` [V].
 `moves` says whether `within` depends on `counts`.
@@ -12,7 +12,7 @@ Votes that were accepted *because* they name the target agree by selection: alwa
 Interval alpha over positions applies to frames in temporal order; the images of a photo set are nominal.
 
 - **units** (`by_units`): other units of the same kind, the *same* workers. For a statement about these workers.
-- **units and workers** (`by_units_and_workers`): Owen's pigeonhole bootstrap, a vote counts by the product of how often its
+- **units and workers** (with `workers`): Owen's pigeonhole bootstrap, a vote counts by the product of how often its
   unit and its worker were drawn (Owen 2007, "The pigeonhole bootstrap"). For a statement about any such crowd: the one to
   quote. Where workers hardly differ it is up to twice as wide as need be; where they differ much, the other is far too narrow.
 
@@ -26,7 +26,7 @@ others, kappa falls although workers agree, and AC1 does not (Gwet 2008).
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +52,8 @@ class NominalDistance:
     def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
         """m² minus the sum of the squared counts of each value."""
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
-        given = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
-        apart: Doubles = sizes * sizes - np.bincount(self.cell_units, given * given, self.size)
-        return apart
+        votes = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
+        return cast("Doubles", sizes * sizes - np.bincount(self.cell_units, votes * votes, self.size))
 
     def overall(self, counts: Doubles) -> float:
         """n² minus the sum of the squared counts."""
@@ -64,7 +63,7 @@ class NominalDistance:
 class SquaredDistance:
     """Values are numbers, apart by the square of their distance; without `numbers` by that of their ranks.
 
-    A rank is the mean place of a value among all votes, so ordinal alpha is interval alpha over ranks: the votes between
+    A rank is the mean position of a value among all votes, so ordinal alpha is interval alpha over ranks: the votes between
     two values, with half of each of the two, are what Krippendorff's ordinal difference counts.
     """
 
@@ -74,27 +73,26 @@ class SquaredDistance:
         self.numbers = numbers - numbers.mean() if numbers is not None and numbers.size else numbers
         self.moves = numbers is None
 
-    def _places(self, counts: Doubles) -> Doubles:
-        places: Doubles = np.cumsum(counts) - counts / 2 if self.numbers is None else self.numbers
-        return places
+    def _numbers(self, counts: Doubles) -> Doubles:
+        return cast("Doubles", np.cumsum(counts) - counts / 2 if self.numbers is None else self.numbers)
 
     def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
         """Twice m times the squared distances from the unit's mean: the closed form of the sum over pairs."""
-        places = self._places(counts)[self.values]
-        weighed = places if weights is None else places * weights
+        numbers = self._numbers(counts)[self.values]
+        weighed = numbers if weights is None else numbers * weights
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
         means = np.bincount(self.units, weighed, self.size) / np.maximum(sizes, 1e-300)
-        off = np.square(places - means[self.units])
-        apart: Doubles = 2 * sizes * np.bincount(self.units, off if weights is None else off * weights, self.size)
-        return apart
+        off = np.square(numbers - means[self.units])
+        sums = np.bincount(self.units, off if weights is None else off * weights, self.size)
+        return cast("Doubles", 2 * sizes * sums)
 
     def overall(self, counts: Doubles) -> float:
         """The same closed form over all votes."""
-        places, total = self._places(counts), counts.sum()
+        numbers, total = self._numbers(counts), counts.sum()
         if not total:
             return 0.0
-        mean = (counts * places).sum() / total
-        return float(2 * total * (counts * np.square(places - mean)).sum())
+        mean = (counts * numbers).sum() / total
+        return float(2 * total * (counts * np.square(numbers - mean)).sum())
 
 
 class MetricDistance:
@@ -107,27 +105,26 @@ class MetricDistance:
         self.cells, cell_units, cell_values = cells(units, size, values, len(labels))
         self.left, self.right = pairs_within(cell_units)
         self.pair_units = cell_units[self.left]
-        self.apart = metric(labels[cell_values[self.left]], labels[cell_values[self.right]]).astype(np.float64)
+        self.distances = metric(labels[cell_values[self.left]], labels[cell_values[self.right]]).astype(np.float64)
         self.cell_count = len(cell_units)
         self.table = metric(labels[:, None], labels[None, :]).astype(np.float64) if len(labels) <= TABLE else None
 
     def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
         """Summed over the pairs of different values of a unit."""
-        given = np.bincount(self.cells, weights, self.cell_count).astype(np.float64)
-        apart = np.bincount(self.pair_units, given[self.left] * given[self.right] * self.apart, self.size)
-        return 2.0 * apart.astype(np.float64)
+        votes = np.bincount(self.cells, weights, self.cell_count).astype(np.float64)
+        sums = np.bincount(self.pair_units, votes[self.left] * votes[self.right] * self.distances, self.size)
+        return 2.0 * sums.astype(np.float64)
 
     def overall(self, counts: Doubles) -> float:
         """Summed over the table of differences, or over stripes of it."""
         if self.table is not None:
             return float(counts @ self.table @ counts)
         used = np.flatnonzero(counts)
-        labels, given = self.labels[used], counts[used]
-        total = 0.0
-        for start in range(0, len(used), TABLE):
-            stripe = slice(start, start + TABLE)
-            total += float(given[stripe] @ self.metric(labels[stripe, None], labels[None, :]) @ given)
-        return total
+        labels, votes = self.labels[used], counts[used]
+        stripes = (slice(start, start + TABLE) for start in range(0, len(used), TABLE))
+        return sum(
+            (float(votes[part] @ self.metric(labels[part, None], labels[None]) @ votes) for part in stripes), 0.0
+        )
 
 
 def cells(units: Codes, size: int, values: Codes, kinds: int) -> tuple[Codes, Codes, Codes]:
@@ -140,14 +137,12 @@ def cells(units: Codes, size: int, values: Codes, kinds: int) -> tuple[Codes, Co
     """
     keys = units * np.int64(kinds) + values
     if size * kinds <= 4 * len(keys) + 1000:
-        # a table that is small beside the votes is ticked off, which is faster than sorting
-        there = np.bincount(keys, minlength=size * kinds) > 0
-        known = np.flatnonzero(there)
-        found = (np.cumsum(there) - 1)[keys]
+        # a table that is small compared with the votes is ticked off, which is faster than sorting
+        used = np.bincount(keys, minlength=size * kinds) > 0
+        names, codes = np.flatnonzero(used), (np.cumsum(used) - 1)[keys]
     else:
-        known, found = np.unique(keys, return_inverse=True)
-        found = found.reshape(-1)
-    return found.astype(np.int64), known // kinds, known % kinds
+        names, codes = np.unique(keys, return_inverse=True)
+    return codes.reshape(-1).astype(np.int64), names // kinds, names % kinds
 
 
 def pairs_within(groups: Codes) -> tuple[Codes, Codes]:
@@ -222,8 +217,8 @@ class Paired:
 
     def __init__(self, votes: Votes, level: Level | Metric) -> None:
         votes.once()
-        many = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
-        kept = votes if many.all() else votes.where(many[votes.units])
+        several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
+        kept = votes if several.all() else votes.where(several[votes.units])
         self._units, self.size = _renumbered(kept.units)
         self._workers, self.crowd = _renumbered(kept.workers)
         self._values, self._kinds = kept.values, len(kept.labels)
@@ -247,8 +242,8 @@ class Paired:
         weights = None if worker_weights is None else worker_weights[self._workers]
         sizes, pairs = self._sizes_once if weights is None else self._sizes(weights)
         counted = pairs > 0 if unit_weights is None else np.where(pairs > 0, unit_weights, 0.0)
-        each = counted[self._units] if weights is None else counted[self._units] * weights
-        counts = np.bincount(self._values, each, self._kinds).astype(np.float64)
+        by_vote = counted[self._units] if weights is None else counted[self._units] * weights
+        counts = np.bincount(self._values, by_vote, self._kinds).astype(np.float64)
         expected = self._difference.overall(counts)
         if expected <= 0 or np.count_nonzero(counts) < 2:
             return None
@@ -262,15 +257,13 @@ class Paired:
     def _sizes(self, weights: Doubles | None) -> tuple[Doubles, Doubles]:
         """Votes of each unit [U], and ordered pairs of votes of different workers [U]."""
         sizes = np.bincount(self._units, weights, self.size).astype(np.float64)
-        alone = sizes if weights is None else np.bincount(self._units, weights * weights, self.size)
-        return sizes, sizes * sizes - alone
+        squares = sizes if weights is None else np.bincount(self._units, weights * weights, self.size)
+        return sizes, sizes * sizes - squares
 
 
 def _renumbered(codes: Codes) -> tuple[Codes, int]:
-    there = np.bincount(codes) > 0
-    if there.all():
-        return codes, len(there)
-    return (np.cumsum(there) - 1)[codes], int(there.sum())
+    used = np.bincount(codes) > 0
+    return codes if used.all() else (np.cumsum(used) - 1)[codes], int(used.sum())
 
 
 def _difference(
@@ -292,8 +285,7 @@ def _difference(
 
 def _ratio(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Doubles:
     sums = left + right
-    apart: Doubles = np.square((left - right) / np.where(sums > 0, sums, 1.0))
-    return apart
+    return cast("Doubles", np.square((left - right) / np.where(sums > 0, sums, 1.0)))
 
 
 LEVEL = 0.95
@@ -306,25 +298,24 @@ def by_units(
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
     confidence: float = LEVEL,
+    *,
+    workers: bool = False,
 ) -> Agreement:
-    """Alpha with an interval over units: those with at least two votes are drawn again with replacement.
+    """Alpha with an interval over units: those with at least two votes are resampled with replacement, and with `workers` the
+    workers too.
 
     Args:
-        votes: as for `alpha`. level: as for `alpha`. rng: equal generators give equal intervals.
-        resamples: how many. confidence: share of the resamples inside the interval.
+        votes, level: as for `alpha`. rng: equal generators give equal intervals. confidence: share of the resamples inside.
     """
-    return _resampled(Paired(votes, level), rng, resamples, confidence, workers=False)
-
-
-def by_units_and_workers(
-    votes: Votes,
-    level: Level | Metric,
-    rng: np.random.Generator,
-    resamples: int = RESAMPLES,
-    confidence: float = LEVEL,
-) -> Agreement:
-    """Alpha with an interval over units and workers, both drawn again with replacement; arguments as for `by_units`."""
-    return _resampled(Paired(votes, level), rng, resamples, confidence, workers=True)
+    paired = Paired(votes, level)
+    agreement = paired.agreement()
+    sizes = (paired.size, paired.crowd) if workers else (paired.size,)
+    values = [paired.weighed(*(_counts(rng, size) for size in sizes)) for _ in range(resamples if paired.size else 0)]
+    defined = np.array([value for value in values if value is not None])
+    if agreement.value is None or not defined.size:
+        return agreement
+    low, high = percentiles(defined, confidence)
+    return replace(agreement, low=low, high=high, resamples=len(defined))
 
 
 def percentiles(values: Doubles, confidence: float) -> tuple[float, float]:
@@ -337,21 +328,9 @@ def percentiles(values: Doubles, confidence: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _drawn(rng: np.random.Generator, size: int) -> Doubles:
+def _counts(rng: np.random.Generator, size: int) -> Doubles:
     """Counts of each of `size` items in `size` draws with replacement, [size]."""
     return np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64)
-
-
-def _resampled(paired: Paired, rng: np.random.Generator, resamples: int, confidence: float, workers: bool) -> Agreement:
-    """Alpha with an interval; units are drawn again, and with `workers` those too."""
-    agreement = paired.agreement()
-    drawn = (paired.size, paired.crowd) if workers else (paired.size,)
-    values = [paired.weighed(*(_drawn(rng, size) for size in drawn)) for _ in range(resamples if paired.size else 0)]
-    defined = np.array([value for value in values if value is not None])
-    if agreement.value is None or not defined.size:
-        return agreement
-    low, high = percentiles(defined, confidence)
-    return replace(agreement, low=low, high=high, resamples=len(defined))
 
 
 Weights = Literal["linear", "quadratic"]
@@ -375,9 +354,9 @@ def cohen(votes: Votes, weights: Weights | None = None) -> Agreement:
     crowd = np.unique(votes.once().workers)
     if len(crowd) != 2:
         raise DataError(f"Cohen's kappa compares two workers, and {len(crowd)} voted", "choose two, or ask for alpha")
-    said = np.full((2, len(votes.unit_names)), -1)
-    said[(votes.workers == crowd[1]).astype(int), votes.units] = votes.values
-    both = said[:, (said >= 0).all(axis=0)]
+    values = np.full((2, len(votes.unit_names)), -1)
+    values[(votes.workers == crowd[1]).astype(int), votes.units] = votes.values
+    both = values[:, (values >= 0).all(axis=0)]
     units, kinds = both.shape[1], len(votes.labels)
     if not units:
         return Agreement(None, 0, 0, NO_PAIR)
@@ -429,14 +408,14 @@ def _agreeing(votes: Votes) -> tuple[float, Doubles, int, int]:
     """Mean share of agreeing pairs, share of each value [V] (units count the same), units and votes with a pair."""
     size, kinds = len(votes.unit_names), len(votes.labels)
     cell, cell_units, cell_values = cells(votes.once().units, size, votes.values, kinds)
-    given = np.bincount(cell, minlength=len(cell_units))
+    counts = np.bincount(cell, minlength=len(cell_units))
     sizes = np.bincount(votes.units, minlength=size)
-    shares = np.bincount(cell_values, given / sizes[cell_units], kinds) / max(1, (sizes > 0).sum())
-    many = sizes >= 2
-    if not many.any():
+    shares = np.bincount(cell_values, counts / sizes[cell_units], kinds) / max(1, (sizes > 0).sum())
+    several = sizes >= 2
+    if not several.any():
         return 0.0, shares, 0, 0
-    agreeing = np.bincount(cell_units, given * (given - 1), size)[many] / (sizes * (sizes - 1))[many]
-    return float(agreeing.mean()), shares, int(many.sum()), int(sizes[many].sum())
+    agreeing = np.bincount(cell_units, counts * (counts - 1), size)[several] / (sizes * (sizes - 1))[several]
+    return float(agreeing.mean()), shares, int(several.sum()), int(sizes[several].sum())
 
 
 def _beyond(observed: float, chance: float, units: int, votes: int) -> Agreement:
@@ -483,15 +462,9 @@ def masi_alpha(units: Column, workers: Column, tags: Sequence[Tags]) -> Agreemen
     Args:
         units, workers: columns [N]. tags: [N], the set that each worker gave to the unit; empty if none fits.
     """
-    codes, sets = factorise([tuple(sorted(set(each))) for each in tags])
-    table = np.array([[masi(one, other) for other in sets] for one in sets]).reshape(len(sets), len(sets))
-    votes = gather(units, workers, codes)
-
-    def difference(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Doubles:
-        apart: Doubles = table[left, right]
-        return apart
-
-    return alpha(votes, difference)
+    codes, sets = factorise([tuple(sorted(set(names))) for names in tags])
+    table = np.array([[masi(left, right) for right in sets] for left in sets]).reshape(len(sets), len(sets))
+    return alpha(gather(units, workers, codes), lambda left, right: cast("Doubles", table[left, right]))
 
 
 def tag_alphas(
@@ -503,10 +476,9 @@ def tag_alphas(
     >>> only.tag, only.agreement.value, only.prevalence
     ('t', 1.0, 0.5)
     """
-    found = sorted(set().union(*map(frozenset, tags))) if names is None else names
     rows = []
-    for tag in found:
-        given = np.array([tag in each for each in tags], np.int64)
-        prevalence = float(given.mean()) if given.size else 0.0
-        rows.append(TagAgreement(tag, alpha(gather(units, workers, given)), prevalence))
+    for tag in sorted(set().union(*map(frozenset, tags))) if names is None else names:
+        votes = np.array([tag in names_of for names_of in tags], np.int64)
+        prevalence = float(votes.mean()) if votes.size else 0.0
+        rows.append(TagAgreement(tag, alpha(gather(units, workers, votes)), prevalence))
     return rows

@@ -70,8 +70,10 @@ class Clusters:
         self.weights = np.zeros((self.resamples, self.size), np.uint8)
         for rows in _blocks(self.resamples, self.size):
             count = rows.stop - rows.start
-            drawn = rng.integers(0, self.size, (count, self.size)) + self.size * np.arange(count)[:, None]
-            self.weights[rows] = np.bincount(drawn.reshape(-1), minlength=count * self.size).reshape(count, self.size)
+            rows_drawn = rng.integers(0, self.size, (count, self.size)) + self.size * np.arange(count)[:, None]
+            self.weights[rows] = np.bincount(rows_drawn.reshape(-1), minlength=count * self.size).reshape(
+                count, self.size
+            )
 
     def sums(self, columns: Doubles) -> Doubles:
         """Columns [N, M] summed in each cluster, [C, M]."""
@@ -98,18 +100,18 @@ class Clusters:
         >>> round(mean.value, 3), mean.low, round(mean.high, 3), mean.clusters
         (0.333, 0.0, 0.667, 5)
         """
-        held = within.astype(np.float64)
+        counted = within.astype(np.float64)
         weighed = np.where(within, values, 0.0)
-        drawn, sizes = self.totals(weighed), self.totals(held)
-        present = (self.sums(held) > 0).sum(axis=0)
-        counts = held.sum(axis=0)
-        found = []
-        for place in range(values.shape[1]):
-            value = float(weighed[:, place].sum() / counts[place]) if counts[place] else None
-            there = sizes[:, place] > 0
-            shares = drawn[there, place] / sizes[there, place]
-            found.append(interval_of(value, shares, int(present[place]), confidence))
-        return found
+        totals, sizes = self.totals(weighed), self.totals(counted)
+        present = (self.sums(counted) > 0).sum(axis=0)
+        counts = counted.sum(axis=0)
+        intervals = []
+        for column in range(values.shape[1]):
+            value = float(weighed[:, column].sum() / counts[column]) if counts[column] else None
+            defined = sizes[:, column] > 0
+            shares = totals[defined, column] / sizes[defined, column]
+            intervals.append(interval_of(value, shares, int(present[column]), confidence))
+        return intervals
 
 
 def mean_interval(
@@ -215,8 +217,8 @@ def pearson_interval(
         return Interval(None, clusters=present)
     moments = np.zeros((len(one), 6))
     moments[chosen] = _moments(one[chosen], other[chosen])
-    drawn = [found for found in _r(clusters.totals(moments)) if found is not None]
-    return interval_of(value, np.array(drawn), present, confidence)
+    resampled = [r for r in _r(clusters.totals(moments)) if r is not None]
+    return interval_of(value, np.array(resampled), present, confidence)
 
 
 def _moments(one: Doubles, other: Doubles) -> Doubles:
@@ -242,15 +244,17 @@ def _r(moments: Doubles) -> list[float | None]:
     spread = (xx - x * x / n) * (yy - y * y / n)
     defined = spread > _LEAST * n * n
     ratio = (xy - x * y / n) / np.sqrt(np.where(defined, spread, 1.0))
-    return [float(np.clip(value, -1, 1)) if known else None for value, known in zip(ratio, defined, strict=True)]
+    return [
+        float(np.clip(value, -1, 1)) if is_defined else None for value, is_defined in zip(ratio, defined, strict=True)
+    ]
 
 
-def interval_of(value: float | None, drawn: Doubles, clusters: int, confidence: float = LEVEL) -> Interval:
+def interval_of(value: float | None, resampled: Doubles, clusters: int, confidence: float = LEVEL) -> Interval:
     """A figure with the percentile interval of what draws over so many clusters gave, where they say anything."""
-    if value is None or clusters < LEAST_CLUSTERS or not drawn.size or np.ptp(drawn) <= _LEAST:
-        return Interval(value, clusters=clusters, resamples=len(drawn))
-    low, high = percentiles(drawn, confidence)
-    return Interval(value, low, high, clusters, len(drawn))
+    if value is None or clusters < LEAST_CLUSTERS or not resampled.size or np.ptp(resampled) <= _LEAST:
+        return Interval(value, clusters=clusters, resamples=len(resampled))
+    low, high = percentiles(resampled, confidence)
+    return Interval(value, low, high, clusters, len(resampled))
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:

@@ -83,43 +83,43 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
             f"{crowd} workers with a table of {kinds} x {kinds} labels each are more than votes can fill",
             "ask for majority, which needs no shared labels",
         )
-    said = votes.workers * np.int64(kinds) + votes.values
+    cells = votes.workers * np.int64(kinds) + votes.values
     counts = np.bincount(votes.units * np.int64(kinds) + votes.values, minlength=size * kinds).reshape(size, kinds)
-    known = counts.sum(axis=1) > 0
+    judged = counts.sum(axis=1) > 0
     # classes come first, so that each is one stretch of memory
     posterior = (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).T.copy()
     prior, confusion = np.zeros(kinds), np.zeros((crowd, kinds, kinds))
     history: list[float] = []
     converged = not len(votes)
     while len(history) < rounds and not converged:
-        prior = (posterior[:, known].sum(axis=1) + smoothing) / (known.sum() + kinds * smoothing)
-        confusion = _confusion(votes.units, said, posterior, crowd, smoothing)
-        posterior, log_likelihood = _classes(votes.units, said, prior, confusion, size)
+        prior = (posterior[:, judged].sum(axis=1) + smoothing) / (judged.sum() + kinds * smoothing)
+        confusion = _confusion(votes.units, cells, posterior, crowd, smoothing)
+        posterior, log_likelihood = _classes(votes.units, cells, prior, confusion, size)
         history.append(log_likelihood)
         converged = len(history) > 1 and abs(history[-1] - history[-2]) < tolerance * len(votes)
     return DawidSkene(posterior.T, prior, confusion, history[-1] if history else 0.0, tuple(history), converged)
 
 
-def _confusion(units: Codes, said: Codes, posterior: Doubles, crowd: int, smoothing: float) -> Doubles:
+def _confusion(units: Codes, votes: Codes, posterior: Doubles, crowd: int, smoothing: float) -> Doubles:
     """Equation 2.3: [W, V true, V said]."""
     kinds = len(posterior)
     tables = np.full((crowd, kinds, kinds), smoothing)
     for true, row in enumerate(posterior):
-        tables[:, true, :] += np.bincount(said, row[units], crowd * kinds).reshape(crowd, kinds)
+        tables[:, true, :] += np.bincount(votes, row[units], crowd * kinds).reshape(crowd, kinds)
     totals = tables.sum(axis=2, keepdims=True)
     shares: Doubles = np.divide(tables, totals, out=np.zeros_like(tables), where=totals > 0)
     return shares
 
 
-def _classes(units: Codes, said: Codes, prior: Doubles, confusion: Doubles, size: int) -> tuple[Doubles, float]:
+def _classes(units: Codes, votes: Codes, prior: Doubles, confusion: Doubles, size: int) -> tuple[Doubles, float]:
     """Equation 2.5, [V, U], and the log likelihood of the votes."""
     with np.errstate(divide="ignore"):
         logs, start = np.log(confusion), np.log(prior)
     kinds = len(prior)
     scores = np.empty((kinds, size))
     for true in range(kinds):
-        scores[true] = np.bincount(units, logs[:, true, :].reshape(-1)[said], size) + start[true]
+        scores[true] = np.bincount(units, logs[:, true, :].reshape(-1)[votes], size) + start[true]
     most = scores.max(axis=0)
-    each = np.exp(scores - most)
-    total = each.sum(axis=0)
-    return each / total, float((most + np.log(total)).sum())
+    likelihood = np.exp(scores - most)
+    total = likelihood.sum(axis=0)
+    return likelihood / total, float((most + np.log(total)).sum())

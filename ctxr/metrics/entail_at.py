@@ -90,19 +90,19 @@ def count(
     everyone, width = scored.shape
     if not ks or not 1 <= min(ks) <= max(ks) <= width:
         raise DataError(f"Entail@K needs K of 1 to {width}, as many as there are captions, and not {list(ks)}")
-    asked = np.arange(everyone) if images is None else images
+    chosen = np.arange(everyone) if images is None else images
     step = max(1, block // width)
     parts = [np.zeros((3, 0, len(ks)))]
-    for start in range(0, len(asked), step):
-        held = asked[start : start + step]
-        scores = scored.rows(held)
+    for start in range(0, len(chosen), step):
+        rows = chosen[start : start + step]
+        scores = scored.rows(rows)
         if np.isnan(scores).any():
-            raise DataError(f"picture {held[np.isnan(scores).any(axis=1)][0]} has a score that is NaN")
-        written = known.written.among(held, width)
-        extra = known.extra.among(held, width) & ~written
-        judged = np.ones_like(extra) if known.judged is None else known.judged.among(held, width) | written | extra
-        found = first(scores, ks)
-        parts.append(np.stack([_hits(found, marked) for marked in (written, extra, judged)]))
+            raise DataError(f"picture {rows[np.isnan(scores).any(axis=1)][0]} has a score that is NaN")
+        written = known.written.among(rows, width)
+        extra = known.extra.among(rows, width) & ~written
+        judged = np.ones_like(extra) if known.judged is None else known.judged.among(rows, width) | written | extra
+        best = first(scores, ks)
+        parts.append(np.stack([_hits(best, marked) for marked in (written, extra, judged)]))
     written, extra, judged = np.concatenate(parts, axis=1)
     return Counted(written, extra, judged, tuple(ks))
 
@@ -127,44 +127,46 @@ def entail_at(
     images = len(counted.written)
     clusters = Clusters(np.arange(images), rng, resamples) if clusters is None else clusters
     clean = np.ones(images, bool) if leaked is None else ~leaked
-    found = []
-    for place, k in enumerate(counted.ks):
-        written, extra = counted.written[:, place], counted.extra[:, place]
+    results = []
+    for column, k in enumerate(counted.ks):
+        written, extra = counted.written[:, column], counted.extra[:, column]
         values = np.stack([(written + extra) / k] * 2, axis=1)
-        whole, rest = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
+        whole, without_leaked = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
         corrected = Interval(None, clusters=clusters.size)
         way: Way = ""
         if labels == "classifier" and images:
             if counted.known:
-                corrected, way = entailed_share(written, counted.known[place], k, clusters), "strata"
+                corrected, way = entailed_share(written, counted.known[column], k, clusters), "strata"
             if corrected.value is None and rates is not None:
-                corrected, way = _corrected(counted, place, rates, clusters, rng), "weighed_rates"
-        judged = float(counted.judged[:, place].mean() / k) if images else 0.0
+                corrected, way = _corrected(counted, column, rates, clusters, rng), "weighed_rates"
+        judged = float(counted.judged[:, column].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
-        found.append(EntailAt(k, labels, whole, corrected, judged, share, rest, "" if corrected.value is None else way))
-    return found
+        results.append(
+            EntailAt(k, labels, whole, corrected, judged, share, without_leaked, "" if corrected.value is None else way)
+        )
+    return results
 
 
-def _corrected(counted: Counted, place: int, rates: Rates, clusters: Clusters, rng: np.random.Generator) -> Interval:
+def _corrected(counted: Counted, column: int, rates: Rates, clusters: Clusters, rng: np.random.Generator) -> Interval:
     """Of the judged captions that were written for others the corrected share, put together with those written for the picture."""
-    looked = counted.ks[place] * len(counted.written)
-    written, extra, judged = (one[:, place] for one in (counted.written, counted.extra, counted.judged))
+    total = counted.ks[column] * len(counted.written)
+    written, extra, judged = (one[:, column] for one in (counted.written, counted.extra, counted.judged))
     hits, others = clusters.sums(np.stack([extra, judged - written], axis=1)).T
-    rest = float(others.sum() / looked)
-    (own,) = clusters.means(written[:, None] / counted.ks[place], np.ones((len(written), 1), bool))
-    if own.value is None or not rest:
+    part = float(others.sum() / total)
+    (own,) = clusters.means(written[:, None] / counted.ks[column], np.ones((len(written), 1), bool))
+    if own.value is None or not part:
         return own
     share = rogan_gladen(hits, others, rates, rng)
     if share.value is None or share.low is None or share.high is None:
         return share
-    value = own.value + rest * share.value
+    value = own.value + part * share.value
     # the captions that were written vary from picture to picture as well: distances by their squares, as in `poststratified`
-    below = math.hypot(rest * (share.value - share.low), own.value - (own.value if own.low is None else own.low))
-    above = math.hypot(rest * (share.high - share.value), (own.value if own.high is None else own.high) - own.value)
+    below = math.hypot(part * (share.value - share.low), own.value - (own.value if own.low is None else own.low))
+    above = math.hypot(part * (share.high - share.value), (own.value if own.high is None else own.high) - own.value)
     return Interval(value, max(0.0, value - below), min(1.0, value + above), share.clusters, share.resamples)
 
 
-def _hits(found: First, marked: Flags) -> Doubles:
+def _hits(best: First, marked: Flags) -> Doubles:
     """Expected number of marked candidates among the first of each k, [b, len(ks)]."""
-    held = found.chances * marked[found.rows, found.candidates, None]
-    return np.stack([np.bincount(found.rows, column, len(marked)) for column in held.T], axis=1)
+    chances = best.chances * marked[best.rows, best.candidates, None]
+    return np.stack([np.bincount(best.rows, column, len(marked)) for column in chances.T], axis=1)

@@ -74,9 +74,9 @@ def quality(
     columns = np.stack([entailed == called, entailed & called, called, entailed, np.ones(pairs, bool)], axis=1)
     clusters = Clusters(groups, rng, resamples)
     whole = _figures(columns.sum(axis=0, dtype=np.float64)[None], beta)[0]
-    drawn = _figures(clusters.totals(columns.astype(np.float64)), beta)
+    resampled = _figures(clusters.totals(columns.astype(np.float64)), beta)
     accuracy, precision, recall, f = (
-        _interval(whole[place], drawn[:, place], clusters.size, confidence) for place in range(4)
+        _interval(whole[column], resampled[:, column], clusters.size, confidence) for column in range(4)
     )
     share = float(entailed.mean())
     return Quality(accuracy, precision, recall, f, max(share, 1 - share), int(entailed.sum()), pairs, beta)
@@ -125,18 +125,18 @@ def calibration(entailed: Flags, probability: Doubles, bins: int = BINS) -> Cali
     _check_probabilities(probability)
     if bins < 1:
         raise DataError(f"calibration needs at least one bin, not {bins}")
-    place = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
-    sizes = np.bincount(place, minlength=bins)
-    sums, hits = np.bincount(place, probability, bins), np.bincount(place, entailed, bins)
-    found = []
+    bin_of = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
+    sizes = np.bincount(bin_of, minlength=bins)
+    sums, hits = np.bincount(bin_of, probability, bins), np.bincount(bin_of, entailed, bins)
+    diagram = []
     for one in np.flatnonzero(sizes).tolist():
         size, share = int(sizes[one]), float(hits[one] / sizes[one])
         low, high = exact_interval(float(hits[one]), size)
-        found.append(Bin(one / bins, (one + 1) / bins, size, float(sums[one] / size), share, low, high))
-    gaps = np.array([abs(one.entailed - one.probability) for one in found])
-    weights = np.array([one.pairs for one in found]) / len(entailed)
+        diagram.append(Bin(one / bins, (one + 1) / bins, size, float(sums[one] / size), share, low, high))
+    gaps = np.array([abs(one.entailed - one.probability) for one in diagram])
+    weights = np.array([one.pairs for one in diagram]) / len(entailed)
     brier = float(((probability - entailed) ** 2).mean())
-    return Calibration(float(weights @ gaps), float(gaps.max()), brier, tuple(found))
+    return Calibration(float(weights @ gaps), float(gaps.max()), brier, tuple(diagram))
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ class Threshold:
     called: int
     sure: bool
 
-    def told(self) -> str:
-        """What it came to, in words."""
-        found = self.precision
+    def in_words(self) -> str:
+        """Precision and recall in words."""
+        precision = self.precision
         reach = "reaches" if self.sure else "does not reach"
         return (
-            f"precision {found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f}, whose low end {reach} {self.wanted:g}) on "
-            f"{_pairs(self.called)}, recall {self.recall:.3f}"
+            f"precision {precision.value:.3f} (95 %: {precision.low:.3f} to {precision.high:.3f}, whose low end {reach} "
+            f"{self.wanted:g}) on {_pairs(self.called)}, recall {self.recall:.3f}"
         )
 
     def weakness(self) -> str:
@@ -198,13 +198,13 @@ def threshold_for(
     ranked = probability[order]
     last = np.append(ranked[1:] != ranked[:-1], True)
     called, hits = np.arange(1, len(ranked) + 1)[last], np.cumsum(entailed[order])[last]
-    for place in np.flatnonzero(hits / called >= wanted)[::-1].tolist():
-        trials, right = int(called[place]), int(hits[place])
-        low, high = exact_interval(right, trials, confidence)
+    for index in np.flatnonzero(hits / called >= wanted)[::-1].tolist():
+        trials, positive = int(called[index]), int(hits[index])
+        low, high = exact_interval(positive, trials, confidence)
         if not surely or low >= wanted:
-            precision = Interval(right / trials, low, high, trials)
-            recall = right / int(entailed.sum()) if right else 0.0
-            return Threshold(float(ranked[last][place]), wanted, precision, recall, trials, low >= wanted)
+            precision = Interval(positive / trials, low, high, trials)
+            recall = positive / int(entailed.sum()) if positive else 0.0
+            return Threshold(float(ranked[last][index]), wanted, precision, recall, trials, low >= wanted)
     return None
 
 
@@ -218,10 +218,10 @@ def _figures(totals: Doubles, beta: float) -> Doubles:
         return np.stack([agreeing / pairs, precision, recall, f], axis=1)
 
 
-def _interval(value: float, drawn: Doubles, clusters: int, confidence: float) -> Interval:
+def _interval(value: float, resampled: Doubles, clusters: int, confidence: float) -> Interval:
     if np.isnan(value):
         return Interval(None, clusters=clusters)
-    defined = drawn[~np.isnan(drawn)]
+    defined = resampled[~np.isnan(resampled)]
     if clusters < 2 or not defined.size:
         return Interval(float(value), clusters=clusters)
     low, high = percentiles(defined, confidence)
@@ -242,5 +242,5 @@ def _check(entailed: Flags, other: Flags | Doubles) -> None:
 def _check_probabilities(probability: Doubles) -> None:
     odd = ~((probability >= 0) & (probability <= 1))
     if odd.any():
-        place = int(np.flatnonzero(odd)[0])
-        raise DataError(f"pair {place}: {probability[place]} is no probability")
+        row = int(np.flatnonzero(odd)[0])
+        raise DataError(f"pair {row}: {probability[row]} is no probability")

@@ -32,14 +32,14 @@ def shares(
         phenomena: their names, in the order of the table. queries, judgments: as for `verdicts`.
         kinds: kind of each image set, by id.
     """
-    asked = {query.id: query for query in queries}
-    said = verdicts(phenomena, asked.values(), judgments)
+    by_id = {query.id: query for query in queries}
+    answers = verdicts(phenomena, by_id.values(), judgments)
     parts = ("all", "video", "photos")
     table = {one: PhenomenonShare(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
-    for (query, phenomenon), found in said.items():
-        for part in ("all", kinds[asked[query].image_set]):
+    for (query, phenomenon), present in answers.items():
+        for part in ("all", kinds[by_id[query].image_set]):
             table[phenomenon].looked[part] += 1
-            table[phenomenon].found[part] += found
+            table[phenomenon].found[part] += present
     return [share for share in table.values() if share.looked["all"]]
 
 
@@ -56,15 +56,15 @@ def verdicts(
         queries: of any sort; others are passed over.
         judgments: of any sort; others are passed over.
     """
-    known = set(phenomena)
-    asked = {query.id: query for query in queries if query.labels and known.issuperset(query.labels)}
+    names = set(phenomena)
+    annotated = {query.id: query for query in queries if query.labels and names.issuperset(query.labels)}
     latest: dict[tuple[str, str, str], Judgment] = {}
     for row in judgments:
-        if row.query in asked and row.candidate in known:
+        if row.query in annotated and row.candidate in names:
             before = latest.get((row.query, row.candidate, row.worker))
             if before is None or row.round > before.round:
                 latest[row.query, row.candidate, row.worker] = row
     votes: dict[tuple[str, str], list[bool]] = {}
     for (query, phenomenon, _), row in latest.items():
         votes.setdefault((query, phenomenon), []).append(row.value > 0)
-    return {key: 2 * sum(said) > len(said) for key, said in votes.items()}
+    return {key: 2 * sum(values) > len(values) for key, values in votes.items()}

@@ -90,8 +90,8 @@ def position_bias(
     if freedom and rng is None:
         p_value = _chi_square_tail(statistic, freedom)
     elif freedom and rng is not None:
-        drawn = _unbiased(shown, hits, spread, rng, draws) - expected
-        odd = np.einsum("ds,st,dt->d", drawn, weights, drawn) >= statistic * (1 - 1e-12)
+        simulated = _unbiased(shown, hits, spread, rng, draws) - expected
+        odd = np.einsum("ds,st,dt->d", simulated, weights, simulated) >= statistic * (1 - 1e-12)
         p_value = float(1 + odd.sum()) / (1 + draws)
     counts, wanted = tuple(observed.tolist()), tuple(expected.tolist())
     return PositionBias(counts, wanted, votes, votes - hits, statistic, freedom, p_value, p_value)
@@ -127,8 +127,8 @@ def neighbour_confusion(picked: Codes, target: Codes, slots: int) -> Confusion:
     wrong = picked != target
     away = np.abs(np.arange(slots)[:, None] - np.arange(slots))
     observed = np.bincount(np.abs(picked - target)[wrong], minlength=slots)
-    places = np.bincount(target[wrong], minlength=slots) / max(1, slots - 1)
-    expected = np.array([(places[:, None] * (away == distance)).sum() for distance in range(slots)])
+    by_slot = np.bincount(target[wrong], minlength=slots) / max(1, slots - 1)
+    expected = np.array([(by_slot[:, None] * (away == distance)).sum() for distance in range(slots)])
     return Confusion(tuple(range(1, slots)), tuple(observed[1:].tolist()), tuple(expected[1:].tolist()))
 
 
@@ -168,9 +168,9 @@ def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, i
 
 def _unbiased(shown: Codes, hits: int, spread: Doubles, rng: np.random.Generator, draws: int) -> Doubles:
     """Picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias."""
-    found = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
-    missed = [rng.multinomial(shown[slot] - found[:, slot], spread[slot]) for slot in range(len(shown))]
-    counts: Doubles = np.sum([found, *missed], axis=0, dtype=np.float64)
+    hit_slots = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
+    missed = [rng.multinomial(shown[slot] - hit_slots[:, slot], spread[slot]) for slot in range(len(shown))]
+    counts: Doubles = np.sum([hit_slots, *missed], axis=0, dtype=np.float64)
     return counts
 
 

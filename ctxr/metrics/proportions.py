@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,11 +44,8 @@ def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float
     if not trials:
         return 0.0, 1.0
     least, most = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
-    side = (1 - level) / 2
-    low = 0.0 if least <= 0 else _root(lambda share: upper_tail(least, trials, share) - side)
     # P(X <= most) at share p is P(X >= trials - most) at 1 - p
-    high = 1.0 if most >= trials else 1 - _root(lambda share: upper_tail(trials - most, trials, share) - side)
-    return low, high
+    return _limit(upper_tail, least, trials, level), 1 - _limit(upper_tail, trials - most, trials, level)
 
 
 def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
@@ -116,11 +114,7 @@ def bounded_interval(total: float, trials: int, level: float = 0.95) -> tuple[fl
     """
     if not trials:
         return 0.0, 1.0
-    side = (1 - level) / 2
-    low = 0.0 if total <= 1e-9 else _root(lambda mean: bounded_tail(total, trials, mean) - side)
-    missed = trials - total
-    high = 1.0 if missed <= 1e-9 else 1 - _root(lambda mean: bounded_tail(missed, trials, mean) - side)
-    return low, high
+    return _limit(bounded_tail, total, trials, level), 1 - _limit(bounded_tail, trials - total, trials, level)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -131,9 +125,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = [0.0] * len(p_values)
     before = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        before = max(before, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = before
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        before = max(before, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = before
     return adjusted
 
 
@@ -163,13 +157,10 @@ def _log_choose(trials: int) -> Doubles:
     return chosen
 
 
-def _root(rising: Callable[[float], float]) -> float:
-    """Where a rising function of 0..1 crosses zero, by halving."""
+def _limit(tail: Callable[[Any, int, float], float], total: float, trials: int, level: float) -> float:
+    """The share at which so large a total has a chance of half of 1 - `level`, by halving; 0 for a total of 0."""
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(60 if total > 1e-9 else 0):
         middle = (low + high) / 2
-        if rising(middle) < 0:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+        low, high = (middle, high) if tail(total, trials, middle) - (1 - level) / 2 < 0 else (low, middle)
+    return (low + high) / 2 if total > 1e-9 else 0.0

@@ -57,24 +57,24 @@ def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = Non
     parts = []
     step = max(1, block // max(1, width))
     for start in range(0, rows, step):
-        held = slice(start, start + step)
-        there = table[held] != -np.inf if mask is None else mask[held]
-        parts.append(_place(table[held], right[held], there, start))
+        rows_of = slice(start, start + step)
+        present = table[rows_of] != -np.inf if mask is None else mask[rows_of]
+        parts.append(_count_block(table[rows_of], right[rows_of], present, start))
     columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
     return RankCounts(*columns)
 
 
-def accuracy(found: RankCounts) -> Doubles:
+def accuracy(counts: RankCounts) -> Doubles:
     """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0.
 
     >>> accuracy(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
     [0.333]
     """
-    share: Doubles = np.where(found.above == 0, found.right / found.level, 0.0)
+    share: Doubles = np.where(counts.above == 0, counts.right / counts.level, 0.0)
     return share
 
 
-def recall(found: RankCounts, k: int) -> Doubles:
+def recall(counts: RankCounts, k: int) -> Doubles:
     """How often one of the first `k` is right [B], 0..1, over all ways to break ties.
 
     With several right candidates one is enough, as captions are scored on COCO. 0 for `k` below 1.
@@ -82,29 +82,29 @@ def recall(found: RankCounts, k: int) -> Doubles:
     >>> recall(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3])), 2).round(3).tolist()
     [0.667]
     """
-    missed = np.ones(len(found))
-    for draw in range(max(0, min(k, int(found.candidates.max(initial=0))))):
-        missed = np.where(found.above + draw < k, _still_missed(found, draw, missed), missed)
+    missed = np.ones(len(counts))
+    for draw in range(max(0, min(k, int(counts.candidates.max(initial=0))))):
+        missed = np.where(counts.above + draw < k, _still_missed(counts, draw, missed), missed)
     return 1.0 - missed
 
 
-def reciprocal_rank(found: RankCounts) -> Doubles:
+def reciprocal_rank(counts: RankCounts) -> Doubles:
     """Mean of 1 / rank of the first right candidate [B], over all ways to break ties; its mean over queries is the MRR.
 
     >>> reciprocal_rank(places(np.array([[2.0, 2.0, 1.0]]), np.array([1]))).tolist()
     [0.75]
     """
-    value, missed = np.zeros(len(found)), np.ones(len(found))
-    for draw in range(int((found.level - found.right).max(initial=0)) + 1):
-        after = _still_missed(found, draw, missed)
-        value += (missed - after) / (found.above + draw + 1)
+    value, missed = np.zeros(len(counts)), np.ones(len(counts))
+    for draw in range(int((counts.level - counts.right).max(initial=0)) + 1):
+        after = _still_missed(counts, draw, missed)
+        value += (missed - after) / (counts.above + draw + 1)
         missed = after
     return value
 
 
-def chance(found: RankCounts) -> Doubles:
+def chance(counts: RankCounts) -> Doubles:
     """Accuracy of a blind guess [B]: the share of candidates that are right."""
-    share: Doubles = found.positives / found.candidates
+    share: Doubles = counts.positives / counts.candidates
     return share
 
 
@@ -115,42 +115,42 @@ def best(scores: npt.ArrayLike, mask: Flags | None = None) -> Doubles:
     [[0.0, 0.5, 0.5]]
     """
     table = np.asarray(scores)
-    there = table != -np.inf if mask is None else mask
-    level = there & (table == np.where(there, table, -np.inf).max(axis=1, keepdims=True))
+    mask_of = table != -np.inf if mask is None else mask
+    level = mask_of & (table == np.where(mask_of, table, -np.inf).max(axis=1, keepdims=True))
     share: Doubles = level / level.sum(axis=1, keepdims=True)
     return share
 
 
-def _place(scores: npt.NDArray[np.floating], right: Codes | Flags, there: Flags, start: int) -> Codes:
+def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, present: Flags, start: int) -> Codes:
     """`above`, `level`, `right`, `candidates` and `positives` of a block, [5, b]; `start` counts the queries before it."""
     rows = np.arange(len(scores))
-    odd = (np.isnan(scores) | (scores == np.inf)) & there
+    odd = (np.isnan(scores) | (scores == np.inf)) & present
     if odd.any():
         row, column = np.argwhere(odd)[0]
         raise DataError(f"query {start + row}: the score of candidate {column} is {scores[row, column]}")
     if right.ndim == 1:
-        known = there[rows, right]
-        positives = known.astype(np.int64)
+        answerable = present[rows, right]
+        positives = answerable.astype(np.int64)
     else:
-        good = right & there
+        good = right & present
         positives = good.sum(axis=1)
-        known = positives > 0
-    if not known.all():
-        raise DataError(f"query {start + int(np.flatnonzero(~known)[0])}: no candidate is right")
+        answerable = positives > 0
+    if not answerable.all():
+        raise DataError(f"query {start + int(np.flatnonzero(~answerable)[0])}: no candidate is right")
     if right.ndim == 1:
         top = scores[rows, right][:, None]
-        level = (scores == top) & there
+        level = (scores == top) & present
         matched = np.ones(len(scores), np.int64)
     else:
         top = np.where(good, scores, -np.inf).max(axis=1, keepdims=True)
-        level = (scores == top) & there
+        level = (scores == top) & present
         matched = (level & good).sum(axis=1)
-    above = ((scores > top) & there).sum(axis=1)
-    return np.stack([above, level.sum(axis=1), matched, there.sum(axis=1), positives])
+    above = ((scores > top) & present).sum(axis=1)
+    return np.stack([above, level.sum(axis=1), matched, present.sum(axis=1), positives])
 
 
-def _still_missed(found: RankCounts, draw: int, missed: Doubles) -> Doubles:
+def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
     """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
-    left = np.maximum(found.level - draw, 1)
-    share: Doubles = missed * np.clip(1 - found.right / left, 0.0, 1.0)
+    left = np.maximum(counts.level - draw, 1)
+    share: Doubles = missed * np.clip(1 - counts.right / left, 0.0, 1.0)
     return share

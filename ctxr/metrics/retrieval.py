@@ -42,12 +42,12 @@ def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> First:
     rows, candidates = np.nonzero(scores >= highest[:, :1])
     values = scores[rows, candidates]
     chances = np.empty((len(rows), len(ks)))
-    for place, k in enumerate(ks):
+    for column, k in enumerate(ks):
         edge = highest[:, most - k]
         above, level = values > edge[rows], values == edge[rows]
         room = k - np.bincount(rows[above], minlength=len(scores))
         share = room / np.maximum(1, np.bincount(rows[level], minlength=len(scores)))
-        chances[:, place] = np.where(above, 1.0, np.where(level, share[rows], 0.0))
+        chances[:, column] = np.where(above, 1.0, np.where(level, share[rows], 0.0))
     return First(rows, candidates, chances)
 
 
@@ -71,17 +71,17 @@ class Relation:
         """How many candidates are right for each query, [T], at least 1."""
         return np.diff(self.starts)
 
-    def of(self, place: int) -> Codes:
-        """The right candidates of the query at `place` (not of the query of that number)."""
-        return self.candidates[self.starts[place] : self.starts[place + 1]]
+    def of(self, index: int) -> Codes:
+        """The right candidates of the query at `index` (not of the query of that number)."""
+        return self.candidates[self.starts[index] : self.starts[index + 1]]
 
     def pairs(self) -> tuple[Codes, Codes]:
         """Queries [N] and candidates [N], in order of both."""
         return np.repeat(self.queries, self.sizes), self.candidates
 
-    def mask(self, places: slice, width: int) -> Flags:
+    def mask(self, rows_of: slice, width: int) -> Flags:
         """Which of `width` candidates are right for the queries at these places, [b, width]."""
-        start, stop, _ = places.indices(len(self))
+        start, stop, _ = rows_of.indices(len(self))
         marked = np.zeros((stop - start, width), bool)
         rows = np.repeat(np.arange(stop - start), self.sizes[start:stop])
         marked[rows, self.candidates[self.starts[start] : self.starts[stop]]] = True
@@ -90,10 +90,10 @@ class Relation:
     def among(self, queries: Codes, width: int) -> Flags:
         """Which of `width` candidates are right for these queries, [b, width]; none for a query that has none."""
         marked = np.zeros((len(queries), width), bool)
-        found = np.searchsorted(self.queries, queries)
-        for row, (query, place) in enumerate(zip(queries.tolist(), found.tolist(), strict=True)):
-            if place < len(self) and self.queries[place] == query:
-                marked[row, self.of(place)] = True
+        positions = np.searchsorted(self.queries, queries)
+        for row, (query, position) in enumerate(zip(queries.tolist(), positions.tolist(), strict=True)):
+            if position < len(self) and self.queries[position] == query:
+                marked[row, self.of(position)] = True
         return marked
 
     def turned(self) -> "Relation":
@@ -159,10 +159,10 @@ def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candi
     absent: dict[int, int] = {}
     unasked = 0
     for query, listed in named.items():
-        known = [candidates[one] for one in listed if one in candidates] if query in queries else []
-        if known:
-            lists[queries[query]] = known
-            absent[queries[query]] = len(listed) - len(known)
+        scored = [candidates[one] for one in listed if one in candidates] if query in queries else []
+        if scored:
+            lists[queries[query]] = scored
+            absent[queries[query]] = len(listed) - len(scored)
         else:
             unasked += len(listed)
     relation = relate(lists)
@@ -283,11 +283,11 @@ def retrieved(
     {'R@1': 1.0, 'R-Precision': 0.5, 'mAP@R': 0.5}
     """
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
-    for held, scores in _blocks(scored, right, block):
-        marked = right.mask(held, scores.shape[1])
-        found = places(scores, marked)
-        recalls.append(np.stack([recall(found, k) for k in ks], axis=1))
-        sizes = right.sizes[held] if absent is None else right.sizes[held] + absent[held]
+    for block_rows, scores in _blocks(scored, right, block):
+        marked = right.mask(block_rows, scores.shape[1])
+        ranks = places(scores, marked)
+        recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
+        sizes = right.sizes[block_rows] if absent is None else right.sizes[block_rows] + absent[block_rows]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
         averages.append(average_precision_at_r(scores, marked, sizes))
     columns = (np.concatenate(part) for part in (recalls, precisions, averages))
@@ -339,12 +339,12 @@ def caption_retrieval(
     fold_of = np.arange(images) * folds // images
     tr, ir = [], []
     for fold in range(folds):
-        asked, told = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of[owners] == fold)
-        part = scored.part(asked, told) if folds > 1 else scored
-        written = from_pairs(np.searchsorted(asked, owners[told]), np.arange(len(told)))
-        found = _recalls(part, written, ks, block)
-        tr.append((asked[written.queries], found))
-        ir.append((told, _recalls(part.turned(), written.turned(), ks, block)))
+        pictures_in, captions_in = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of[owners] == fold)
+        part = scored.part(pictures_in, captions_in) if folds > 1 else scored
+        written = from_pairs(np.searchsorted(pictures_in, owners[captions_in]), np.arange(len(captions_in)))
+        recalls = _recalls(part, written, ks, block)
+        tr.append((pictures_in[written.queries], recalls))
+        ir.append((captions_in, _recalls(part.turned(), written.turned(), ks, block)))
     pictures, tr_of = (np.concatenate(column) for column in zip(*tr, strict=True))
     texts, ir_of = (np.concatenate(column) for column in zip(*ir, strict=True))
     order = np.argsort(texts)
@@ -361,10 +361,10 @@ def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:
     edge = _kth(scores, wanted)[:, None]
     above, level = scores > edge, scores == edge
     room = wanted - above.sum(axis=1)
-    found: Doubles = (above & marked).sum(axis=1) + room * (level & marked).sum(axis=1) / np.maximum(
+    hits: Doubles = (above & marked).sum(axis=1) + room * (level & marked).sum(axis=1) / np.maximum(
         1, level.sum(axis=1)
     )
-    return found
+    return hits
 
 
 def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubles:
@@ -375,19 +375,19 @@ def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubl
     precision there is expected to be (c + 1 + (j - 1)(p - 1) / (n - 1)) / (a + j).
     """
     edges = _kth(scores, np.minimum(sizes, scores.shape[1]))
-    found = np.zeros(len(scores))
+    precision = np.zeros(len(scores))
     for row, (edge, wanted) in enumerate(zip(edges, sizes.tolist(), strict=True)):
         chosen = np.flatnonzero(scores[row] >= edge)
         values, group = np.unique(-scores[row, chosen], return_inverse=True)
         level = np.bincount(group, minlength=len(values))
         good = np.bincount(group, marked[row, chosen], len(values))
-        ahead, right = np.cumsum(level) - level, np.cumsum(good) - good
+        ahead, before_group = np.cumsum(level) - level, np.cumsum(good) - good
         of = np.repeat(np.arange(len(values)), level)[:wanted]
         rank = np.arange(1, len(of) + 1)
         inside = rank - ahead[of] - 1
-        before = right[of] + 1 + inside * np.maximum(good[of] - 1, 0) / np.maximum(level[of] - 1, 1)
-        found[row] = (good[of] / level[of] * before / rank).sum() / wanted
-    return found
+        before = before_group[of] + 1 + inside * np.maximum(good[of] - 1, 0) / np.maximum(level[of] - 1, 1)
+        precision[row] = (good[of] / level[of] * before / rank).sum() / wanted
+    return precision
 
 
 def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes, Codes, Scores]]:
@@ -399,16 +399,16 @@ def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes
     wanted = min(k, width)
     step = max(1, block // max(1, width))
     for start in range(0, count if wanted > 0 else 0, step):
-        asked = np.arange(start, min(start + step, count))
-        scores = scored.rows(asked)
-        _refuse_nan(scores, asked)
-        edge = _kth(scores, np.full(len(asked), wanted))
-        best = np.empty((len(asked), wanted), np.int64)
-        for row in range(len(asked)):
+        queries = np.arange(start, min(start + step, count))
+        scores = scored.rows(queries)
+        _refuse_nan(scores, queries)
+        edge = _kth(scores, np.full(len(queries), wanted))
+        best = np.empty((len(queries), wanted), np.int64)
+        for row in range(len(queries)):
             above = np.flatnonzero(scores[row] > edge[row])
             level = np.flatnonzero(scores[row] == edge[row])[: wanted - len(above)]
             best[row] = np.concatenate([above[np.argsort(-scores[row, above], kind="stable")], level])
-        yield asked, best, np.take_along_axis(scores, best, axis=1)
+        yield queries, best, np.take_along_axis(scores, best, axis=1)
 
 
 def _kth(scores: Scores, k: Codes) -> Scores:
@@ -416,15 +416,15 @@ def _kth(scores: Scores, k: Codes) -> Scores:
     width, most = scores.shape[1], int(k.max(initial=1))
     highest = np.partition(scores, width - most, axis=1)[:, width - most :]
     highest.sort(axis=1)
-    found: Scores = highest[np.arange(len(scores)), most - k]
-    return found
+    kth: Scores = highest[np.arange(len(scores)), most - k]
+    return kth
 
 
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
-    for held, scores in _blocks(scored, right, block):
-        found = places(scores, right.mask(held, scores.shape[1]))
-        parts.append(np.stack([recall(found, k) for k in ks], axis=1))
+    for rows, scores in _blocks(scored, right, block):
+        ranks = places(scores, right.mask(rows, scores.shape[1]))
+        parts.append(np.stack([recall(ranks, k) for k in ks], axis=1))
     return np.concatenate(parts)
 
 
@@ -435,10 +435,10 @@ def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[
         raise DataError(f"the ground truth names more than the {count} queries and {width} candidates that are scored")
     step = max(1, block // max(1, width))
     for start in range(0, len(right), step):
-        held = slice(start, min(start + step, len(right)))
-        scores = scored.rows(right.queries[held])
-        _refuse_nan(scores, right.queries[held])
-        yield held, scores
+        rows = slice(start, min(start + step, len(right)))
+        scores = scored.rows(right.queries[rows])
+        _refuse_nan(scores, right.queries[rows])
+        yield rows, scores
 
 
 def _refuse_nan(scores: Scores, queries: Codes) -> None:

@@ -63,11 +63,10 @@ class Verdict:
     sets: int = 0
 
 
-def extreme_credits(asked: Sequence[Trial], values: Mapping[str, Doubles], largest: bool) -> Doubles:
+def extreme_credits(trials: Sequence[Trial], values: Mapping[str, Doubles], largest: bool) -> Doubles:
     """Credits [Q] of choosing the image with the largest (or smallest) value of its set; NaN where values are missing.
 
     Args:
-        asked: the queries.
         values: a number for each image of a set, [K], by set; sets without, or with a NaN in it, are left out.
         largest: which end to choose.
 
@@ -79,25 +78,25 @@ def extreme_credits(asked: Sequence[Trial], values: Mapping[str, Doubles], large
     for name, numbers in values.items():
         if len(numbers) and not np.isnan(numbers).any():
             best[name] = numbers == (numbers.max() if largest else numbers.min())
-    credits = np.full(len(asked), np.nan)
-    for row, query in enumerate(asked):
+    credits = np.full(len(trials), np.nan)
+    for row, query in enumerate(trials):
         chosen = best.get(query.image_set)
         if chosen is not None:
             credits[row] = chosen[query.target] / chosen.sum()
     return credits
 
 
-def position_credits(asked: Sequence[Trial], last: bool) -> Doubles:
+def position_credits(trials: Sequence[Trial], last: bool) -> Doubles:
     """Credits [Q] of always choosing the first image of a set, or the last."""
-    return np.array([float(query.target == (query.size - 1 if last else 0)) for query in asked])
+    return np.array([float(query.target == (query.size - 1 if last else 0)) for query in trials])
 
 
-def learns_on_train(asked: Sequence[Trial]) -> bool:
+def learns_on_train(trials: Sequence[Trial]) -> bool:
     """Whether there are targets on train and elsewhere: then what is learnt is learnt there and tried elsewhere."""
-    return {query.split == "train" for query in asked} == {True, False}
+    return {query.split == "train" for query in trials} == {True, False}
 
 
-def learnt_credits(asked: Sequence[Trial], by_length: bool) -> Doubles:
+def learnt_credits(trials: Sequence[Trial], by_length: bool) -> Doubles:
     """Credits [Q] of the position that was most often right elsewhere, in sets of the same kind and size; with `by_length`
     among descriptions about as long.
 
@@ -111,31 +110,31 @@ def learnt_credits(asked: Sequence[Trial], by_length: bool) -> Doubles:
     >>> sorted(learnt_credits(same, by_length=False).tolist())[:2]
     [1.0, 1.0]
     """
-    taught = learns_on_train(asked)
-    train = np.array([query.split == "train" for query in asked], bool)
-    bins = [0] * len(asked)
+    taught = learns_on_train(trials)
+    train = np.array([query.split == "train" for query in trials], bool)
+    bins = [0] * len(trials)
     if by_length:
-        bins = length_bins([query.length for query in asked], train if taught else None)
-    groups = [(query.kind, query.size, part) for query, part in zip(asked, bins, strict=True)]
+        bins = length_bins([query.length for query in trials], train if taught else None)
+    groups = [(query.kind, query.size, part) for query, part in zip(trials, bins, strict=True)]
     seen = {group: np.zeros(group[1]) for group in groups}
-    credits = np.full(len(asked), np.nan)
-    for rows in _in_turn(asked, taught):
+    credits = np.full(len(trials), np.nan)
+    for rows in _by_set(trials, taught):
         if not (taught and train[rows[0]]):
             for row in rows:
                 counts = seen[groups[row]]
                 if counts.any():
                     best = counts == counts.max()
-                    credits[row] = best[asked[row].target] / best.sum()
+                    credits[row] = best[trials[row].target] / best.sum()
         if train[rows[0]] or not taught:
             for row in rows:
-                seen[groups[row]][asked[row].target] += 1
+                seen[groups[row]][trials[row].target] += 1
     return credits
 
 
-def _in_turn(asked: Sequence[Trial], taught: bool) -> list[list[int]]:
+def _by_set(trials: Sequence[Trial], taught: bool) -> list[list[int]]:
     """Rows of each set together, in the order of the hash of its name; with `taught`, train comes first."""
     rows: dict[tuple[bool, bytes], list[int]] = {}
-    for row, query in enumerate(asked):
+    for row, query in enumerate(trials):
         later = taught and query.split != "train"
         rows.setdefault((later, sha256(query.image_set.encode()).digest()), []).append(row)
     return [rows[key] for key in sorted(rows)]
@@ -147,18 +146,18 @@ def length_bins(lengths: Sequence[int], learnt_on: npt.NDArray[np.bool_] | None 
     >>> length_bins([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
     [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     """
-    known = np.asarray(lengths, float)
-    if not known.size:
+    values = np.asarray(lengths, float)
+    if not values.size:
         return []
-    edges = np.quantile(known if learnt_on is None else known[learnt_on], np.arange(1, BINS) / BINS)
-    return [int(place) for place in np.searchsorted(edges, known, side="left")]
+    edges = np.quantile(values if learnt_on is None else values[learnt_on], np.arange(1, BINS) / BINS)
+    return [int(fifth) for fifth in np.searchsorted(edges, values, side="left")]
 
 
-def judge(rule: str, part: str, asked: Sequence[Trial], credits: Doubles, one_choice: bool = True) -> Verdict | None:
+def judge(rule: str, part: str, trials: Sequence[Trial], credits: Doubles, one_choice: bool = True) -> Verdict | None:
     """The verdict on a rule, before correction; None if it could not choose for any query.
 
     Descriptions of one target stand or fall together, and so may those of one set; only sets are independent. So each set
-    is one trial. With `one_choice` (the rule chooses one image of a set, whatever is asked) its outcome is the sum of the
+    is one trial. With `one_choice` (the rule chooses one image of a set, whatever the query) its outcome is the sum of the
     credits over its m different targets: at most 1, since one image was chosen, and m/K on average where targets are drawn
     blindly. Otherwise it is the mean credit over these targets, 1/K on average. Either is a number in 0..1 with a known
     mean, so the sum over sets is less spread, in the convex order, than a binomial number with the mean of these means
@@ -170,23 +169,23 @@ def judge(rule: str, part: str, asked: Sequence[Trial], credits: Doubles, one_ch
     by_set: dict[str, dict[int, list[float]]] = {}
     sizes: dict[str, int] = {}
     for row in rows.tolist():
-        query = asked[row]
+        query = trials[row]
         sizes[query.image_set] = query.size
         by_set.setdefault(query.image_set, {}).setdefault(query.target, []).append(float(credits[row]))
-    targets = sum(len(found) for found in by_set.values())
-    hits = drawn = 0.0
-    for name, found in by_set.items():
-        share = 1 if one_choice else len(found)
-        hits += sum(sum(each) / len(each) for each in found.values()) / share
-        drawn += len(found) / share / sizes[name]
-    trials = len(by_set)
+    targets = sum(len(by_target) for by_target in by_set.values())
+    hits = expected = 0.0
+    for name, by_target in by_set.items():
+        share = 1 if one_choice else len(by_target)
+        hits += sum(sum(outcomes) / len(outcomes) for outcomes in by_target.values()) / share
+        expected += len(by_target) / share / sizes[name]
+    set_count = len(by_set)
     # from outcomes of sets to shares of targets
-    scale = trials / targets if one_choice else 1.0
-    low, high = bounded_interval(hits, trials, LEVEL)
-    p_value = bounded_tail(hits, trials, drawn / trials)
-    accuracy = scale * hits / trials
+    scale = set_count / targets if one_choice else 1.0
+    low, high = bounded_interval(hits, set_count, LEVEL)
+    p_value = bounded_tail(hits, set_count, expected / set_count)
+    accuracy = scale * hits / set_count
     low, high = scale * low, min(1.0, scale * high)
-    return Verdict(rule, part, targets, accuracy, low, high, scale * drawn / trials, p_value, sets=trials)
+    return Verdict(rule, part, targets, accuracy, low, high, scale * expected / set_count, p_value, sets=set_count)
 
 
 def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:

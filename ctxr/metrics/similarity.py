@@ -64,23 +64,23 @@ def sampled_spearman(
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
     starts = np.cumsum(sizes) - sizes
-    found = []
+    rhos = []
     for _ in range(draws):
         chosen = rng.choice(len(sizes), (len(sizes) + 1) // 2, replace=False)
         pairs = order[starts[chosen] + rng.integers(0, sizes[chosen])]
         rho = spearman(rated[pairs], scored[pairs])
         if rho is not None:
-            found.append(rho)
-    if not found:
+            rhos.append(rho)
+    if not rhos:
         return SampledRho(None, None, None, None, len(queries), len(sizes))
-    drawn = np.array(found)
-    low, high = percentiles(drawn, LEVEL)
-    return SampledRho(float(drawn.mean()), float(drawn.std()), low, high, len(queries), len(sizes))
+    values = np.array(rhos)
+    low, high = percentiles(values, LEVEL)
+    return SampledRho(float(values.mean()), float(values.std()), low, high, len(queries), len(sizes))
 
 
 def _ranks(column: Doubles) -> Doubles:
     """Ranks from 1, equal values at the mean of theirs."""
-    _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+    _, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    ranks: Doubles = ((ends - counts + 1 + ends) / 2)[place]
+    ranks: Doubles = ((ends - counts + 1 + ends) / 2)[codes]
     return ranks

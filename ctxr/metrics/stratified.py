@@ -61,8 +61,8 @@ def rogan_gladen(
         return Interval(None, clusters=len(trials))
     value = _invert(np.array([hits.sum() / trials.sum()]), np.array([rates.sensitivity]), np.array([rates.specificity]))
     observed = _observed(hits, trials, rng, len(rates.drawn_sensitivity))
-    drawn = _invert(observed, rates.drawn_sensitivity, rates.drawn_specificity)
-    defined = drawn[~np.isnan(drawn)]
+    resampled = _invert(observed, rates.drawn_sensitivity, rates.drawn_specificity)
+    defined = resampled[~np.isnan(resampled)]
     if np.isnan(value[0]) or not defined.size:
         return Interval(None, clusters=len(trials))
     low, high = percentiles(defined, confidence)
@@ -81,8 +81,8 @@ def _observed(hits: Doubles, trials: Doubles | Codes, rng: np.random.Generator, 
     """The observed share with whole clusters drawn again, [draws]; one cluster varies as its pairs would by themselves."""
     count = len(trials)
     if count == 1:
-        alone: Doubles = rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
-        return alone
+        single: Doubles = rng.beta(float(hits[0]) + 0.5, float(trials[0] - hits[0]) + 0.5, draws)
+        return single
     shares = np.empty(draws)
     for draw in range(draws):
         weights = np.bincount(rng.integers(0, count, count), minlength=count)
@@ -93,11 +93,15 @@ def _observed(hits: Doubles, trials: Doubles | Codes, rng: np.random.Generator, 
 
 @dataclass(frozen=True)
 class Stratum:
-    """One part of an audit: of `population` pairs `sampled` were drawn, `positive` of which people call entailed."""
+    """One part of an audit: of `population` pairs `sampled` were drawn, and people call `positive` of these entailed.
+
+    `called`: whether the classifier's decision adds its pairs.
+    """
 
     population: int
     sampled: int
     positive: int
+    called: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,12 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
     population, sampled, positive = columns_of(strata)
     if not sampled.all():
         return None
-    share, rest = positive / sampled, population - sampled
+    share, remainder = positive / sampled, population - sampled
     value = float(share @ population)
-    below, above = unsampled_margin(sampled, positive, rest, confidence=confidence)
-    return Total(value, max(float(positive.sum()), value - below), min(float((positive + rest).sum()), value + above))
+    below, above = unsampled_margin(sampled, positive, remainder, confidence=confidence)
+    return Total(
+        value, max(float(positive.sum()), value - below), min(float((positive + remainder).sum()), value + above)
+    )
 
 
 def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
@@ -141,7 +147,13 @@ def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
 
 
 def unsampled_margin(
-    sampled: Doubles, positive: Doubles, rest: Doubles, *, weight: int = 1, of: float = 1.0, confidence: float = LEVEL
+    sampled: Doubles,
+    positive: Doubles,
+    remainder: Doubles,
+    *,
+    weight: int = 1,
+    of: float = 1.0,
+    confidence: float = LEVEL,
 ) -> tuple[float, float]:
     """Distances of the interval below and above the estimated number of entailed pairs among those outside the sample, over all strata.
 
@@ -150,10 +162,10 @@ def unsampled_margin(
         rest: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
         of: the distances are shares of so many pairs.
     """
-    sampled, positive, rest = (column[rest > 0] for column in (sampled, positive, rest))
+    sampled, positive, remainder = (column[remainder > 0] for column in (sampled, positive, remainder))
     share = positive / sampled
-    limits = share_limits(share, 1 / (1 / sampled + weight / rest), sampled - 1, confidence)
-    below, above = (float(np.linalg.norm((limit - share) * rest / of)) for limit in limits)
+    limits = share_limits(share, 1 / (1 / sampled + weight / remainder), sampled - 1, confidence)
+    below, above = (float(np.linalg.norm((limit - share) * remainder / of)) for limit in limits)
     return below, above
 
 
@@ -165,21 +177,13 @@ def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interv
     >>> found.value, found.low, found.high
     (0.7, 0.7, 0.7)
     """
-    found, pairs = finite_total(strata, confidence), sum(one.population for one in strata)
-    if found is None or not pairs:
+    total, pairs = finite_total(strata, confidence), sum(one.population for one in strata)
+    if total is None or not pairs:
         return Interval(None)
-    return Interval(found.value / pairs, found.low / pairs, found.high / pairs, len(strata))
+    return Interval(total.value / pairs, total.low / pairs, total.high / pairs, len(strata))
 
 
 UNSEEN = "a stratum was not audited"
-
-
-@dataclass(frozen=True)
-class Part:
-    """A stratum, and whether the classifier's decision adds its pairs."""
-
-    stratum: Stratum
-    called: bool
 
 
 @dataclass(frozen=True)
@@ -200,46 +204,45 @@ class Reliability:
     looked: int
 
 
-def reliability(parts: Sequence[Part], confidence: float = LEVEL) -> Reliability:
+def reliability(parts: Sequence[Stratum], confidence: float = LEVEL) -> Reliability:
     """Precision and recall from what people said in each stratum.
 
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
     that was called, or where nothing was. Raises DataError for counts that do not fit each other.
 
-    >>> called, other = Part(Stratum(10, 10, 9), True), Part(Stratum(90, 90, 3), False)
+    >>> called, other = Stratum(10, 10, 9, True), Stratum(90, 90, 3, False)
     >>> found = reliability([called, other])
     >>> found.precision.value, found.recall.value, found.recall.low, found.entailed.value
     (0.9, 0.75, 0.75, 12.0)
     """
-    called = [part.stratum for part in parts if part.called]
-    other = [part.stratum for part in parts if not part.called]
+    called, other = ([part for part in parts if part.called is wanted] for wanted in (True, False))
     precision = finite_share(called, confidence)
-    pairs = sum(part.stratum.population for part in parts)
+    pairs = sum(part.population for part in parts)
     sizes = {"called": sum(one.population for one in called), "pairs": pairs}
-    looked = sum(part.stratum.sampled for part in parts)
-    found, missed = finite_total(called, confidence), finite_total(other, confidence)
+    seen = sum(part.sampled for part in parts)
+    hits, missed = finite_total(called, confidence), finite_total(other, confidence)
     every = finite_total([*called, *other], confidence)
-    if found is None or missed is None or every is None or not pairs:
-        return Reliability(precision, Interval(None), Interval(None), looked=looked, **sizes)
+    if hits is None or missed is None or every is None or not pairs:
+        return Reliability(precision, Interval(None), Interval(None), looked=seen, **sizes)
     entailed = Interval(every.value, every.low, every.high, len(parts))
-    recall = replace(_recall(found, missed), clusters=len(parts))
-    return Reliability(precision, recall, entailed, looked=looked, **sizes)
+    recall = replace(_recall(hits, missed), clusters=len(parts))
+    return Reliability(precision, recall, entailed, looked=seen, **sizes)
 
 
-def _recall(found: Total, missed: Total) -> Interval:
+def _recall(hits: Total, missed: Total) -> Interval:
     """found / (found + missed), and the shares r for which (1 - r) found - r missed may be 0 (Zou and Donner 2008)."""
-    if not found.value + missed.value:
+    if not hits.value + missed.value:
         return Interval(None)
-    value = found.value / (found.value + missed.value)
+    value = hits.value / (hits.value + missed.value)
 
     def least(share: float) -> float:
         """The low end of (1 - r) found - r missed."""
-        away = math.hypot((1 - share) * (found.value - found.low), share * (missed.high - missed.value))
-        return (1 - share) * found.value - share * missed.value - away
+        away = math.hypot((1 - share) * (hits.value - hits.low), share * (missed.high - missed.value))
+        return (1 - share) * hits.value - share * missed.value - away
 
     def most(share: float) -> float:
-        away = math.hypot((1 - share) * (found.high - found.value), share * (missed.value - missed.low))
-        return (1 - share) * found.value - share * missed.value + away
+        away = math.hypot((1 - share) * (hits.high - hits.value), share * (missed.value - missed.low))
+        return (1 - share) * hits.value - share * missed.value + away
 
     return Interval(value, _falls(least, 0.0, value), _falls(most, value, 1.0))
 
@@ -264,29 +267,29 @@ def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]
     """
     if min([size, least, *populations]) < 0:
         raise DataError("a stratum or an audit has a negative size")
-    drawn = [min(count, least) for count in populations]
+    sizes = [min(count, least) for count in populations]
     roots = np.sqrt(np.array(populations, np.float64))
-    for _ in range(max(0, min(size, sum(populations)) - sum(drawn))):
+    for _ in range(max(0, min(size, sum(populations)) - sum(sizes))):
         # the next pair goes where most is missing of the share by roots
-        room = np.array(drawn) < np.array(populations)
-        place = int(np.argmax(np.where(room, roots / (np.array(drawn) + 1), -1.0)))
-        drawn[place] += 1
-    return drawn
+        room = np.array(sizes) < np.array(populations)
+        index = int(np.argmax(np.where(room, roots / (np.array(sizes) + 1), -1.0)))
+        sizes[index] += 1
+    return sizes
 
 
-def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -> Rates | None:
+def rates(parts: Sequence[Stratum], rng: np.random.Generator, draws: int = DRAWS) -> Rates | None:
     """Sensitivity and specificity over all pairs of the pool, each stratum weighed by its size: for pairs other than the audited.
 
     The draws are of such a pool, not of this very one, so a census leaves them the width of its looks. None where a stratum with
     pairs was not audited, or all pairs are of one kind.
 
-    >>> parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
+    >>> parts = [Stratum(500, 120, 96, True), Stratum(3400, 120, 12, False)]
     >>> found = rates(parts, np.random.default_rng(0))
     >>> round(found.sensitivity, 4), round(found.specificity, 4)
     (0.5405, 0.9684)
     """
-    called = np.array([part.called for part in parts if part.stratum.population], bool)
-    population, sampled, positive = columns_of([part.stratum for part in parts])
+    called = np.array([part.called for part in parts if part.population], bool)
+    population, sampled, positive = columns_of(parts)
     if not len(called) or not sampled.all():
         return None
     share = positive / sampled
@@ -304,25 +307,25 @@ def rates(parts: Sequence[Part], rng: np.random.Generator, draws: int = DRAWS) -
     )
 
 
-def kappa(parts: Sequence[Part]) -> Agreement:
+def kappa(parts: Sequence[Stratum]) -> Agreement:
     """Cohen's kappa of people and the classifier over the whole pool: strata are weighted by their size, not by how many were audited.
 
-    >>> round(kappa([Part(Stratum(20, 10, 9), True), Part(Stratum(80, 10, 1), False)]).value, 3)
+    >>> round(kappa([Stratum(20, 10, 9, True), Stratum(80, 10, 1, False)]).value, 3)
     0.719
     """
-    called = np.array([part.called for part in parts if part.stratum.population], np.float64)
-    population, sampled, positive = columns_of([part.stratum for part in parts])
-    looked = int(sampled.sum())
+    called = np.array([part.called for part in parts if part.population], np.float64)
+    population, sampled, positive = columns_of(parts)
+    decided = int(sampled.sum())
     if not len(called) or not sampled.all():
-        return Agreement(None, looked, 2 * looked, UNSEEN)
+        return Agreement(None, decided, 2 * decided, UNSEEN)
     weight = population / population.sum()
     yes = positive / sampled
     people, classifier = float(weight @ yes), float(weight @ called)
     observed = float(weight @ (yes * called + (1 - yes) * (1 - called)))
     chance = people * classifier + (1 - people) * (1 - classifier)
     if chance >= 1 - 1e-15:
-        return Agreement(None, looked, 2 * looked, NO_VARIATION)
-    return Agreement((observed - chance) / (1 - chance), looked, 2 * looked)
+        return Agreement(None, decided, 2 * decided, NO_VARIATION)
+    return Agreement((observed - chance) / (1 - chance), decided, 2 * decided)
 
 
 LEAST = 4
@@ -365,22 +368,22 @@ def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int
     """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
     step = max(1, block // width)
-    found = np.zeros((len(sampled.images), len(ks)))
+    result = np.zeros((len(sampled.images), len(ks)))
     order = np.argsort(sampled.images, kind="stable")
     for start in range(0, everyone, step):
-        held = np.arange(start, min(start + step, everyone))
-        best = first(scored.rows(held), ks)
-        ours = order[slice(*np.searchsorted(sampled.images, [start, held[-1] + 1], sorter=order))]
-        known, wanted = (
+        rows_of = np.arange(start, min(start + step, everyone))
+        best = first(scored.rows(rows_of), ks)
+        ours = order[slice(*np.searchsorted(sampled.images, [start, rows_of[-1] + 1], sorter=order))]
+        ranked, wanted = (
             rows * width + columns
             for rows, columns in (
                 (best.rows, best.candidates), (sampled.images[ours] - start, sampled.captions[ours])
             )
         )  # fmt: skip
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        there = known[place] == wanted
-        found[ours[there]] = best.chances[place[there]]
-    return found
+        position = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)
+        listed = ranked[position] == wanted
+        result[ours[listed]] = best.chances[position[listed]]
+    return result
 
 
 def audited_pairs(sampled: Sampled, chance: Doubles, images: int) -> AuditedPairs:
@@ -389,19 +392,19 @@ def audited_pairs(sampled: Sampled, chance: Doubles, images: int) -> AuditedPair
     unseen = sampled.said < 0
     entailed = np.bincount(sampled.images, chance * (sampled.said > 0), images)
     cell = sampled.images * strata + sampled.strata
-    rest = np.bincount(cell, chance * unseen, images * strata).reshape(images, strata)
+    undecided = np.bincount(cell, chance * unseen, images * strata).reshape(images, strata)
     seen = chance * (sampled.drawn & ~unseen)
     here = np.stack(
         [np.bincount(sampled.strata, seen * weight, strata) for weight in (np.ones(len(seen)), sampled.said > 0)],
         axis=1,
     )
     return AuditedPairs(
-        entailed.astype(np.float64), rest.astype(np.float64), np.where(here[:, :1] >= LEAST, here, sampled.looks)
+        entailed.astype(np.float64), undecided.astype(np.float64), np.where(here[:, :1] >= LEAST, here, sampled.looks)
     )
 
 
 def entailed_share(
-    written: Doubles, known: AuditedPairs, k: int, clusters: Clusters, confidence: float = LEVEL
+    written: Doubles, audited: AuditedPairs, k: int, clusters: Clusters, confidence: float = LEVEL
 ) -> Interval:
     """Entail@K of I pictures, of which `written` [I] captions among the first `k` are their own.
 
@@ -409,21 +412,21 @@ def entailed_share(
     squares of their distances from the figure (Zou and Donner 2008): a prior would say too much of strata where next to nothing
     holds. No value where a stratum with pairs that nobody decided was not audited.
     """
-    rest = known.rest.sum(axis=0)
-    held = rest > 0
-    looks, positive = known.looks[held].T
-    if not len(written) or not looks.all():
+    undecided = audited.rest.sum(axis=0)
+    open_strata = undecided > 0
+    decided, positive = audited.looks[open_strata].T
+    if not len(written) or not decided.all():
         return Interval(None, clusters=clusters.size)
-    share = positive / looks
-    counted = written + known.entailed + known.rest[:, held] @ share
+    share = positive / decided
+    counted = written + audited.entailed + audited.rest[:, open_strata] @ share
     everything = k * len(written)
     value = float(counted.sum() / everything)
     totals = clusters.totals(np.stack([counted, np.ones(len(counted))], axis=1))
-    found = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size, confidence)
-    if clusters.size < LEAST_CLUSTERS or not held.any():
-        return found
+    interval = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size, confidence)
+    if clusters.size < LEAST_CLUSTERS or not open_strata.any():
+        return interval
     # pairs that were looked at stand in the figure too, and vary with the share: hence the weight
-    strata = unsampled_margin(looks, positive, rest[held], weight=2, of=everything, confidence=confidence)
-    pictures = [0.0 if edge is None else edge - value for edge in (found.low, found.high)]
-    below, above = (np.hypot(drawn, each) for drawn, each in zip(pictures, strata, strict=True))
-    return replace(found, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))
+    strata = unsampled_margin(decided, positive, undecided[open_strata], weight=2, of=everything, confidence=confidence)
+    pictures = [0.0 if edge is None else edge - value for edge in (interval.low, interval.high)]
+    below, above = (np.hypot(distance, margin) for distance, margin in zip(pictures, strata, strict=True))
+    return replace(interval, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))

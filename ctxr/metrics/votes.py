@@ -94,15 +94,15 @@ def factorise(column: Column) -> tuple[Codes, npt.NDArray[Any]]:
     >>> codes.tolist(), names.tolist()
     ([1, 0, 1], ['a', 'b'])
     """
-    found = column if isinstance(column, np.ndarray) else None
-    if found is None and len(column) and isinstance(column[0], (bool, int, float, np.number, np.bool_)):
-        found = np.asarray(column)
-    if found is not None and found.dtype.kind in "iub" and found.size:
-        dense = _dense(found.astype(np.int64))
+    array = column if isinstance(column, np.ndarray) else None
+    if array is None and len(column) and isinstance(column[0], (bool, int, float, np.number, np.bool_)):
+        array = np.asarray(column)
+    if array is not None and array.dtype.kind in "iub" and array.size:
+        dense = _dense(array.astype(np.int64))
         if dense is not None:
             return dense
-    if found is not None and found.dtype.kind in "iufb":
-        names, codes = np.unique(found, return_inverse=True)
+    if array is not None and array.dtype.kind in "iufb":
+        names, codes = np.unique(array, return_inverse=True)
         return codes.reshape(-1).astype(np.int64), names
     # hashing strings is several times faster than sorting them
     rows = column.tolist() if isinstance(column, np.ndarray) else column
@@ -123,10 +123,10 @@ def _dense(numbers: Codes) -> tuple[Codes, npt.NDArray[Any]] | None:
     low, high = int(numbers.min()), int(numbers.max())
     if high - low > 2 * numbers.size + 1000:
         return None
-    there = np.zeros(high - low + 1, bool)
-    there[numbers - low] = True
-    codes = np.cumsum(there) - 1
-    return codes[numbers - low], np.flatnonzero(there) + low
+    present = np.zeros(high - low + 1, bool)
+    present[numbers - low] = True
+    codes = np.cumsum(present) - 1
+    return codes[numbers - low], np.flatnonzero(present) + low
 
 
 def _refuse_repeats(votes: Votes) -> None:

@@ -142,9 +142,11 @@ def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess
     others = np.array(writer != picker, bool)
     size = len(votes.unit_names)
     hits = np.bincount(votes.units[others], right[others], size).astype(np.float64)
-    given = np.bincount(votes.units[others], minlength=size).astype(np.float64)
-    share = np.divide(hits, given, out=np.zeros(size), where=given > 0)
-    columns = (np.bincount(wrote, each, len(names)).astype(np.float64) for each in (hits, given, given > 0, share))
+    votes_on = np.bincount(votes.units[others], minlength=size).astype(np.float64)
+    share = np.divide(hits, votes_on, out=np.zeros(size), where=votes_on > 0)
+    columns = (
+        np.bincount(wrote, counts, len(names)).astype(np.float64) for counts in (hits, votes_on, votes_on > 0, share)
+    )
     return AuthorSuccess(names, *columns)
 
 
@@ -194,14 +196,14 @@ def human_accuracy(
     """
     total, hits = len(votes), int(right.sum())
     low, high = wilson_interval(hits, total, confidence)
-    given = np.bincount(votes.workers, minlength=1)
-    found = np.bincount(votes.workers, right, minlength=1)[given > 0]
-    given = given[given > 0]
-    crowd = len(given)
+    sizes = np.bincount(votes.workers, minlength=1)
+    hits_of = np.bincount(votes.workers, right, minlength=1)[sizes > 0]
+    sizes = sizes[sizes > 0]
+    crowd = len(sizes)
     value = hits / total if total else None
     if crowd < 2:
         return HumanAccuracy(value, hits, total, crowd, low, high)
     # one row of draws at a time keeps memory at the size of the crowd
-    drawn = (rng.integers(0, crowd, crowd) for _ in range(resamples))
-    shares = np.array([found[rows].sum() / given[rows].sum() for rows in drawn])
+    resampled = (rng.integers(0, crowd, crowd) for _ in range(resamples))
+    shares = np.array([hits_of[rows].sum() / sizes[rows].sum() for rows in resampled])
     return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares, confidence))

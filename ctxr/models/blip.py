@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError, first_line
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.hub import PATIENCE, answers
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import careful
+from ctxr.models.published import careful, read_object
 
 CONFIG, PREPROCESSOR, PROCESSOR = "config.json", "preprocessor_config.json", "processor_config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
@@ -62,16 +62,17 @@ def hub_folder(repository: str) -> Path:
         if not _is_whole(folder):
             folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=[*_SMALL, WEIGHTS[-1]]))
     except Exception as error:  # whatever the network or the hub's client comes up with
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CtxrError(f"the files of blip:{repository} could not be fetched: {first}", hint=hint) from error
+        raise CtxrError(
+            f"the files of blip:{repository} could not be fetched: {first_line(error)}", hint=hint
+        ) from error
     return folder
 
 
 def read_preprocess(folder: Path) -> Preprocess:
     """The preprocessing of pictures. Raises DataError for missing or unsupported settings."""
-    settings = _json(folder / PREPROCESSOR) if (folder / PREPROCESSOR).is_file() else {}
+    settings = read_object(folder / PREPROCESSOR) if (folder / PREPROCESSOR).is_file() else {}
     if not settings and (folder / PROCESSOR).is_file():
-        settings = _json(folder / PROCESSOR).get("image_processor") or {}
+        settings = read_object(folder / PROCESSOR).get("image_processor") or {}
     if not settings:
         raise DataError(f"{folder} holds no {PREPROCESSOR}", hint="put the one of the published model there")
     try:
@@ -92,7 +93,6 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
 
     Raises DataError for a vocabulary that is missing, cannot be read, or has more words than the model.
     """
-    import torch
     from transformers import BertTokenizerFast
 
     if not any((folder / name).is_file() for name in VOCABULARIES):
@@ -104,19 +104,16 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
         words = sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
         if tokenizer.pad_token_id != 0:
             raise ValueError(f"padding is token {tokenizer.pad_token_id}, not 0")
-        told = _json(folder / CONFIG).get("text_config") or {}
-        known, places = int(told.get("vocab_size", WORDS)), int(told.get("max_position_embeddings", LONGEST))
-        if len(tokenizer) > known:
-            raise ValueError(f"it has {len(tokenizer)} words, and the model knows {known}")
+        config = read_object(folder / CONFIG).get("text_config") or {}
+        size, longest = int(config.get("vocab_size", WORDS)), int(config.get("max_position_embeddings", LONGEST))
+        if len(tokenizer) > size:
+            raise ValueError(f"it has {len(tokenizer)} words, and the model knows {size}")
     except Exception as error:  # the library has errors of its own, down to its panics
         raise DataError(f"the vocabulary in {folder} cannot be read: {error}") from error
 
     def tokenize(texts: Sequence[str]) -> Tensor:
-        if not texts:
-            return torch.zeros((0, 1), dtype=torch.int64)
-        rows = tokenizer(list(texts), truncation=True, max_length=min(LONGEST, places))["input_ids"]
-        most = max(len(row) for row in rows)
-        return torch.tensor([row + [0] * (most - len(row)) for row in rows], dtype=torch.int64)
+        encoded = tokenizer(list(texts), truncation=True, max_length=min(LONGEST, longest)) if texts else {}
+        return _padded(encoded.get("input_ids", []))
 
     return tokenize, words
 
@@ -128,7 +125,7 @@ def stay_inside(folder: Path) -> None:
             f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote"
         )
     if (folder / WEIGHTS[1]).is_file():
-        for name in set(_json(folder / WEIGHTS[1]).get("weight_map", {}).values()):
+        for name in set(read_object(folder / WEIGHTS[1]).get("weight_map", {}).values()):
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
                 raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
 
@@ -141,16 +138,6 @@ def _is_fetched(folder: Path) -> bool:
     """Whether a fetch that may have been cut off left everything that is needed."""
     needed = ((PREPROCESSOR, PROCESSOR), VOCABULARIES)
     return _is_whole(folder) and all(any((folder / name).is_file() for name in names) for names in needed)
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{file}: holds no JSON object")
-    return content
 
 
 TINY = "random:blip-tiny"
@@ -191,17 +178,17 @@ class BlipEncoder(nn.Module):
     def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
         """Pair features [B, K, D]; zeros where `mask` is False. Arguments as `PairEncoder.pairs` says, images as pixels."""
         seen = self.model.vision_model(pixel_values=images).last_hidden_state
-        query, place = mask.nonzero(as_tuple=True)
+        query, candidate = mask.nonzero(as_tuple=True)
         tokens = texts[:, : max(1, int((texts != 0).sum(1).max()))][query]
-        image = seen[candidates[query, place]]
-        told = self.model.text_encoder(
+        image = seen[candidates[query, candidate]]
+        joint = self.model.text_encoder(
             input_ids=tokens,
             attention_mask=(tokens != 0).long(),
             encoder_hidden_states=image,
             encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long, device=image.device),
         ).last_hidden_state[:, 0]
-        told = told if told.dtype == torch.float64 else told.float()
-        pairs: Tensor = told.new_zeros((*mask.shape, self.width)).index_put((query, place), told)
+        joint = joint if joint.dtype == torch.float64 else joint.float()
+        pairs: Tensor = joint.new_zeros((*mask.shape, self.width)).index_put((query, candidate), joint)
         return pairs
 
     def match(self, pairs: Tensor) -> Tensor:
@@ -234,12 +221,10 @@ def load_blip(name: str, seed: int = 0) -> CrossSource:
     """
     if name == TINY:
         return _tiny(seed)
-    given = name.removeprefix("blip:")
-    if not given:
+    named = name.removeprefix("blip:")
+    if not named:
         raise UsageError(f"{name!r} names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    folder = Path(given)
-    if not folder.is_dir():
-        folder = hub_folder(given)
+    folder = Path(named) if Path(named).is_dir() else hub_folder(named)
     stay_inside(folder)
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
     return _source(name, careful(f"encoder {name!r}", lambda: _pretrained(folder)), preprocess, tokenize, words)
@@ -250,10 +235,10 @@ def _source(
 ) -> CrossSource:
     model = build()
     config = model.config.to_dict()
-    side = config["vision_config"]["image_size"]
-    if preprocess.size != (side, side):
+    pixels = config["vision_config"]["image_size"]
+    if preprocess.size != (pixels, pixels):
         raise DataError(
-            f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(side, side)}"
+            f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(pixels, pixels)}"
         )
     settings = {"config": _plain(config), "words": words}
     return CrossSource(
@@ -286,7 +271,12 @@ def _hashed_words(texts: Sequence[str]) -> Tensor:
         [1, *(3 + int(hashlib.sha256(word.encode()).hexdigest(), 16) % 509 for word in text.lower().split()[:60]), 2]
         for text in texts
     ]
-    most = max((len(row) for row in rows), default=2)
+    return _padded(rows)
+
+
+def _padded(rows: list[list[int]]) -> Tensor:
+    """int64 [B, T], rows filled up with 0 to the longest, one column at least."""
+    most = max((len(row) for row in rows), default=1)
     return torch.tensor([row + [0] * (most - len(row)) for row in rows], dtype=torch.int64).reshape(len(rows), most)
 
 
@@ -294,10 +284,10 @@ def _pretrained(folder: Path) -> Any:
     """The model in a folder, every weight of it from there."""
     from transformers import BlipForImageTextRetrieval
 
-    model, found = BlipForImageTextRetrieval.from_pretrained(
+    model, loaded = BlipForImageTextRetrieval.from_pretrained(
         folder, local_files_only=True, weights_only=True, dtype=torch.float32, output_loading_info=True
     )
-    missing = sorted(name for name in found["missing_keys"] if not name.endswith("position_ids"))
+    missing = sorted(name for name in loaded["missing_keys"] if not name.endswith("position_ids"))
     if missing:
         raise DataError(
             f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more",

@@ -78,9 +78,9 @@ class ContextHead(nn.Module):
 
     def placed(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
         """What goes into the first block, [B, K, D]: pairs, with positions where they are learned. Raises as `forward`."""
-        return pairs if self.positions is None else pairs + self._places(pairs, mask, ordered)
+        return pairs if self.positions is None else pairs + self._position_embeddings(pairs, mask, ordered)
 
-    def _places(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
+    def _position_embeddings(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
         """Embeddings of positions [B, K, D], 0 for sets without order."""
         if self.positions is None:
             return torch.zeros_like(pairs)
@@ -90,9 +90,9 @@ class ContextHead(nn.Module):
                 f"an ordered set has {most} candidates, and {self.positions.num_embeddings} positions are learned"
             )
         count = pairs.shape[1]
-        known = min(count, self.positions.num_embeddings)
+        learned = min(count, self.positions.num_embeddings)
         table = pairs.new_zeros(count, pairs.shape[2])
-        table[:known] = self.positions.weight[:known].to(pairs.dtype)
+        table[:learned] = self.positions.weight[:learned].to(pairs.dtype)
         return table * ordered[:, None, None].to(pairs.dtype)
 
 
@@ -106,10 +106,10 @@ def attention_of(head: ContextHead, pairs: Tensor, mask: Tensor, ordered: Tensor
     mode = head.training
     head.eval()
     try:
-        items, found = head.placed(pairs, mask, ordered), []
+        items, shares = head.placed(pairs, mask, ordered), []
         for block in head.blocks:
-            found.append(block.attention.shares(items, mask))  # type: ignore[union-attr, operator]
+            shares.append(block.attention.shares(items, mask))  # type: ignore[union-attr, operator]
             items = block(items, mask)
-        return torch.stack(found, dim=1)
+        return torch.stack(shares, dim=1)
     finally:
         head.train(mode)

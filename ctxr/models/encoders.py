@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError, first_line
 from ctxr.models.hub import cached_weights, fetched_weights, split_name
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -31,7 +31,7 @@ from ctxr.models.precision import (
     is_memory,
 )
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import fingerprint_of
+from ctxr.models.published import fingerprint_of, read_object
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,8 +127,7 @@ class Encoder:
         rounded = self.precision == "bf16" and not exact
         tower = self._exact_tower if exact else self._tower
         dtype = torch.bfloat16 if rounded else torch.float32
-        rows = []
-        done = 0
+        rows, done = [], 0
         while done < len(images):
             # fewer rows for the exact copy: it is asked for single images, and fp32 gains little from more
             limit = min(self._rows, 4) if exact and self.precision == "bf16" else self._rows
@@ -239,13 +238,13 @@ def _distances(vectors: np.ndarray) -> np.ndarray:
 def _probes() -> list[np.ndarray]:
     """Sixteen pictures with the spectrum of photographs: four and three small changes of each."""
     rng = np.random.default_rng(0)
-    side = 256
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
+    size = 256
+    frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
     frequency[0, 0] = np.inf
     pictures = []
     for _ in range(4):
-        noise = np.fft.rfft2(rng.standard_normal((3, side, side))) / frequency
-        grain = np.fft.irfft2(noise, s=(side, side)).transpose(1, 2, 0)
+        noise = np.fft.rfft2(rng.standard_normal((3, size, size))) / frequency
+        grain = np.fft.irfft2(noise, s=(size, size)).transpose(1, 2, 0)
         picture = (128 + 52 * grain / grain.std()).clip(0, 255).astype(np.uint8)
         patched = picture.copy()
         patched[60:140, 90:190] = rng.integers(0, 256, 3)
@@ -300,7 +299,7 @@ def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
         DataError: a folder whose files cannot be read.
         CtxrError: weights that cannot be fetched.
     """
-    kind, _, rest = name.partition(":")
+    kind, _, value = name.partition(":")
     if name == "auto":
         try:
             return _pretrained(DEFAULT_ENCODER)
@@ -313,36 +312,22 @@ def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
     if name == TINY:
         return _folder(TINY, TINY_FOLDER)
     if kind in ("local-dir", "checkpoint"):
-        return _folder(name, Path(rest))
-    if kind == "random":
-        return _random(rest)
-    return _pretrained(name)
+        return _folder(name, Path(value))
+    return _random(value) if kind == "random" else _pretrained(name)
 
 
 def is_here(name: str) -> bool:
-    """Whether an encoder can be loaded without asking any host.
-
-    Raises:
-        UsageError: an unknown name.
-    """
-    kind, _, rest = name.partition(":")
+    """Whether an encoder can be loaded without asking any host. Raises UsageError for an unknown name."""
+    kind, _, folder = name.partition(":")
     if name in ("auto", TINY) or kind == "random":
         return True
     if kind in ("local-dir", "checkpoint"):
-        return (Path(rest) / CONFIG_NAME).is_file()
+        return (Path(folder) / CONFIG_NAME).is_file()
     return cached_weights(*split_name(name)) is not None
 
 
 def fingerprint(model: Any, config: Mapping[str, Any], preprocess: Preprocess) -> str:
-    """sha256 over all weights, the architecture and the preprocessing.
-
-    It does not depend on the file the weights came from, on the precision or on the device.
-
-    Args:
-        model: in fp32.
-        config: open_clip's model_cfg.
-        preprocess: what is done to a picture first.
-    """
+    """sha256 over all weights (of a model in fp32), the architecture and the preprocessing, whatever file they came from."""
     settings = {"model": dict(config), "preprocess": preprocess.describe()}
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
 
@@ -393,7 +378,7 @@ def _folder(name: str, folder: Path) -> EncoderSource:
     if not config_path.is_file():
         hint = f"give a folder with {CONFIG_NAME} and a safetensors file"
         raise UsageError(f"encoder {name!r}: there is no {config_path}", hint=hint)
-    config = _read_json(config_path).get("model_cfg")
+    config = read_object(config_path).get("model_cfg")
     if not isinstance(config, dict) or not {"embed_dim", "vision_cfg", "text_cfg"} <= config.keys():
         raise DataError(f"{config_path}: model_cfg needs embed_dim, vision_cfg and text_cfg")
     _stay_inside(config_path, config)
@@ -410,20 +395,10 @@ def _threshold(folder: Path) -> float:
     notes_path = folder / NOTES_NAME
     if not notes_path.is_file():
         return CLIP_THRESHOLD
-    threshold = _read_json(notes_path).get("threshold", CLIP_THRESHOLD)
+    threshold = read_object(notes_path).get("threshold", CLIP_THRESHOLD)
     if not isinstance(threshold, int | float) or not 0 < threshold < 2:
         raise DataError(f"{notes_path}: threshold is {threshold!r}, wanted a distance between 0 and 2")
     return float(threshold)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: holds no JSON object")
-    return content
 
 
 def _stay_inside(path: Path, config: Mapping[str, Any]) -> None:
@@ -438,20 +413,18 @@ def _stay_inside(path: Path, config: Mapping[str, Any]) -> None:
 
 def _tokenizer(model_name: str) -> Callable[[list[str]], Any]:
     """A function that makes the tokenizer when the first text comes: images need none."""
-    made: list[Any] = []
 
-    def tokenize(texts: list[str]) -> Any:
+    @lru_cache(maxsize=1)
+    def tokenizer() -> Any:
         import open_clip
 
-        if not made:
-            try:
-                with _quiet():
-                    made.append(open_clip.get_tokenizer(model_name))
-            except Exception as error:
-                raise CtxrError(f"the tokenizer of {model_name} cannot be loaded: {error}") from error
-        return made[0](texts)
+        try:
+            with _quiet():
+                return open_clip.get_tokenizer(model_name)
+        except Exception as error:
+            raise CtxrError(f"the tokenizer of {model_name} cannot be loaded: {error}") from error
 
-    return tokenize
+    return lambda texts: tokenizer()(texts)
 
 
 def _careful(name: str, build: Callable[[], Any]) -> Callable[[], Any]:
@@ -465,8 +438,7 @@ def _careful(name: str, build: Callable[[], Any]) -> Callable[[], Any]:
             with _quiet(), torch.random.fork_rng(devices=[]):
                 return build().eval().requires_grad_(False)
         except (RuntimeError, ValueError, TypeError, KeyError, OSError, AssertionError, ImportError) as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"encoder {name!r} cannot be loaded: {first}") from error
+            raise DataError(f"encoder {name!r} cannot be loaded: {first_line(error)}") from error
         except Exception as error:
             # safetensors and torch's restricted unpickler have error classes of their own
             raise DataError(f"encoder {name!r}: its weights cannot be read: {type(error).__name__}") from error

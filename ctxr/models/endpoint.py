@@ -74,10 +74,10 @@ class ServerLimits:
 
     def after(self, complaint: str) -> "ServerLimits | None":
         """Another way to ask after a complaint; None if nothing is left to try."""
-        told = complaint.lower()
-        if "max_tokens" in told and self.limit == "max_tokens":
+        text = complaint.lower()
+        if "max_tokens" in text and self.limit == "max_tokens":
             return ServerLimits(self.structured, "max_completion_tokens", self.temperature)
-        if "temperature" in told and self.temperature:
+        if "temperature" in text and self.temperature:
             return ServerLimits(self.structured, self.limit, temperature=False)
         return ServerLimits(False, self.limit, self.temperature) if self.structured else None
 
@@ -109,13 +109,13 @@ def resolve_address(endpoint: str, insecure: bool) -> EndpointAddress:
     return EndpointAddress(base if base.endswith(PATH) else base + PATH, local)
 
 
-def key_of(variable: str, place: EndpointAddress) -> str:
+def key_of(variable: str, address: EndpointAddress) -> str:
     """The key in an environment variable; "" where a local endpoint needs none.
 
     Raises CtxrError where there is none for another machine, or it cannot be sent.
     """
     key = os.environ.get(variable, "").strip()
-    if not key and not place.local:
+    if not key and not address.local:
         raise CtxrError(f"there is no key for the endpoint: {variable} is not set", hint=f"export {variable}=…")
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise CtxrError(f"the key in {variable} holds signs that no key has", hint=f"export {variable}=…")
@@ -131,7 +131,7 @@ class Endpoint:
         pause: waits that many seconds between tries. now: seconds since 1970, against which a host's date is read.
     """
 
-    place: EndpointAddress
+    address: EndpointAddress
     key: str = field(repr=False)
     timeout: float
     pause: Callable[[float], object] = time.sleep
@@ -147,7 +147,7 @@ class Endpoint:
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, 10)),
-            trust_env=not self.place.local,
+            trust_env=not self.address.local,
             limits=httpx.Limits(max_connections=None),
         )
 
@@ -168,24 +168,24 @@ class Endpoint:
         for number in range(TRIES):
             wait = 2.0**number
             try:
-                status, headers, said = self._post(content)
+                status, headers, reply = self._post(content)
             except httpx.TimeoutException:
                 trouble, answered = f"no answer within {self.timeout:g} seconds", False
             except httpx.RequestError as error:  # no connection, or a body that does not decompress
                 trouble, answered = self.clean(str(error)) or type(error).__name__, False
             else:
-                if len(said) >= MOST_BYTES:
+                if len(reply) >= MOST_BYTES:
                     raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
-                found = _decoded(said)
-                failed = found is not None and bool(found.get("error"))
-                if status == httpx.codes.OK and found is not None and not failed:
-                    return dict(self._cleaned(found))
-                detail = self._detail(said)
+                completion = _decoded(reply)
+                failed = completion is not None and bool(completion.get("error"))
+                if status == httpx.codes.OK and completion is not None and not failed:
+                    return dict(self._cleaned(completion))
+                detail = self._detail(reply)
                 answered = status == httpx.codes.OK and not failed
                 trouble = "something that is no completion" if answered else f"{status}: {detail}"
                 if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
                     raise Rejected(status, detail, _hint(status))
-                wait = max(wait, self._asked_wait(headers.get("retry-after", "")))
+                wait = max(wait, self._retry_after(headers.get("retry-after", "")))
             if number < TRIES - 1:
                 self.pause(wait)
         if answered:
@@ -196,9 +196,9 @@ class Endpoint:
         """The text without the key: hosts repeat it when they refuse it."""
         return text.replace(self.key, "[key]") if self.key else text
 
-    def _detail(self, said: bytes) -> str:
+    def _detail(self, reply: bytes) -> str:
         """The beginning of what a host says about an error, on one line; cut only once the key is out of it."""
-        return " ".join(self.clean(_complaint(said)).split())[:MOST_SAID] or "nothing"
+        return " ".join(self.clean(_complaint(reply)).split())[:MOST_SAID] or "nothing"
 
     def _cleaned(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -212,23 +212,23 @@ class Endpoint:
         import httpx
 
         end = time.monotonic() + self.timeout
-        said = bytearray()
-        with self._client.stream("POST", self.place.url, content=content) as response:
+        body = bytearray()
+        with self._client.stream("POST", self.address.url, content=content) as response:
             for part in response.iter_bytes():
-                said += part
-                if len(said) > MOST_BYTES:
-                    return response.status_code, response.headers, bytes(said[:MOST_BYTES])
+                body += part
+                if len(body) > MOST_BYTES:
+                    return response.status_code, response.headers, bytes(body[:MOST_BYTES])
                 if time.monotonic() > end:
                     raise httpx.ReadTimeout("the reply does not end")
-            return response.status_code, response.headers, bytes(said)
+            return response.status_code, response.headers, bytes(body)
 
-    def _asked_wait(self, said: str) -> float:
+    def _retry_after(self, header: str) -> float:
         """Seconds that a Retry-After asks for, 0 if none, at most `LONGEST`."""
         try:
-            wait = float(said)
+            wait = float(header)
         except ValueError:
             try:
-                wait = parsedate_to_datetime(said).timestamp() - self.now()
+                wait = parsedate_to_datetime(header).timestamp() - self.now()
             except (ValueError, TypeError, OverflowError):
                 return 0.0
         return min(LONGEST, max(0.0, wait)) if math.isfinite(wait) else 0.0
@@ -241,22 +241,22 @@ def _is_local(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _decoded(said: bytes) -> dict[str, Any] | None:
+def _decoded(reply: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(said)
+        content = json.loads(reply)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and ("choices" in found or found.get("error")) else None
+    return content if isinstance(content, dict) and ("choices" in content or content.get("error")) else None
 
 
-def _complaint(said: bytes) -> str:
+def _complaint(reply: bytes) -> str:
     """What a host says about an error, without the JSON around it."""
-    text = said.decode(errors="replace")
+    text = reply.decode(errors="replace")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    error = (found.get("error") or found) if isinstance(found, dict) else found
+    error = (content.get("error") or content) if isinstance(content, dict) else content
     parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
     return " ".join(str(part) for part in parts if part)
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from ctxr.errors import CtxrError, UsageError
+from ctxr.errors import CtxrError, UsageError, first_line
 
 PATIENCE = 2.0
 """Seconds that a host may take to answer before weights count as out of reach."""
@@ -35,14 +35,14 @@ def split_name(name: str) -> tuple[str, str]:
 
     arch, _, tag = name.partition(":")
     arch, tag = arch.replace("/", "-"), tag.lower().replace("-", "_")
-    known = {f"{known_arch}:{known_tag}" for known_arch, known_tag in open_clip.list_pretrained()}
-    if f"{arch}:{tag}" in known:
+    pairs = {f"{known_arch}:{known_tag}" for known_arch, known_tag in open_clip.list_pretrained()}
+    if f"{arch}:{tag}" in pairs:
         return arch, tag
-    tags = sorted(pair for pair in known if pair.startswith(f"{arch}:"))
+    tags = sorted(pair for pair in pairs if pair.startswith(f"{arch}:"))
     if not tag and tags:
         raise UsageError(f"encoder {name!r} does not say which weights", hint=f"one of {', '.join(tags)}")
     near = (
-        difflib.get_close_matches(f"{arch}:{tag}", sorted(known | {"ctxr-tiny", "auto"}), n=3, cutoff=0.5) or tags[:3]
+        difflib.get_close_matches(f"{arch}:{tag}", sorted(pairs | {"ctxr-tiny", "auto"}), n=3, cutoff=0.5) or tags[:3]
     )
     hint = f"did you mean {' or '.join(near)}?" if near else "names are arch:pretrained, e.g. ViT-B-32:openai"
     raise UsageError(f"unknown encoder {name!r}", hint=hint)
@@ -56,9 +56,9 @@ def cached_weights(arch: str, tag: str) -> Path | None:
     config = open_clip.get_pretrained_cfg(arch, tag)
     repo, names = _hub_files(config)
     for file in names:
-        found = huggingface_hub.try_to_load_from_cache(repo, file)
-        if isinstance(found, str):
-            return Path(found)
+        path = huggingface_hub.try_to_load_from_cache(repo, file)
+        if isinstance(path, str):
+            return Path(path)
     url = str(config.get("url") or "")
     older = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
     return older if url and older.is_file() else None
@@ -85,7 +85,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     try:
         return Path(download_pretrained(config))
     except Exception as error:  # whatever the network or the hub's client comes up with
-        raise CtxrError(f"the weights of {arch}:{tag} could not be fetched: {_first_line(error)}", hint=hint) from error
+        raise CtxrError(f"the weights of {arch}:{tag} could not be fetched: {first_line(error)}", hint=hint) from error
 
 
 def answers(address: str, patience: float) -> bool:
@@ -95,24 +95,24 @@ def answers(address: str, patience: float) -> bool:
     """
     if not address.startswith("https://"):
         return False
-    found = threading.Event()
+    reachable = threading.Event()
 
     def ask() -> None:
         request = urllib.request.Request(address, method="HEAD")  # noqa: S310 (https, checked above)
         try:
             with urllib.request.urlopen(request, timeout=patience):  # noqa: S310
-                found.set()
+                reachable.set()
         except urllib.error.HTTPError as refusal:
             # 404 comes from the host itself: it may have the weights under their other name
             if refusal.code == HTTPStatus.NOT_FOUND:
-                found.set()
+                reachable.set()
         except OSError:
             return
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(patience)
-    return found.is_set()
+    return reachable.is_set()
 
 
 def _hub_files(config: dict[str, Any]) -> tuple[str, list[str]]:
@@ -136,7 +136,3 @@ def _address(config: dict[str, Any]) -> str:
     if not repo:
         return str(config.get("url") or "")
     return "" if HF_HUB_OFFLINE else huggingface_hub.hf_hub_url(repo, files[0])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,5 +1,7 @@
 """The transformer block of BERT: normalised after each sublayer, exact GELU (specs A0.2)."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -27,23 +29,19 @@ class Attention(nn.Module):
         seen = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask[:, None, None, :], dropout_p=dropout
         )
-        mixed: Tensor = self.out(seen.transpose(1, 2).reshape(batch, count, width))
-        return mixed
+        return cast("Tensor", self.out(seen.transpose(1, 2).reshape(batch, count, width)))
 
     def shares(self, items: Tensor, mask: Tensor) -> Tensor:
         """How much each item looks at each other, [B, heads, K, K], rows sum to 1: what `forward` uses and does not keep."""
         query, key, _ = self._parted(items)
         fits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        shares: Tensor = fits.masked_fill(~mask[:, None, None, :], float("-inf")).softmax(-1)
-        return shares
+        return cast("Tensor", fits.masked_fill(~mask[:, None, None, :], float("-inf")).softmax(-1))
 
     def _parted(self, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the heads, [B, heads, K, D / heads] each."""
         batch, count, width = items.shape
-        query, key, value = (
-            layer(items).view(batch, count, self.heads, width // self.heads).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
+        shape = batch, count, self.heads, width // self.heads
+        query, key, value = (layer(items).view(shape).transpose(1, 2) for layer in (self.query, self.key, self.value))
         return query, key, value
 
 
@@ -67,13 +65,7 @@ class Block(nn.Module):
         """[B, K, D] of items [B, K, D]; `mask` [B, K] is True where there is one."""
         items = self.after_attention(items + self.dropout(self.attention(items, mask)))
         wide = functional.gelu(self.widen(items), approximate="none")
-        normal: Tensor = self.after_widening(items + self.dropout(self.narrow(wide)))
-        return normal
-
-
-def parameters_of(module: nn.Module) -> int:
-    """How many numbers a module learns."""
-    return sum(weights.numel() for weights in module.parameters())
+        return cast("Tensor", self.after_widening(items + self.dropout(self.narrow(wide))))
 
 
 def unit(vectors: Tensor) -> Tensor:

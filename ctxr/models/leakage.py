@@ -12,13 +12,14 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.media.images import look_print
+from ctxr.models.neighbours import euclidean_search
 from ctxr.models.picture_vectors import PictureVectors, open_pictures
 from ctxr.store.records import ImageSet
 
 Floats = npt.NDArray[np.float32]
 
 EXAMPLES = 3
-_ROWS = 2048  # of a block: 2048 x 2048 distances are 16 MB
+_ROWS = 512  # queries of a block
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,23 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
 
     Args:
         what: kind of thing, for the result.
-        things: (key, split, where it was met) of every occurrence; an empty key is unknown and passed over.
+        things: (key, split, where) of every occurrence; an empty key is unknown and passed over.
         order: the splits, earliest first.
 
     >>> shared_things("video", [("a", "train", "s1"), ("a", "test", "s2"), ("b", "test", "s3")], ("train", "test"))[0].shared
     1
     """
-    met: dict[str, dict[str, str]] = {split: {} for split in order}
+    first_seen: dict[str, dict[str, str]] = {split: {} for split in order}
     for key, split, where in things:
-        if key and split in met:
-            met[split].setdefault(key, where)
+        if key and split in first_seen:
+            first_seen[split].setdefault(key, where)
     leaks = []
     for one, two in combinations(order, 2):
-        if met[one] and met[two]:
-            both = sorted(met[one].keys() & met[two].keys())
-            examples = tuple(f"{met[one][key]} ({one}) and {met[two][key]} ({two})" for key in both[:EXAMPLES])
-            leaks.append(Leak(what, (one, two), len(both), len(met[two]), examples))
+        left, right = first_seen[one], first_seen[two]
+        if left and right:
+            both = sorted(left.keys() & right.keys())
+            examples = tuple(f"{left[key]} ({one}) and {right[key]} ({two})" for key in both[:EXAMPLES])
+            leaks.append(Leak(what, (one, two), len(both), len(right), examples))
     return leaks
 
 
@@ -76,10 +78,10 @@ def alike(
         limit: largest distance that counts as alike.
         order: the splits, earliest first.
     """
-    side = np.asarray(splits)
+    split_of = np.asarray(splits)
     leaks = []
     for one, two in combinations(order, 2):
-        first, second = np.flatnonzero(side == one), np.flatnonzero(side == two)
+        first, second = np.flatnonzero(split_of == one), np.flatnonzero(split_of == two)
         if not first.size or not second.size:
             continue
         distances, partner = nearest(vectors[second], vectors[first])
@@ -93,27 +95,11 @@ def alike(
     return leaks
 
 
-def nearest(asked: Floats, pool: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Distance [N] of each row of `asked` to its nearest row of `pool`, and that row's index [N].
-
-    Found by inner products in blocks, measured again by differences in float64, so that equal rows are at 0.
-    """
-    squares = (np.asarray(pool, np.float32) ** 2).sum(1)
-    best = np.full(len(asked), np.inf, np.float32)
-    partner = np.zeros(len(asked), np.int64)
-    for top in range(0, len(asked), _ROWS):
-        block = np.asarray(asked[top : top + _ROWS], np.float32)
-        for left in range(0, len(pool), _ROWS):
-            part = np.asarray(pool[left : left + _ROWS], np.float32)
-            # the block's own squares are the same for the whole row, and do not change which is nearest
-            scores = squares[left : left + _ROWS] - 2 * (block @ part.T)
-            column = scores.argmin(1)
-            found = scores[np.arange(len(block)), column]
-            better = found < best[top : top + _ROWS]
-            best[top : top + _ROWS][better] = found[better]
-            partner[top : top + _ROWS][better] = left + column[better]
-    differences = np.asarray(asked, np.float64) - np.asarray(pool, np.float64)[partner]
-    return np.sqrt((differences**2).sum(1)), partner
+def nearest(queries: Floats, pool: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Distance [N] of each query to its nearest row of `pool`, by differences in float64, and that row's index [N]."""
+    rows, _ = euclidean_search(np.asarray(queries, np.float32), np.asarray(pool, np.float32), False).best(1, _ROWS)
+    differences = np.asarray(queries, np.float64) - np.asarray(pool, np.float64)[rows[:, 0]]
+    return np.sqrt((differences**2).sum(1)), rows[:, 0]
 
 
 @dataclass(frozen=True)
@@ -131,19 +117,19 @@ class Nearness:
 
 def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | None, progress: Progress) -> Table | str:
     """Every comparison of two splits that the dataset allows, with numbers and examples."""
-    sides: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
-    present: list[str] = [split for split in SPLITS if split in sides.values()]
+    splits: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
+    present: list[str] = [split for split in SPLITS if split in splits.values()]
     if len(present) < 2:
         return f"leakage needs two splits, and there is {present[0] if present else 'none'}"
     of_image: dict[str, list[tuple[str, str]]] = {}
     for image_set in dataset.sets:
         for name in image_set.images:
-            of_image.setdefault(name, []).append((sides[image_set.id], image_set.id))
+            of_image.setdefault(name, []).append((splits[image_set.id], image_set.id))
     leaks = shared_things(
-        "source video or album", ((_source(one), sides[one.id], one.id) for one in dataset.sets), present
+        "source video or album", ((_source(one), splits[one.id], one.id) for one in dataset.sets), present
     )
     leaks += shared_things("same file (sha256)", _files(dataset, of_image), present)
-    leaks += shared_things("same description", _texts(dataset, sides), present)
+    leaks += shared_things("same description", _texts(dataset, splits), present)
     notes = []
     if vectors is not None:
         limit = near.embedding * vectors.threshold
@@ -168,25 +154,23 @@ def _source(image_set: ImageSet) -> str:
 
 
 def _files(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]]) -> Iterator[tuple[str, str, str]]:
-    for name, places in of_image.items():
-        for split, image_set in places:
+    for name, uses in of_image.items():
+        for split, image_set in uses:
             yield dataset.images[name].sha256, split, f"{name} in {image_set}"
 
 
-def _texts(dataset: Dataset, sides: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+def _texts(dataset: Dataset, splits: dict[str, str]) -> Iterator[tuple[str, str, str]]:
     for query in dataset.queries.values():
         if query.labels is None:
-            said = " ".join(" ".join(dataset.texts[name].text for name in query.texts).lower().split())
-            yield said, sides[query.image_set], query.id
+            text = " ".join(" ".join(dataset.texts[name].text for name in query.texts).lower().split())
+            yield text, splits[query.image_set], query.id
 
 
 def _alike(
     what: str, vectors: PictureVectors, of_image: dict[str, list[tuple[str, str]]], limit: float, present: list[str]
 ) -> list[Leak]:
     # an image of two splits stands here once for each: it is its own near-duplicate
-    entries = sorted(
-        {(name, split) for name, places in of_image.items() if name in vectors.rows for split, _ in places}
-    )
+    entries = sorted({(name, split) for name, uses in of_image.items() if name in vectors.rows for split, _ in uses})
     matrix = vectors.matrix[[vectors.rows[name] for name, _ in entries]]
     return alike(what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, present)
 

@@ -5,7 +5,7 @@ The search behind it, `ExactSearch`, finds nearest neighbours too (`ctxr.models.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,8 @@ def best_matches(
         raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise DataError("a vector is not finite", hint="look at the pictures and the weights that it was made of")
-    found = ExactSearch(queries, pool, is_coarse(engine), without).best(min(k, len(pool)), block)
-    return Matches(found[0], found[1].astype(np.float32))
+    indices, values = ExactSearch(queries, pool, is_coarse(engine), without).best(min(k, len(pool)), block)
+    return Matches(indices, values.astype(np.float32))
 
 
 def is_coarse(engine: str) -> bool:
@@ -76,8 +76,7 @@ def is_coarse(engine: str) -> bool:
 
 def products(left: Vectors, right: Vectors) -> Doubles:
     """Dot products of pairs [n, D], in float64."""
-    found: Doubles = np.vecdot(np.asarray(left, np.float64), np.asarray(right, np.float64))
-    return found
+    return cast("Doubles", np.vecdot(np.asarray(left, np.float64), np.asarray(right, np.float64)))
 
 
 class ExactSearch:
@@ -106,25 +105,23 @@ class ExactSearch:
 
         self.queries, self.pool, self.exact = np.ascontiguousarray(queries), np.ascontiguousarray(pool), exact
         self.setting = cpu_matmul_precision()
-        asked, held = torch.from_numpy(self.queries), torch.from_numpy(self.pool)
-        self.asked, rounded = (asked.bfloat16(), held.bfloat16()) if coarse else (asked, held)
-        self.held: Any = torch.nn.functional.pad(rounded, (0, 0, 0, -len(pool) % GROUP))
+        left, right = torch.from_numpy(self.queries), torch.from_numpy(self.pool)
+        self.left, rounded = (left.bfloat16(), right.bfloat16()) if coarse else (left, right)
+        self.right: Any = torch.nn.functional.pad(rounded, (0, 0, 0, -len(pool) % GROUP))
         self.bound = slack
         if len(queries) and len(pool):
-            longest = float(asked.norm(dim=1).max()), float(held.norm(dim=1).max())
+            longest = float(left.norm(dim=1).max()), float(right.norm(dim=1).max())
             self.bound += pool.shape[1] * 2**-23 * longest[0] * longest[1]
             if coarse:
-                lost = (
-                    float((asked - self.asked.float()).norm(dim=1).max()),
-                    float((held - rounded.float()).norm(dim=1).max()),
-                )
+                rounding = (left, self.left), (right, rounded)
+                lost = [float((exact - coarser.float()).norm(dim=1).max()) for exact, coarser in rounding]
                 self.bound += lost[0] * longest[1] + (longest[0] + lost[0]) * lost[1] + 2**-8 * longest[0] * longest[1]
         rows, columns = without or (np.zeros(0, np.int64), np.zeros(0, np.int64))
         order = np.argsort(rows, kind="stable")
         self.left_out = rows[order], columns[order]
 
     def best(self, k: int, block: int) -> tuple[Indices, Doubles]:
-        """The best `k` of every query, best first, and their values: two times [Q, k], `NOBODY` and -inf where fewer are left."""
+        """The best `k` of every query, best first, and their values, [Q, k] each; `NOBODY` and -inf where there are fewer."""
         import torch
 
         count = len(self.queries)
@@ -132,19 +129,19 @@ class ExactSearch:
         if not k:
             return indices, values
         # written again for every block: fresh pages would cost more than the products
-        coarse = torch.empty((min(block, count), len(self.held)), dtype=self.held.dtype)
+        coarse = torch.empty((min(block, count), len(self.right)), dtype=self.right.dtype)
         fine = torch.empty(coarse.shape) if coarse.dtype != torch.float32 else coarse
         for start in range(0, count, block):
             stop = min(start + block, count)
             with torch.inference_mode(), float32_matmul(self.setting):
-                torch.mm(self.asked[start:stop], self.held.T, out=coarse[: stop - start])
+                torch.mm(self.left[start:stop], self.right.T, out=coarse[: stop - start])
                 if fine is not coarse:
                     fine.copy_(coarse)
-            found = fine.numpy()[: stop - start]
-            found[:, len(self.pool) :] = -np.inf
+            scores = fine.numpy()[: stop - start]
+            scores[:, len(self.pool) :] = -np.inf
             first, last = np.searchsorted(self.left_out[0], [start, stop])
-            found[self.left_out[0][first:last] - start, self.left_out[1][first:last]] = -np.inf
-            row, column = self._candidates(found, k)
+            scores[self.left_out[0][first:last] - start, self.left_out[1][first:last]] = -np.inf
+            row, column = self._candidates(scores, k)
             indices[start:stop], values[start:stop] = self.ranked(np.arange(start, stop), row, column, k)
         return indices, values
 
@@ -162,22 +159,22 @@ class ExactSearch:
         indices[row[kept], rank[kept]], values[row[kept], rank[kept]] = column[kept], exact[kept]
         return indices, values
 
-    def _candidates(self, found: Vectors, k: int) -> Pairs:
+    def _candidates(self, scores: Vectors, k: int) -> Pairs:
         """Pairs among which the k best of each row are sure to be: what reaches the k-th best less twice the bound.
 
         The k-th best true value of a row is at least the k-th best approximate one less the bound, and a column that reaches it
         has at least that less the bound again. k groups of columns hold a product each that is at least the k-th highest maximum,
         so most groups need no second look.
         """
-        groups = found.reshape(len(found), GROUP, -1)
+        groups = scores.reshape(len(scores), GROUP, -1)
         highest = groups.max(axis=1)
-        known = highest if highest.shape[1] >= k else found
-        floor = np.partition(known, -k, axis=1)[:, -k] - np.float32(2 * self.bound)
+        enough = highest if highest.shape[1] >= k else scores
+        floor = np.partition(enough, -k, axis=1)[:, -k] - np.float32(2 * self.bound)
         # a row that has fewer than k left takes all of them, and none that was left out
         floor = np.maximum(floor, np.finfo(np.float32).min)
         row, group = np.nonzero(highest >= floor[:, None])
-        pair, place = np.nonzero(groups[row, :, group] >= floor[row, None])
-        return row[pair], place * highest.shape[1] + group[pair]
+        pair, member = np.nonzero(groups[row, :, group] >= floor[row, None])
+        return row[pair], member * highest.shape[1] + group[pair]
 
 
 Neighbours = tuple[Indices, NDArray[np.float32]]
@@ -222,25 +219,22 @@ def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") ->
         raise DataError(f"vector {wrong[0]} has length {lengths[wrong[0]]:.4g}, not 1", hint="normalise the vectors")
     if engine == "faiss":
         return _by_faiss(pool, k, block)
-    found = _search(pool, np.arange(len(pool)), is_coarse(engine)).best(k, block)
-    return _as_distances(*found)
+    everyone = np.arange(len(pool))
+    return _as_distances(*euclidean_search(pool, pool, is_coarse(engine), (everyone, everyone)).best(k, block))
 
 
-def _search(pool: Vectors, rows: Indices, coarse: bool) -> ExactSearch:
-    """The search for what is nearest to the vectors numbered `rows`."""
+def euclidean_search(queries: Vectors, pool: Vectors, coarse: bool, without: Pairs | None = None) -> ExactSearch:
+    """The search for what is nearest to each query; values are squared distances below zero."""
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
-    queries = pool if len(rows) == len(pool) else pool[rows]
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
-    return ExactSearch(
-        queries, pool, coarse, (np.arange(len(rows)), rows), _minus_squares, float(squares.max() - squares.min()) / 4
-    )
+    slack = float(squares.max() - squares.min()) / 4
+    return ExactSearch(queries, pool, coarse, without, _minus_squares, slack)
 
 
 def _minus_squares(left: Vectors, right: Vectors) -> Doubles:
     """Squared distances of pairs, in float64, below zero: the nearest is the best."""
     difference = np.subtract(left, right, dtype=np.float64)
-    found: Doubles = -np.vecdot(difference, difference)
-    return found
+    return cast("Doubles", -np.vecdot(difference, difference))
 
 
 def _as_distances(indices: Indices, values: Doubles) -> Neighbours:
@@ -255,7 +249,7 @@ def _by_faiss(pool: Vectors, k: int, block: int) -> Neighbours:
         raise UsageError(
             "engine faiss is not installed", hint="pip install 'ctxr[faiss]', or use engine auto"
         ) from error
-    exact = _search(pool, np.arange(len(pool)), False)
+    exact = euclidean_search(pool, pool, False)
     index = faiss.IndexFlatIP(pool.shape[1])
     index.add(pool)
     indices, values = np.empty((len(pool), k), np.int64), np.empty((len(pool), k))
@@ -268,9 +262,10 @@ def _by_faiss(pool: Vectors, k: int, block: int) -> Neighbours:
         kth = np.sort(np.where(others, products, -np.inf), axis=1)[:, -k]
         if wanted < len(pool):
             unsure.append(rows[products[:, -1] >= kth - 2 * exact.bound])
-        query, place = np.nonzero(others)
-        indices[rows], values[rows] = exact.ranked(rows, query, candidates[query, place], k)
-    again = np.concatenate([np.empty(0, np.int64), *unsure])
-    if len(again):
-        indices[again], values[again] = _search(pool, again, False).best(k, block)
+        query, column = np.nonzero(others)
+        indices[rows], values[rows] = exact.ranked(rows, query, candidates[query, column], k)
+    repeated = np.concatenate([np.empty(0, np.int64), *unsure])
+    if len(repeated):
+        search = euclidean_search(pool[repeated], pool, False, (np.arange(len(repeated)), repeated))
+        indices[repeated], values[repeated] = search.best(k, block)
     return _as_distances(indices, values)

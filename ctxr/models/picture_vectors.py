@@ -49,16 +49,16 @@ def vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Pro
     blocks: list[npt.NDArray[np.float32]] = []
     for name in folders:
         unit = read_unit(dataset.root, name)
-        known: list[int] = []
+        stored: list[int] = []
         for row in unit.ledger:
             image = f"{row.source}/{row.name}" if row.name is not None else f"{row.source}/img{row.index}"
             if row.row is not None and image in dataset.images and image not in rows:
                 if not 0 <= row.row < len(unit.vectors):
                     raise DataError(f"{unit.folder}: the ledger names row {row.row}, which embeddings.npy has not")
                 rows[image] = len(rows)
-                known.append(row.row)
-        if known:
-            blocks.append(np.asarray(unit.vectors[known], np.float32))
+                stored.append(row.row)
+        if stored:
+            blocks.append(np.asarray(unit.vectors[stored], np.float32))
     if not blocks or len({block.shape[1] for block in blocks}) > 1:
         return None
     try:
@@ -71,15 +71,15 @@ def vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Pro
 def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, tuple[float, float]]:
     """(mean, closest) pairwise distance of each set: from `vectors` where given, else as the sets say; by set id."""
     if vectors is None:
-        known = [one for one in dataset.sets if not math.isnan(one.mean_distance)]
-        return {one.id: (one.mean_distance, one.closest) for one in known}
-    found: dict[str, tuple[float, float]] = {}
+        measured = [one for one in dataset.sets if not math.isnan(one.mean_distance)]
+        return {one.id: (one.mean_distance, one.closest) for one in measured}
+    distances: dict[str, tuple[float, float]] = {}
     for image_set in dataset.sets:
         if len(image_set.images) > 1 and all(name in vectors.rows for name in image_set.images):
             chosen = vectors.matrix[[vectors.rows[name] for name in image_set.images]]
             upper = pairwise_distances(chosen)[np.triu_indices(len(chosen), 1)]
-            found[image_set.id] = (float(upper.mean()), float(upper.min()))
-    return found
+            distances[image_set.id] = (float(upper.mean()), float(upper.min()))
+    return distances
 
 
 def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> PictureVectors | None:
@@ -92,7 +92,7 @@ def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> Pict
     blocks: list[npt.NDArray[np.float32]] = []
     with open_pictures(files, "embedding", progress) as opened:
         while part := list(islice(opened, BATCH)):
-            rows |= {image: len(rows) + place for place, (image, _) in enumerate(part)}
+            rows |= {image: len(rows) + row for row, (image, _) in enumerate(part)}
             blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
     return PictureVectors(model.name, model.threshold, rows, np.concatenate(blocks)) if blocks else None
 

@@ -18,12 +18,12 @@ def devices() -> list[str]:
     import torch
     import torchvision.ops  # the two must have been built for one another: a mismatch shows here
 
-    found = [f"cpu ({torch.get_num_threads()} threads)"]
+    names = [f"cpu ({torch.get_num_threads()} threads)"]
     if torch.cuda.is_available():
-        found += [f"cuda:{at} ({torch.cuda.get_device_name(at)})" for at in range(torch.cuda.device_count())]
+        names += [f"cuda:{at} ({torch.cuda.get_device_name(at)})" for at in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
-        found.append("mps")
-    return found if torchvision.ops is not None else []
+        names.append("mps")
+    return names if torchvision.ops is not None else []
 
 
 NO_MEMORY = ("allocate memory", "out of memory", "not enough memory")
@@ -87,10 +87,10 @@ def choose_device(device: str = "auto") -> str:
 
     if device not in DEVICES:
         raise UsageError(f"unknown device {device!r}", hint=f"choose one of {', '.join(DEVICES)}")
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
-        return next(name for name, is_there in there.items() if is_there)
-    if not there[device]:
+        return next(name for name, is_there in available.items() if is_there)
+    if not available[device]:
         raise UsageError(f"device {device} is not available on this machine", hint="use --device auto or --device cpu")
     return device
 
@@ -127,10 +127,10 @@ def has_bf16_units() -> bool:
 
     flags = getattr(torch.cpu, "get_capabilities", None)
     if flags is not None:
-        there = flags()
-        return bool(there.get("avx512_bf16") or there.get("amx_bf16"))
-    asked = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(ask is not None and bool(ask()) for ask in asked)
+        supported = flags()
+        return bool(supported.get("avx512_bf16") or supported.get("amx_bf16"))
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(ask is not None and bool(ask()) for ask in checks)
 
 
 @lru_cache(maxsize=1)

@@ -50,7 +50,7 @@ class Preprocess:
             DataError: a resize mode that open_clip does not know.
         """
         size = config["size"]
-        height, width = (size, size) if isinstance(size, int) else (int(side) for side in size)
+        height, width = (size, size) if isinstance(size, int) else (int(length) for length in size)
         mode = config.get("resize_mode") or "shortest"
         if mode not in RESIZE_MODES:
             raise DataError(
@@ -123,12 +123,12 @@ class Preprocess:
 
         resized = self.resized(image.shape[2], image.shape[3])
         fitted = functional.interpolate(image, size=resized, mode=self.interpolation, antialias=True)
-        missing = [max(0, wanted - there) for wanted, there in zip(self.size, resized, strict=True)]
+        missing = [max(0, wanted - actual) for wanted, actual in zip(self.size, resized, strict=True)]
         if any(missing):
             top, left = missing[0] // 2, missing[1] // 2
             borders = [left, missing[1] - left, top, missing[0] - top]
             fitted = functional.pad(fitted, borders, value=self.fill)
-        top, left = (round((there - wanted) / 2) for there, wanted in zip(fitted.shape[2:], self.size, strict=True))
+        top, left = (round((actual - wanted) / 2) for actual, wanted in zip(fitted.shape[2:], self.size, strict=True))
         return fitted[:, :, top : top + self.size[0], left : left + self.size[1]]
 
 

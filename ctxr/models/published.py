@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ctxr.errors import CtxrError, DataError
+from ctxr.errors import CtxrError, DataError, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 HINT = "save the model's state_dict alone, as model.safetensors"
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises DataError where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: holds no JSON object")
+    return content
 
 
 def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
@@ -33,22 +45,20 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            found: Any = load_file(path)
+            tensors: Any = load_file(path)
         else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing") from error
     except Exception as error:  # torch's restricted unpickler and safetensors have error classes of their own
         raise DataError(
             f"{path}: no plain file of weights: it is damaged, or a pickle that holds more than tensors", hint=HINT
         ) from error
-    if isinstance(found, dict):
-        found = next((found[name] for name in under if isinstance(found.get(name), dict)), found)
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in found.items()
-    ):
-        raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
-    return found
+    if isinstance(tensors, dict):
+        tensors = next((tensors[name] for name in under if isinstance(tensors.get(name), dict)), tensors)
+        if all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in tensors.items()):
+            return tensors
+    raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
 
 
 def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
@@ -59,17 +69,16 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 
     import torch
 
-    def made() -> Made:
+    def quiet_make() -> Made:
         try:
             with _quiet(), torch.random.fork_rng(devices=[]):
                 return make()
         except CtxrError:
             raise
         except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"{what} cannot be loaded: {first}") from error
+            raise DataError(f"{what} cannot be loaded: {first_line(error)}") from error
 
-    return made
+    return quiet_make
 
 
 @contextmanager
@@ -103,18 +112,18 @@ def renamed(
     missing = [key for key in names if key not in state]
     foreign = [key for key in state if key not in names and not needless(key)]
     if missing or foreign:
-        said = [f"lacks {_some(missing)}"] * bool(missing)
-        said += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
-        raise DataError(f"{path}: {' and '.join(said)}", hint="give the config that these weights were trained with")
+        faults = [f"lacks {_some(missing)}"] * bool(missing)
+        faults += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
+        raise DataError(f"{path}: {' and '.join(faults)}", hint="give the config that these weights were trained with")
     return {ours: state[key] for key, ours in names.items()}
 
 
-def check_shapes(weights: Mapping[str, Tensor], places: Mapping[str, Tensor], path: Path) -> None:
-    """Raises DataError naming the first weight of another shape than its place, where there is one for it."""
-    for name, place in places.items():
-        if name in weights and place.shape != weights[name].shape:
-            given, wanted = tuple(weights[name].shape), tuple(place.shape)
-            raise DataError(f"{path}: {name} is {given}, wanted {wanted}", hint="give the config of these weights")
+def check_shapes(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor], path: Path) -> None:
+    """Raises DataError naming the first weight of another shape than the parameter of its name, where there is one."""
+    for name, parameter in parameters.items():
+        if name in weights and parameter.shape != weights[name].shape:
+            shape, wanted = tuple(weights[name].shape), tuple(parameter.shape)
+            raise DataError(f"{path}: {name} is {shape}, wanted {wanted}", hint="give the config of these weights")
 
 
 def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"") -> str:

@@ -57,10 +57,10 @@ def recipe_name(named: str) -> str:
 def _file(named: str) -> Path:
     if named.endswith(".toml"):
         return Path(named)
-    known = list_recipes()
-    if named not in known:
-        near = get_close_matches(named, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}, or name a .toml file"
+    recipes = list_recipes()
+    if named not in recipes:
+        near = get_close_matches(named, recipes, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(recipes)}, or name a .toml file"
         raise UsageError(f"there is no recipe {named!r}", hint=hint)
     return FOLDER / f"{named}.toml"
 
@@ -97,10 +97,10 @@ def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dic
     return checked
 
 
-def _nearest(key: str, recipe: type[Recipe], known: Iterable[str]) -> str:
+def _nearest(key: str, recipe: type[Recipe], keys: Iterable[str]) -> str:
     """The keys that an unknown one may stand for, and where all of them are told."""
-    if near := get_close_matches(key, known, n=1):
+    if near := get_close_matches(key, keys, n=1):
         return f"did you mean {near[0]}?"
-    likest = get_close_matches(key, known, n=3, cutoff=0.0)
+    likest = get_close_matches(key, keys, n=3, cutoff=0.0)
     where = "docs/models.md" + (" and docs/entailment.md" if issubclass(recipe, ClassifierRecipe) else "")
     return f"the nearest are {', '.join(likest)}; all recipe keys are told in {where}"

@@ -87,7 +87,7 @@ class GridRegions:
         """The whole picture and its cells, row by row from the top left: float32 [1 + H W, F + BOX] of each."""
         height, width = self.grid
         boxes = grid_boxes(height, width)
-        found = []
+        regions_of = []
         for start in range(0, len(images), ROWS):
             part = images[start : start + ROWS]
             pixels = torch.zeros(ROWS, 3, *self._preprocess.size)
@@ -97,8 +97,8 @@ class GridRegions:
                 rows, columns = (averaging(cells, kept) for cells, kept in zip(self._finest, self.grid, strict=True))
                 maps = torch.einsum("hi,wj,nfij->nfhw", rows, columns, maps)
             cells = maps.permute(0, 2, 3, 1).reshape(len(part), height * width, self.features).numpy()
-            found += [with_whole(one, boxes) for one in cells]
-        return found
+            regions_of += [with_whole(one, boxes) for one in cells]
+        return regions_of
 
     def _maps(self, pixels: Tensor) -> Tensor:
         """float32 [N, F, H, W] on the CPU."""
@@ -127,9 +127,9 @@ def feature_map(tower: Any, pixels: Tensor) -> Tensor:
         out: Tensor = trunk.forward_features(pixels)
         if out.ndim == 3:  # tokens
             tokens = out[:, getattr(trunk, "num_prefix_tokens", 0) :]
-            side = math.isqrt(tokens.shape[1])
-            if side * side == tokens.shape[1]:
-                return _unfolded(tokens, (side, side))
+            width = math.isqrt(tokens.shape[1])
+            if width * width == tokens.shape[1]:
+                return _unfolded(tokens, (width, width))
         elif out.ndim == 4:  # a map, whose channels stand last in some networks
             last = out.shape[1] != trunk.num_features and out.shape[3] == trunk.num_features
             return out.permute(0, 3, 1, 2) if last else out
@@ -275,8 +275,8 @@ class DetectorRegions:
         sure, best = torch.softmax(logits, -1)[:, 1:].max(-1)
         decoded = heads.box_coder.decode(deltas, proposals)
         boxes = clip_boxes_to_image(decoded[torch.arange(len(best), device=best.device), best + 1], sizes[0])
-        there = remove_small_boxes(boxes, min_size=1.0)
-        return boxes[there], sure[there]
+        large = remove_small_boxes(boxes, min_size=1.0)
+        return boxes[large], sure[large]
 
 
 def build(layout: str, classes: int, settings: dict[str, int]) -> Any:

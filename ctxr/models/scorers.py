@@ -40,6 +40,11 @@ class Batch:
         return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
 
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    precise = scores if scores.dtype == torch.float64 else scores.float()
+    return precise.masked_fill(~mask, float("-inf"))
+
+
 class ClipScorer(nn.Module):
     """Cosine of image and text times a learned scale; with a head, what it makes of their pair.
 
@@ -69,8 +74,7 @@ class ClipScorer(nn.Module):
                 scores = scores * self.encoder.logit_scale.exp()
         else:
             scores = self.head(self.pairs(batch), batch.mask, batch.ordered)
-        precise = scores if scores.dtype == torch.float64 else scores.float()
-        return precise.masked_fill(~batch.mask, float("-inf"))
+        return _masked(scores, batch.mask)
 
     def pairs(self, batch: Batch) -> Tensor:
         """Features of each pair as the head takes them, [B, K, D]."""
@@ -167,13 +171,11 @@ class PairScorer(nn.Module):
             scores = self.encoder.match(pairs)  # type: ignore[operator]
         else:
             raise ValueError("a scorer of pair features needs a head or a layer")
-        precise = scores if scores.dtype == torch.float64 else scores.float()
-        masked: Tensor = precise.masked_fill(~batch.mask, float("-inf"))
-        return masked
+        return _masked(scores, batch.mask)
 
     def pairs(self, batch: Batch) -> Tensor:
         """Features of each pair [B, K, D]."""
         if self.encoder is None:
             return batch.images[batch.candidates]
-        made: Tensor = self.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)  # type: ignore[operator]
-        return made
+        pairs: Tensor = self.encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)  # type: ignore[operator]
+        return pairs

@@ -114,8 +114,22 @@ def test_a_wrong_configuration_file_is_one_sentence(
         load_toml(tmp_path / "f.toml", Filter)
 
 
-def test_an_unknown_command_is_a_usage_error() -> None:
-    assert runner.invoke(app, ["build-set"]).exit_code == 2
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["regions", "--by", "magic"], 2, "none of grid:ENCODER"),
+        (["listen", "--model", "x"], 2, "--endpoint is missing"),
+        (["listen", "--endpoint", "http://example.org/v1", "--model", "x"], 2, "in the clear"),
+        (["regions"], 4, "holds no finished image sets"),
+        (["listen", "--endpoint", "http://localhost:1", "--model", "x"], 4, "holds no finished image sets"),
+    ],
+)
+def test_what_regions_and_listen_lack_is_one_sentence(
+    words: list[str], code: int, message: str, tmp_path: Path
+) -> None:
+    result = runner.invoke(app, [*words, "-w", str(tmp_path)])
+    assert result.exit_code == code
+    assert message in " ".join(result.output.split())
 
 
 def test_programs_get_an_error_as_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -160,12 +174,12 @@ def test_a_misspelt_key_hints_at_the_right_one(tmp_path: Path) -> None:
 def test_progress_in_a_log_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 1.0, 31.0, 31.0])
+    clock = iter([0.0, 1.0, 31.0, 31.0, 62.0, 62.0])
     monkeypatch.setattr("ctxr.cli.render.time.monotonic", lambda: next(clock))
-    with Terminal().task("videos", 3) as task:
-        task.advance()
-        task.advance(1.5)
-    assert capsys.readouterr().err == "videos: 2.5 of 3\n"
+    with Terminal().task("training", 2280) as task:
+        for steps in (1185, 1, 0.5):
+            task.advance(steps)
+    assert capsys.readouterr().err == "training: 1,186 of 2,280\ntraining: 1,186.5 of 2,280\n"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
-"""How tables and progress look on terminals of any width."""
+"""How tables look on terminals of any width."""
 
 import pytest
-from rich.console import Console
 
-from ctxr.cli import render
-from ctxr.cli.render import Terminal, pieces, show_table
+from ctxr.cli.render import pieces, show_table
 from ctxr.engine.report import Table
 
 RUNS = tuple(f"clip-run-number-{number}" for number in range(8))
@@ -41,15 +39,3 @@ def test_every_piece_says_what_its_rows_are_and_each_column_stands_once() -> Non
     assert all(places[:2] == [0, 1] for places in found)
     assert [place for places in found for place in places[2:]] == list(range(2, 9))
     assert pieces(COMPARED, 200) == [list(range(9))]
-
-
-def test_progress_in_a_log_counts_in_whole_numbers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(render, "LOG_SECONDS", 0.0)
-    monkeypatch.setattr(render, "stderr", lambda: Console(stderr=True, force_terminal=False, soft_wrap=True))
-    with Terminal().task("training seed 0", 2280) as task:
-        task.advance(1186)
-        task.advance(0.5)
-    told = capsys.readouterr().err.splitlines()
-    assert told == ["training seed 0: 1,186 of 2,280", "training seed 0: 1,186.5 of 2,280"]

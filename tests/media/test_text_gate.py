@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctxr.media.text_area import _THREADS, TextGate
+from ctxr.media.text_area import TextGate, _one_thread
 
 LONG = 20.0  # seconds after which a test that hangs gives up
 
@@ -28,7 +28,7 @@ def test_uses_that_overlap_leave_every_thread_as_many_as_before(three_threads: N
     second_out = "b" if first_out == "a" else "a"
 
     def use(name: str) -> int:
-        with _THREADS.one():
+        with _one_thread():
             during = torch.get_num_threads()
             inside[name].set()
             assert leave[name].wait(LONG)
@@ -48,7 +48,7 @@ def test_uses_that_overlap_leave_every_thread_as_many_as_before(three_threads: N
 
 
 def test_a_use_that_fails_leaves_as_many_as_before(three_threads: None) -> None:
-    with pytest.raises(ValueError, match="broken"), _THREADS.one():
+    with pytest.raises(ValueError, match="broken"), _one_thread():
         raise ValueError("broken")
     assert torch.get_num_threads() == 3
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ctxr.metrics.agreement
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import Agreement, Level, Paired, alpha, by_units, by_units_and_workers
+from ctxr.metrics.agreement import Agreement, Level, Paired, alpha, by_units
 from ctxr.metrics.votes import gather
 from tests.metrics.crowd import pick, table, tables
 
@@ -198,10 +198,10 @@ def test_intervals_are_the_percentiles_of_resampled_tables() -> None:
 def test_equal_generators_give_equal_intervals_and_more_units_narrower_ones() -> None:
     few = pick(np.random.default_rng(1), 50, 3, np.full(30, 0.8)).votes()
     many = pick(np.random.default_rng(1), 800, 3, np.full(30, 0.8)).votes()
-    for interval in (by_units, by_units_and_workers):
-        one = interval(few, "nominal", np.random.default_rng(3), resamples=100)
-        assert one == interval(few, "nominal", np.random.default_rng(3), resamples=100)
-        other = interval(many, "nominal", np.random.default_rng(3), resamples=100)
+    for workers in (False, True):
+        one = by_units(few, "nominal", np.random.default_rng(3), resamples=100, workers=workers)
+        assert one == by_units(few, "nominal", np.random.default_rng(3), resamples=100, workers=workers)
+        other = by_units(many, "nominal", np.random.default_rng(3), resamples=100, workers=workers)
         assert width(other) < width(one) / 2
 
 
@@ -209,14 +209,17 @@ def test_workers_of_uneven_skill_widen_the_interval_over_both() -> None:
     skills = np.array([0.95] * 6 + [0.3] * 3)
     votes = pick(np.random.default_rng(1), 400, 3, skills).votes()
     units = by_units(votes, "nominal", np.random.default_rng(3), resamples=200)
-    both = by_units_and_workers(votes, "nominal", np.random.default_rng(3), resamples=200)
+    both = by_units(votes, "nominal", np.random.default_rng(3), resamples=200, workers=True)
     assert width(both) > 2 * width(units)
 
 
 def test_undefined_votes_get_no_interval() -> None:
-    for interval in (by_units, by_units_and_workers):
-        assert interval(table([[1, 1], [1, 1]]), "nominal", np.random.default_rng(0)).low is None
-        assert interval(gather([], [], []), "nominal", np.random.default_rng(0)).reason == "no unit with two votes"
+    for workers in (False, True):
+        assert by_units(table([[1, 1], [1, 1]]), "nominal", np.random.default_rng(0), workers=workers).low is None
+        assert (
+            by_units(gather([], [], []), "nominal", np.random.default_rng(0), workers=workers).reason
+            == "no unit with two votes"
+        )
 
 
 def width(agreement: Agreement) -> float:

@@ -113,7 +113,7 @@ def test_a_threshold_says_on_how_many_pairs_it_rests() -> None:
     assert found is not None
     assert (found.called, found.sure) == (10, False)
     assert found.called < FEW_CALLED
-    assert found.told() == (
+    assert found.in_words() == (
         "precision 1.000 (95 %: 0.692 to 1.000, whose low end does not reach 1) on 10 pairs, recall 1.000"
     )
     assert found.weakness().startswith("the threshold 0.900 rests on 10 pairs, fewer than 20: ")

@@ -6,7 +6,7 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import cohen
 from ctxr.metrics.proportions import share_limits
-from ctxr.metrics.stratified import Part, Stratum, allocate, finite_total, kappa, rates, reliability, rogan_gladen
+from ctxr.metrics.stratified import Stratum, allocate, finite_total, kappa, rates, reliability, rogan_gladen
 from ctxr.metrics.votes import gather
 
 POOL = ((300, 0.93, True), (200, 0.7, True), (400, 0.3, False), (3000, 0.02, False))
@@ -18,9 +18,9 @@ BARE = ((180, 0.95, True), (120, 0.9, True), (1500, 0.01, False), (4000, 0.001, 
 
 def test_strata_are_weighed_by_their_sizes() -> None:
     parts = [
-        Part(Stratum(100, 10, 9), True),
-        Part(Stratum(300, 10, 6), True),
-        Part(Stratum(1000, 20, 1), False),
+        Stratum(100, 10, 9, True),
+        Stratum(300, 10, 6, True),
+        Stratum(1000, 20, 1, False),
     ]
     found = reliability(parts)
     assert found.precision.value == pytest.approx((90 + 180) / 400)
@@ -46,14 +46,14 @@ def test_the_rest_of_all_strata_varies_as_each_does_by_itself() -> None:
 
 
 def test_what_was_not_looked_at_gives_no_figure() -> None:
-    unseen = Part(Stratum(50, 0, 0), False)
-    found = reliability([Part(Stratum(10, 5, 5), True), unseen])
+    unseen = Stratum(50, 0, 0, False)
+    found = reliability([Stratum(10, 5, 5, True), unseen])
     assert found.precision.value == 1.0
     assert found.recall.value is None
     assert found.entailed.value is None
     assert reliability([unseen]).precision.value is None
     with pytest.raises(DataError, match="cannot have 3 drawn and 4 entailed"):
-        reliability([Part(Stratum(10, 3, 4), True)])
+        reliability([Stratum(10, 3, 4, True)])
 
 
 @pytest.mark.parametrize(("pool", "looks"), [(POOL, 240), (BARE, 100)])
@@ -70,7 +70,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(pool: tuple[tuple[int, fl
         parts = []
         for labels, count, (size, _, called) in zip(truth, drawn, pool, strict=True):
             seen = rng.choice(labels, count, replace=False)
-            parts.append(Part(Stratum(size, count, int(seen.sum())), called))
+            parts.append(Stratum(size, count, int(seen.sum()), called))
         found = reliability(parts)
         for place, (interval, value) in enumerate(((found.precision, precision), (found.recall, recall))):
             assert interval.low is not None
@@ -95,7 +95,7 @@ def test_draws_fill_the_audit_and_no_stratum_beyond_its_size() -> None:
 
 def test_sensitivity_and_specificity_are_those_of_the_population_and_not_of_the_looks() -> None:
     # 500 called, 80 % of them true, 3,400 not called, 10 % of them true; people look at as many of either
-    parts = [Part(Stratum(500, 120, 96), True), Part(Stratum(3400, 120, 12), False)]
+    parts = [Stratum(500, 120, 96, True), Stratum(3400, 120, 12, False)]
     found = rates(parts, np.random.default_rng(0))
     assert found is not None
     assert found.sensitivity == pytest.approx(400 / 740)
@@ -105,23 +105,23 @@ def test_sensitivity_and_specificity_are_those_of_the_population_and_not_of_the_
     assert share.value == pytest.approx(740 / 3900, abs=0.02)
     # ten times the looks, a far narrower interval
     more = rates(
-        [Part(Stratum(5000, 1200, 960), True), Part(Stratum(34000, 1200, 120), False)],
+        [Stratum(5000, 1200, 960, True), Stratum(34000, 1200, 120, False)],
         np.random.default_rng(0),
     )
     assert more is not None
     assert found.drawn_sensitivity.std() > 2.5 * more.drawn_sensitivity.std()
     # a census leaves the width of its looks: other pairs are meant
-    census = rates([Part(Stratum(50, 50, 40), True), Part(Stratum(50, 50, 5), False)], np.random.default_rng(0))
+    census = rates([Stratum(50, 50, 40, True), Stratum(50, 50, 5, False)], np.random.default_rng(0))
     assert census is not None
     assert census.drawn_sensitivity.std() > 0.02
-    assert rates([*parts, Part(Stratum(9, 0, 0), False)], np.random.default_rng(0)) is None
-    assert rates([Part(Stratum(9, 9, 0), True)], np.random.default_rng(0)) is None
+    assert rates([*parts, Stratum(9, 0, 0, False)], np.random.default_rng(0)) is None
+    assert rates([Stratum(9, 9, 0, True)], np.random.default_rng(0)) is None
     assert rates([], np.random.default_rng(0)) is None
 
 
 def test_kappa_of_a_pool_is_that_of_all_its_pairs() -> None:
     sizes, yes, called = (40, 60, 300), (36, 30, 15), (True, True, False)
-    parts = [Part(Stratum(*one), side) for *one, side in zip(sizes, sizes, yes, called, strict=True)]
+    parts = [Stratum(*one, side) for *one, side in zip(sizes, sizes, yes, called, strict=True)]
     people = np.concatenate([np.arange(size) < held for size, held in zip(sizes, yes, strict=True)]).astype(int)
     classifier = np.repeat(np.array(called).astype(int), sizes)
     names = list(range(400))
@@ -131,16 +131,15 @@ def test_kappa_of_a_pool_is_that_of_all_its_pairs() -> None:
     assert kappa(parts).units == 400
     # a sample of twenty from each says the same, where its shares are the same
     fewer = [
-        Part(Stratum(size, 20, round(20 * held / size)), side)
-        for size, held, side in zip(sizes, yes, called, strict=True)
+        Stratum(size, 20, round(20 * held / size), side) for size, held, side in zip(sizes, yes, called, strict=True)
     ]
     assert kappa(fewer).value == pytest.approx(whole)
-    assert kappa([*parts, Part(Stratum(3, 0, 0), True)]).value is None
-    assert kappa([Part(Stratum(3, 3, 3), True)]).value is None
+    assert kappa([*parts, Stratum(3, 0, 0, True)]).value is None
+    assert kappa([Stratum(3, 3, 3, True)]).value is None
 
 
 def test_an_interval_holds_its_own_estimate() -> None:
-    parts = [Part(Stratum(20, 10, 8), True), Part(Stratum(3000, 20, 0), False)]
+    parts = [Stratum(20, 10, 8, True), Stratum(3000, 20, 0, False)]
     found = reliability(parts)
     assert found.recall.value == found.recall.high == 1.0
     assert found.recall.low is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -70,66 +70,17 @@ class CrossConfig:
     spread: float = 0.02
 
 
-def vilbert(vocabulary: int = 30522, features: int = 2048) -> CrossConfig:
-    """volta's `vilbert_base`: twelve layers of text and six of vision, six times crossed."""
-    return CrossConfig(
-        text=Stream(768, 12, 3072),
-        vision=Stream(1024, 8, 1024),
-        stages=("text",) * 6 + ("crossed", "both") * 6,
-        crossed_width=1024,
-        crossed_heads=8,
-        embedding="vilbert",
-        vocabulary=vocabulary,
-        features=features,
-    )
+_BASE, _SMALL = Stream(768, 12, 3072), Stream(32, 4, 64)
+_TINY: dict[str, Any] = {"places": TOKENS, "features": 64, "pooled": 32, "spread": 0.15}
 
-
-def uniter(vocabulary: int = 30522, features: int = 2048) -> CrossConfig:
-    """volta's `ctrl_uniter_base`: twelve layers over word pieces and regions as one sequence."""
-    return CrossConfig(
-        text=Stream(768, 12, 3072),
-        vision=Stream(768, 12, 3072),
-        stages=("joint",) * 12,
-        crossed_width=768,
-        crossed_heads=12,
-        embedding="uniter",
-        vocabulary=vocabulary,
-        features=features,
-    )
-
-
-def tiny_vilbert(vocabulary: int, features: int = 64) -> CrossConfig:
-    """Two streams of different widths, crossed once."""
-    return CrossConfig(
-        text=Stream(32, 4, 64),
-        vision=Stream(48, 4, 48),
-        stages=("text", "crossed", "both"),
-        crossed_width=48,
-        crossed_heads=4,
-        embedding="vilbert",
-        vocabulary=vocabulary,
-        places=TOKENS,
-        features=features,
-        pooled=32,
-        spread=0.15,
-    )
-
-
-def tiny_uniter(vocabulary: int, features: int = 64) -> CrossConfig:
-    """One stream of two layers."""
-    return CrossConfig(
-        text=Stream(32, 4, 64),
-        vision=Stream(32, 4, 64),
-        stages=("joint",) * 2,
-        crossed_width=32,
-        crossed_heads=4,
-        embedding="uniter",
-        vocabulary=vocabulary,
-        places=TOKENS,
-        features=features,
-        pooled=32,
-        spread=0.15,
-    )
+CONFIGS = {
+    "vilbert": CrossConfig(_BASE, Stream(1024, 8, 1024), ("text",) * 6 + ("crossed", "both") * 6, 1024, 8, "vilbert"),
+    "uniter": CrossConfig(_BASE, _BASE, ("joint",) * 12, 768, 12, "uniter"),
+    "vilbert-tiny": CrossConfig(_SMALL, Stream(48, 4, 48), ("text", "crossed", "both"), 48, 4, "vilbert", **_TINY),
+    "uniter-tiny": CrossConfig(_SMALL, _SMALL, ("joint",) * 2, 32, 4, "uniter", **_TINY),
+}
+"""Models that can be built without weights: volta's `vilbert_base` (twelve layers of text and six of vision, six times crossed)
+and `ctrl_uniter_base` (twelve layers over word pieces and regions as one sequence), and a small one of either kind."""
 
 
 class WordEmbeddings(nn.Module):
@@ -150,8 +101,7 @@ class WordEmbeddings(nn.Module):
         if count > self.places.num_embeddings:
             raise ValueError(f"a text has {count} tokens, and {self.places.num_embeddings} positions are learned")
         items = self.pieces(texts) + self.places.weight[:count] + self.kinds.weight[0]
-        normal: Tensor = self.dropout(self.norm(items))
-        return normal
+        return cast("Tensor", self.dropout(self.norm(items)))
 
 
 class RegionEmbeddings(nn.Module):
@@ -171,11 +121,10 @@ class RegionEmbeddings(nn.Module):
         """[N, R, width] of features [N, R, F], boxes [N, R, 5] and the embedding [width] of the kind "region"."""
         items = self.features_norm(self.features(features)) + self.box_norm(self.box(boxes))
         items = items if kind is None else items + kind
-        normal: Tensor = self.dropout(self.norm(items))
-        return normal
+        return cast("Tensor", self.dropout(self.norm(items)))
 
 
-def there(items: Tensor) -> Tensor:
+def present(items: Tensor) -> Tensor:
     """bool [N, R], where items [N, R] or [N, R, ...] are not all 0; the first always is, so that attention has an object."""
     mask = items.flatten(2).any(-1) if items.ndim > 2 else items != 0
     first = torch.arange(mask.shape[1], device=mask.device) == 0
@@ -226,14 +175,16 @@ class Crossed(nn.Module):
 
     def __init__(self, config: CrossConfig) -> None:
         super().__init__()
-        rest = (config.crossed_width, config.crossed_heads, config.dropout)
-        self.text, self.vision = CoAttention(config.text, *rest), CoAttention(config.vision, *rest)
+        sizes = (config.crossed_width, config.crossed_heads, config.dropout)
+        self.text, self.vision = CoAttention(config.text, *sizes), CoAttention(config.vision, *sizes)
 
-    def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Words [P, T, ...] and regions [P, R, ...]; `said` [P, T] and `seen` [P, R] are True where there is one."""
+    def forward(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Words [P, T, ...] and regions [P, R, ...]; `words_mask` [P, T] and `regions_mask` [P, R] are True where there is one."""
         return (
-            self.text.heard(words, self.vision, regions, seen),
-            self.vision.heard(regions, self.text, words, said),
+            self.text.heard(words, self.vision, regions, regions_mask),
+            self.vision.heard(regions, self.text, words, words_mask),
         )
 
 
@@ -245,10 +196,12 @@ class Own(nn.Module):
         self.text = _block(config.text, config.dropout) if text else None
         self.vision = _block(config.vision, config.dropout) if vision else None
 
-    def forward(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """As `Crossed`; rows of words and of regions need not belong together."""
-        words = words if self.text is None else self.text(words, said)
-        return words, regions if self.vision is None else self.vision(regions, seen)
+        words = words if self.text is None else self.text(words, words_mask)
+        return words, regions if self.vision is None else self.vision(regions, regions_mask)
 
 
 class Joint(Block):
@@ -315,22 +268,22 @@ class RegionEncoder(nn.Module):
             raise ValueError(
                 f"a region has {images.shape[-1]} numbers, and {self.config.features} features and {BOX} of a box are wanted"
             )
-        alone, meeting = self._split()
+        separate, crossing = self._split()
         texts = _trimmed(texts)
         boxes = images[..., -BOX:]
-        said, seen = there(texts), there(boxes)
+        words_mask, regions_mask = present(texts), present(boxes)
         kind = self.words.kinds.weight[1] if self.config.embedding == "uniter" else None
         words, regions = self.words(texts), self.regions(images[..., :-BOX], boxes, kind)
-        for stage in alone:
-            words, regions = stage(words, regions, said, seen)
-        query, place = mask.nonzero(as_tuple=True)
-        image = candidates[query, place]
-        made = []
+        for stage in separate:
+            words, regions = stage(words, regions, words_mask, regions_mask)
+        query, candidate = mask.nonzero(as_tuple=True)
+        image = candidates[query, candidate]
+        parts = []
         for start in range(0, max(1, len(image)), self.most):
             of, at = query[start : start + self.most], image[start : start + self.most]
-            made.append(self._met(words[of], regions[at], said[of], seen[at], meeting))
-        pairs = torch.cat(made)
-        return pairs.new_zeros(*mask.shape, self.width).index_put((query, place), pairs)
+            parts.append(self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing))
+        pairs = torch.cat(parts)
+        return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:
         """Log-odds [..] that image and text belong together, from pairs [.., D]; the published score is their sigmoid."""
@@ -344,14 +297,16 @@ class RegionEncoder(nn.Module):
         count = next((at for at, stage in enumerate(stages) if not isinstance(stage, Own)), len(stages))
         return stages[:count], stages[count:]
 
-    def _met(self, words: Tensor, regions: Tensor, said: Tensor, seen: Tensor, stages: Sequence[nn.Module]) -> Tensor:
+    def _joined(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor, stages: Sequence[nn.Module]
+    ) -> Tensor:
         """[P, D] of words [P, T, ..] and regions [P, R, ..]."""
         for stage in stages:
             if isinstance(stage, Joint):
-                both = stage(torch.cat([words, regions], 1), torch.cat([said, seen], 1))
+                both = stage(torch.cat([words, regions], 1), torch.cat([words_mask, regions_mask], 1))
                 words, regions = both.split([words.shape[1], regions.shape[1]], 1)
             else:
-                words, regions = stage(words, regions, said, seen)
+                words, regions = stage(words, regions, words_mask, regions_mask)
         text, vision = self.pool_text(words[:, 0]).relu(), self.pool_vision(regions[:, 0]).relu()
         if text.dtype != torch.float64:
             text, vision = text.float(), vision.float()

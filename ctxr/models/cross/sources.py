@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,15 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross import encoder as configs
-from ctxr.models.cross.encoder import TOKENS, CrossConfig, RegionEncoder
+from ctxr.models.cross.encoder import CONFIGS, TOKENS, CrossConfig, RegionEncoder
 from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta, read_volta_config
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary, tiny_vocabulary
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of
-
-RANDOM = ("vilbert", "uniter", "vilbert-tiny", "uniter-tiny")
-"""Models that can be built without weights."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +58,13 @@ def load_cross(name: str, seed: int = 0) -> CrossSource:
         UsageError: an unknown name, or a folder that is not there.
         DataError: a folder whose files cannot be read or do not belong together.
     """
-    kind, _, rest = name.partition(":")
-    if kind == "volta" and rest:
-        return _volta(name, Path(rest))
-    if kind == "random" and rest.partition(":")[0] in RANDOM:
-        return _random(name, rest, seed)
-    known = ", ".join(f"random:{one}" for one in RANDOM)
-    raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {known}")
+    kind, _, model = name.partition(":")
+    if kind == "volta" and model:
+        return _volta(name, Path(model))
+    if kind == "random" and model.partition(":")[0] in CONFIGS:
+        return _random(name, model, seed)
+    names = ", ".join(f"random:{config}" for config in CONFIGS)
+    raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {names}")
 
 
 def fingerprint(model: nn.Module, config: CrossConfig, pieces: Sequence[str]) -> str:
@@ -88,18 +84,12 @@ def _volta(name: str, folder: Path) -> CrossSource:
     return _source(name, config, pieces, lambda: load_volta(config, weights))
 
 
-def _random(name: str, rest: str, seed: int) -> CrossSource:
-    kind, _, features = rest.partition(":")
+def _random(name: str, model: str, seed: int) -> CrossSource:
+    kind, _, features = model.partition(":")
     if features and not (features.isascii() and features.isdecimal() and 0 < int(features[:8]) < 1_000_000):
         raise UsageError(f"{name}: {features!r} is no number of features", hint=f"random:{kind}:2048, for example")
-    make = {
-        "vilbert": configs.vilbert,
-        "uniter": configs.uniter,
-        "vilbert-tiny": configs.tiny_vilbert,
-        "uniter-tiny": configs.tiny_uniter,
-    }[kind]
     pieces = tiny_vocabulary()
-    config = make(len(pieces), int(features)) if features else make(len(pieces))
+    config = replace(CONFIGS[kind], vocabulary=len(pieces), features=int(features or CONFIGS[kind].features))
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
-from ctxr.models.published import check_shapes, read_tensors, renamed
+from ctxr.models.published import check_shapes, read_object, read_tensors, renamed
 from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
@@ -25,6 +24,16 @@ _STAGES: dict[tuple[str, ...], Stage] = {
     ("tt", "vv", "t", "v"): "both",
     ("tv", "vt", "t", "v"): "crossed",
     ("tt", "tv", "vt", "vv", "t", "v"): "joint",
+}
+_EXPECTED: dict[str, tuple[object, ...]] = {
+    "hidden_act": ("gelu",),
+    "v_hidden_act": ("gelu",),
+    "fusion_method": ("mul",),
+    "add_global_imgfeat": ("first",),
+    "num_locs": (BOX,),
+    "model": ("bert",),
+    "bert_model": ("bert-base-uncased", "bert-large-uncased"),
+    "do_lower_case": (True,),
 }
 _SIZES = (
     ("hidden_size", "sublayer2attn_hidden_size", "sublayer2v_attn_hidden_size"),
@@ -42,13 +51,7 @@ def read_volta_config(path: Path) -> CrossConfig:
     Raises:
         DataError: not readable, or an architecture other than ViLBERT's and UNITER's.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise DataError(f"{path}: holds no JSON object")
-    return _Reader(path, raw).config()
+    return _Reader(path, read_object(path)).config()
 
 
 class _Reader:
@@ -58,18 +61,13 @@ class _Reader:
     def config(self) -> CrossConfig:
         text, vision = self._stream(""), self._stream("v_")
         stages = self._stages()
-        crossed = {self._crossed(2 * place) for place, kind in enumerate(stages) if kind == "crossed"}
+        crossed = {self._crossed(2 * index) for index, kind in enumerate(stages) if kind == "crossed"}
         if len(crossed) > 1:
             raise self._wrong("has crossed sublayers of several sizes")
         width, heads = crossed.pop() if crossed else (text.width, text.heads)
-        self._expect("hidden_act", ("gelu",))
-        self._expect("v_hidden_act", ("gelu",))
-        self._expect("fusion_method", ("mul",))
-        self._expect("add_global_imgfeat", ("first",))
-        self._expect("num_locs", (BOX,))
-        self._expect("model", ("bert",))
-        self._expect("bert_model", ("bert-base-uncased", "bert-large-uncased"))
-        self._expect("do_lower_case", (True,))
+        for key, values in _EXPECTED.items():
+            if self.raw.get(key, values[0]) not in values:
+                raise self._wrong(f"{key} is {self.raw[key]!r}, known is {' or '.join(map(repr, values))}")
         pooled = self._whole("pooler_size")
         if self._whole("v_pooler_size") != pooled:
             raise self._wrong("has poolers of two sizes")
@@ -101,50 +99,50 @@ class _Reader:
     def _stages(self) -> tuple[Stage, ...]:
         """One for each attention sublayer and the feed-forward one behind it."""
         attending = {gate: self._sublayers(f"{gate}_attn_sublayers") for gate in _GATES}
-        feeding = {side: self._sublayers(f"{side}_ff_sublayers") for side in ("t", "v")}
+        feeding = {stream: self._sublayers(f"{stream}_ff_sublayers") for stream in ("t", "v")}
         shared = self._sublayers("shared_sublayers")
         count = len(set().union(*attending.values(), *feeding.values()))
         if not count or count % 2:
             raise self._wrong(f"has {count} sublayers, not pairs of attention and feed-forward ones")
         stages = []
-        for place in range(0, count, 2):
-            who = tuple(gate for gate in _GATES if place in attending[gate])
-            who += tuple(side for side in ("t", "v") if place + 1 in feeding[side])
-            kind = _STAGES.get(who)
-            both = {place, place + 1}
+        for layer in range(0, count, 2):
+            parts = tuple(gate for gate in _GATES if layer in attending[gate])
+            parts += tuple(stream for stream in ("t", "v") if layer + 1 in feeding[stream])
+            kind = _STAGES.get(parts)
+            both = {layer, layer + 1}
             if kind is None or both & shared != (both if kind == "joint" else set()):
-                raise self._wrong(f"sublayers {place} and {place + 1} are neither ViLBERT's nor UNITER's")
-            self._check_sizes(place, kind)
+                raise self._wrong(f"sublayers {layer} and {layer + 1} are neither ViLBERT's nor UNITER's")
+            self._check_sizes(layer, kind)
             stages.append(kind)
         return tuple(stages)
 
-    def _check_sizes(self, place: int, kind: Stage) -> None:
+    def _check_sizes(self, layer: int, kind: Stage) -> None:
         """Sizes of single sublayers are for crossed attention alone."""
         for key, table, v_table in _SIZES:
             for mark, name in (("", table), ("v_", v_table)):
-                own = self._of_sublayer(name, place + (key == "intermediate_size"), mark + key)
+                own = self._of_sublayer(name, layer + (key == "intermediate_size"), mark + key)
                 free = kind == "crossed" and key != "intermediate_size"
                 if not free and own != self._whole(mark + key):
-                    raise self._wrong(f"{name} gives sublayer {place} a size of its own, which is not supported")
+                    raise self._wrong(f"{name} gives sublayer {layer} a size of its own, which is not supported")
 
-    def _crossed(self, place: int) -> tuple[int, int]:
+    def _crossed(self, layer: int) -> tuple[int, int]:
         """Width and heads of a crossed attention."""
         sizes = []
         for key, table, v_table in _SIZES[:2]:
-            size = self._of_sublayer(table, place, key)
-            if size != self._of_sublayer(v_table, place, f"v_{key}"):
-                raise self._wrong(f"sublayer {place} has a {key} for each stream, and they look at each other")
+            size = self._of_sublayer(table, layer, key)
+            if size != self._of_sublayer(v_table, layer, f"v_{key}"):
+                raise self._wrong(f"sublayer {layer} has a {key} for each stream, and they look at each other")
             sizes.append(size)
         width, heads = sizes
         if width % heads:
-            raise self._wrong(f"sublayer {place} has {heads} heads, which do not divide a width of {width}")
+            raise self._wrong(f"sublayer {layer} has {heads} heads, which do not divide a width of {width}")
         return width, heads
 
-    def _of_sublayer(self, table: str, place: int, key: str) -> int:
+    def _of_sublayer(self, table: str, layer: int, key: str) -> int:
         sizes = self.raw.get(table, {})
         if not isinstance(sizes, dict):
             raise self._wrong(f"{table} is {sizes!r}, wanted an object")
-        return self._whole(key) if str(place) not in sizes else self._checked(f"{table}.{place}", sizes[str(place)])
+        return self._whole(key) if str(layer) not in sizes else self._checked(f"{table}.{layer}", sizes[str(layer)])
 
     def _sublayers(self, key: str) -> set[int]:
         listed = self.raw.get(key, [])
@@ -180,11 +178,6 @@ class _Reader:
         if type(value) not in (int, float) or not 0 <= value < 1:
             raise self._wrong(f"{key} is {value!r}, wanted a number from 0 to 1")
         return float(value)
-
-    def _expect(self, key: str, known: tuple[object, ...]) -> None:
-        value = self.raw.get(key, known[0])
-        if value not in known:
-            raise self._wrong(f"{key} is {value!r}, known is {' or '.join(map(repr, known))}")
 
     def _wrong(self, what: str, hint: str = _HINT) -> DataError:
         return DataError(f"{self.path}: {what}", hint=hint)
@@ -232,12 +225,12 @@ def find_files(folder: Path) -> tuple[Path, Path]:
     weights = [safe] if safe.is_file() else sorted({path for kind in _PICKLES for path in folder.glob(kind)})
     named = folder / "config.json"
     configs = [named] if named.is_file() else sorted(folder.glob("*.json"))
-    for found, what in (
+    for files, what in (
         (configs, "config (*.json)"),
         (weights, "weights (model.safetensors, pytorch_model*.bin, *.pth)"),
     ):
-        if len(found) != 1:
-            names = ", ".join(path.name for path in found) or "none"
+        if len(files) != 1:
+            names = ", ".join(path.name for path in files) or "none"
             raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
     return configs[0], weights[0]
 
@@ -264,11 +257,11 @@ def translate(state: Mapping[str, Tensor], config: CrossConfig, path: Path) -> d
     """
     state = {key.removeprefix("module."): value.float() for key, value in state.items()}
     state = _with_match(state)
-    twins = {copy: key for copy, key in _twins(config) if copy in state}
+    copies = {copy: key for copy, key in _copies(config) if copy in state}
     # safetensors stores shared weights once, under either name
-    state = {key: state[copy] for copy, key in twins.items()} | state
-    ours = renamed(state, dict(_names(config)), lambda key: key in twins or key.startswith(_LEFT), path)
-    for copy, key in twins.items():
+    state = {key: state[copy] for copy, key in copies.items()} | state
+    ours = renamed(state, dict(_names(config)), lambda key: key in copies or key.startswith(_LEFT), path)
+    for copy, key in copies.items():
         if not torch.equal(state[key], state[copy]):
             raise DataError(f"{path}: {key} and {copy} differ", hint="give a config that does not share sublayers")
     return ours
@@ -281,12 +274,12 @@ def _with_match(state: dict[str, Tensor]) -> dict[str, Tensor]:
     tasks = [key.removesuffix(".weight") for key in state if key.startswith("clfs_dict.") and key.endswith(".weight")]
     if len(tasks) != 1 or state[f"{tasks[0]}.weight"].shape[0] != 1 or f"{tasks[0]}.bias" not in state:
         return state
-    rest = {key: value for key, value in state.items() if not key.startswith("clfs_dict.")}
+    others = {key: value for key, value in state.items() if not key.startswith("clfs_dict.")}
     for part in ("weight", "bias"):
         logit = state[f"{tasks[0]}.{part}"]
         # the difference of both rows is the task's logit
-        rest[f"{_MATCH}.{part}"] = torch.cat([logit, torch.zeros_like(logit)])
-    return rest
+        others[f"{_MATCH}.{part}"] = torch.cat([logit, torch.zeros_like(logit)])
+    return others
 
 
 def _names(config: CrossConfig) -> Iterator[tuple[str, str]]:
@@ -294,8 +287,8 @@ def _names(config: CrossConfig) -> Iterator[tuple[str, str]]:
     for theirs, ours in _WORDS.items():
         yield f"bert.embeddings.{theirs}.weight", f"words.{ours}.weight"
     modules = {"bert.embeddings.LayerNorm": "words.norm"}
-    place, parts = ("embeddings", _UNITER) if config.embedding == "uniter" else ("v_embeddings", _VILBERT)
-    modules |= {f"bert.{place}.{theirs}": f"regions.{ours}" for theirs, ours in parts.items()}
+    module, parts = ("embeddings", _UNITER) if config.embedding == "uniter" else ("v_embeddings", _VILBERT)
+    modules |= {f"bert.{module}.{theirs}": f"regions.{ours}" for theirs, ours in parts.items()}
     for index, kind in enumerate(config.stages):
         if kind == "joint":
             modules |= _layer(index, "", f"stages.{index}.", "attention.")
@@ -320,7 +313,7 @@ def _within(name: str, attention: str) -> str:
     return name if name == "after_attention" else attention + name
 
 
-def _twins(config: CrossConfig) -> Iterator[tuple[str, str]]:
+def _copies(config: CrossConfig) -> Iterator[tuple[str, str]]:
     """(name of a copy, name that it copies): volta's state repeats shared weights."""
     if config.embedding == "uniter":
         yield "bert.embeddings.image_token_type_embeddings.weight", "bert.embeddings.token_type_embeddings.weight"

@@ -36,12 +36,12 @@ def read_vocabulary(path: Path) -> list[str]:
     pieces = [piece.removesuffix("\r") for piece in pieces]
     if pieces[0] != PADDING:
         raise DataError(f"{path}:1: is {pieces[0]!r}, wanted {PADDING}: id 0 means that there is no token")
-    known: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for line, piece in enumerate(pieces, start=1):
-        if known.setdefault(piece, line) != line:
-            raise DataError(f"{path}:{line}: {piece!r} was in line {known[piece]} already")
+        if lines.setdefault(piece, line) != line:
+            raise DataError(f"{path}:{line}: {piece!r} was in line {lines[piece]} already")
     for piece in (UNKNOWN, START, END):
-        if piece not in known:
+        if piece not in lines:
             raise DataError(f"{path}: lacks {piece}")
     return pieces
 

@@ -15,7 +15,7 @@ from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
-from ctxr.metrics.agreement import Agreement, Level, by_units, by_units_and_workers, cohen, fleiss, gwet
+from ctxr.metrics.agreement import Agreement, Level, by_units, cohen, fleiss, gwet
 from ctxr.metrics.positions import Confusion, PositionBias, errors_by_distance, neighbour_confusion, position_bias
 from ctxr.metrics.proportions import wilson_interval
 from ctxr.metrics.votes import Votes, gather
@@ -194,7 +194,7 @@ def agreements(
         for basis, chosen in _bases(of_kind(picks, kind), decisions, blocked).items():
             for level, on, votes in levels:
                 if chosen:
-                    both = by_units_and_workers(votes(chosen), level, rng, resamples)
+                    both = by_units(votes(chosen), level, rng, resamples, workers=True)
                     item = by_units(votes(chosen), level, rng, resamples)
                     rows.append(AgreementRow(kind, level, on, basis, both, item))
     return rows

@@ -98,7 +98,7 @@ class BuildStage(SetsStage):
     def inputs(self, progress: Progress) -> Inputs:
         """The sources, which are known by their content."""
         options = self.options
-        search = find_sources(options.sources, lambda total: progress.task("read sources, MiB", round(total)))
+        search = find_sources(options.sources, progress)
         for path, why in search.left_out:
             progress.warn(f"{path} is left out: {why}")
         for source in search.found:

@@ -56,12 +56,12 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
     except UsageError:
         raise
     except (CtxrError, OSError) as error:
-        told = error if isinstance(error, CtxrError) else CtxrError(first_line(error))
-        yield Check("order", "problem", told.message, told.hint)
+        problem = error if isinstance(error, CtxrError) else CtxrError(first_line(error))
+        yield Check("order", "problem", problem.message, problem.hint)
         return
     if config.scores:
-        asked = [query.id for query, _, _ in dataset.targets()]
-        scoring = Scoring(dataset, lambda: asked, config.workdir, config.device, progress)
+        queries = [query.id for query, _, _ in dataset.targets()]
+        scoring = Scoring(dataset, lambda: queries, config.workdir, config.device, progress)
         yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 
@@ -77,18 +77,18 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
 
     With `is_parent` the sources are skipped: they are those of the artifact that was built from it.
     """
-    told = f"parent {path.name}: " if is_parent else ""
+    prefix = f"parent {path.name}: " if is_parent else ""
     try:
         artifact = open_artifact(path)
     except CtxrError as error:
-        yield Check(f"{told}manifest", "problem", error.message, error.hint)
+        yield Check(f"{prefix}manifest", "problem", error.message, error.hint)
         return
     except OSError as error:
-        yield _unreadable(f"{told}manifest", error)
+        yield _unreadable(f"{prefix}manifest", error)
         return
     manifest = artifact.manifest
     by = f"by ctxr {manifest.ctxr} {manifest.verb}"
-    yield Check(f"{told}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
+    yield Check(f"{prefix}manifest", "ok", f"{manifest.kind}, format {manifest.format}, {by}")
     if manifest.verb == "filter":
         made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
         yield from _check_parent(path, made_from, progress)
@@ -101,21 +101,21 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
                 task.advance()
         units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
         fine = f"{len(manifest.files)} unchanged files"
-        yield summary(f"{told}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
+        yield summary(f"{prefix}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
         if manifest.kind == "image_sets" and not broken:
-            yield from _check_sets(path, progress, manifest.verb, told)
+            yield from _check_sets(path, progress, manifest.verb, prefix)
     except CtxrError as error:
-        yield Check(f"{told}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
+        yield Check(f"{prefix}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
     except OSError as error:
-        yield _unreadable(f"{told}tables", error)
+        yield _unreadable(f"{prefix}tables", error)
 
 
 def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> Iterator[Check]:
     """The sets that a filter read, if they stand beside what it wrote: pictures of both are the same files."""
     try:
-        for beside in sorted(path.resolve().parent.iterdir()):
-            if (beside / MANIFEST).is_file() and sha256_file(beside / MANIFEST) in fingerprints:
-                yield from check_artifact(beside, progress, is_parent=True)
+        for sibling in sorted(path.resolve().parent.iterdir()):
+            if (sibling / MANIFEST).is_file() and sha256_file(sibling / MANIFEST) in fingerprints:
+                yield from check_artifact(sibling, progress, is_parent=True)
                 return
     except OSError as error:
         yield _unreadable("parent", error)
@@ -128,7 +128,7 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
     yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
 
 
-def _check_sets(path: Path, progress: Progress, verb: str, told: str) -> Iterator[Check]:
+def _check_sets(path: Path, progress: Progress, verb: str, prefix: str) -> Iterator[Check]:
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
     facts = read_table(path / "facts.jsonl", Facts)
     sets = read_table(path / "sets.jsonl", ImageSet)
@@ -136,7 +136,7 @@ def _check_sets(path: Path, progress: Progress, verb: str, told: str) -> Iterato
     dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
     named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
     fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(path, {one.source for one in dangling}, verb)
-    yield summary(f"{told}sets", named, fine, cure)
+    yield summary(f"{prefix}sets", named, fine, cure)
     pictures = {row.path: (row.source, row.sha256) for row in facts}
     pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
     broken: dict[str, str] = {}
@@ -146,8 +146,8 @@ def _check_sets(path: Path, progress: Progress, verb: str, told: str) -> Iterato
                 broken[name] = trouble
             task.advance()
     cure = _cure(path, {pictures[name][0] for name in broken}, verb)
-    yield summary(f"{told}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
-    if not told:
+    yield summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
+    if not prefix:
         for source in sources:
             yield _check_source(path, source)
 
@@ -166,18 +166,18 @@ def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
 
 def _check_source(path: Path, source: "Source") -> Check:
     name = f"source {source.name}"
-    place = place_of(path, source.sha256)
+    found_at = place_of(path, source.sha256)
     try:
-        if place is None or not place.exists():
+        if found_at is None or not found_at.exists():
             cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"
-            detail = "its place is not known on this machine" if place is None else f"no longer at {place}"
+            detail = "its place is not known on this machine" if found_at is None else f"no longer at {found_at}"
             return Check(name, "note", f"{source.file}: {detail}", cure)
-        if source.kind == "video" and sha256_file(place) != source.sha256:
+        if source.kind == "video" and sha256_file(found_at) != source.sha256:
             cure = "restore the file, or run ctxr build-sets again"
-            return Check(name, "problem", f"{place} has changed since", cure)
+            return Check(name, "problem", f"{found_at} has changed since", cure)
         # images that a recipe gave stand alone: their album was never walked
         if source.kind == "photos" and unit_folder(path, source.name).is_dir():
-            wrong = album_files(read_unit(path, source.name), place)[2]
+            wrong = album_files(read_unit(path, source.name), found_at)[2]
             if wrong:
                 return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
     except CtxrError as error:
@@ -185,7 +185,7 @@ def _check_source(path: Path, source: "Source") -> Check:
     except OSError as error:
         return _unreadable(name, error)
     if source.damage:
-        cure = f"if a whole copy can be had, put it at {place} and run ctxr build-sets again"
+        cure = f"if a whole copy can be had, put it at {found_at} and run ctxr build-sets again"
         return Check(name, "note", f"damaged: {source.damage}", cure)
     return Check(name, "ok", f"{source.frames} {'frames' if source.kind == 'video' else 'photos'}")
 
@@ -223,18 +223,18 @@ DECODE = "put them back as they were published; the commands stop at a picture t
 def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
     """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
     trust."""
-    there = {one.id: [bool(dataset.images[name].path) for name in one.images] for one in dataset.sets}
-    lacking = [name for name, found in there.items() if not all(found)]
-    if not any(any(found) for found in there.values()):
+    readable = {one.id: [bool(dataset.images[name].path) for name in one.images] for one in dataset.sets}
+    lacking = [name for name, flags in readable.items() if not all(flags)]
+    if not any(any(flags) for flags in readable.values()):
         yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")
     else:
         if lacking:
-            said = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
-            detail = f"{len(lacking)} of {len(there)} sets lack pictures that can be read: {said}"
+            why = why_lost(dataset, lacking[0]) or f"the first is {lacking[0]}"
+            detail = f"{len(lacking)} of {len(readable)} sets lack pictures that can be read: {why}"
             yield Check("pictures", "problem", detail, CURE)
         broken = undecodable(dataset, progress)
         if broken or not lacking:
-            yield summary("pictures", broken, f"all of {len(there)} sets are here, every picture decoded", DECODE)
+            yield summary("pictures", broken, f"all of {len(readable)} sets are here, every picture decoded", DECODE)
     for note in dataset.notes:
         yield Check("release", "note", note)
 

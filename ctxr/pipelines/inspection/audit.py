@@ -32,93 +32,93 @@ SEVERAL_CHOICES = ("position by length",)
 """Rules that may choose different images of one set for different descriptions."""
 
 
-def asked_of(dataset: Dataset, worker: str) -> list[Trial]:
+def trials_of(dataset: Dataset, worker: str) -> list[Trial]:
     """Each query with its target, in the order of judgments; sets of one image are left out."""
-    found = []
+    rows = []
     for query, image_set, target in dataset.targets(worker):
         if query.labels is None and len(image_set.images) > 1:
             words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
             split = dataset.split_of(image_set)
-            found.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
-    return found
+            rows.append(Trial(image_set.id, image_set.kind, split, len(image_set.images), target, words))
+    return rows
 
 
-def rules(dataset: Dataset, asked: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
+def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
     """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
 
     The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
     start of the shot and its last the one nearest to the end. Photos have no time: their first image is the anchor that
     the others were found by, and their last is like any other.
     """
-    places = [_in_order(query) for query in asked]
-    galleries = {query.image_set for query in asked if query.size > MOST_POSITIONS}
+    in_order = [_in_order(query) for query in trials]
+    galleries = {query.image_set for query in trials if query.size > MOST_POSITIONS}
     if galleries:
         yield (
             f"first, last, anchor and commonest position in {plural(len(galleries), 'set')}: a gallery of more than "
             f"{MOST_POSITIONS} images has no order"
         )
-    full = _all_asked(asked)
+    full = _fully_targeted(trials)
     if full:
         yield (
             f"rules that choose one image, in {plural(len(full), 'set')}: every image is a target there, so each of them is right "
             "on exactly one, whatever it looks at"
         )
-    open_ = np.array([query.image_set not in full for query in asked])
+    open_ = np.array([query.image_set not in full for query in trials])
     for name, kind, last in (
         ("first image of the set", "video", False),
         ("last image of the set", "video", True),
         ("anchor (first image)", "photos", False),
     ):
-        here = open_ & np.array(places) & np.array([query.kind == kind for query in asked])
+        here = open_ & np.array(in_order) & np.array([query.kind == kind for query in trials])
         if here.any():
-            yield name, np.where(here, position_credits(asked, last), np.nan)
+            yield name, np.where(here, position_credits(trials, last), np.nan)
     for name, by_length in (("commonest position", False), ("position by length", True)):
-        credits = np.full(len(asked), np.nan)
-        rows = [row for row, ordered in enumerate(places) if ordered]
-        credits[rows] = learnt_credits([asked[row] for row in rows], by_length)
+        credits = np.full(len(trials), np.nan)
+        rows = [row for row, ordered in enumerate(in_order) if ordered]
+        credits[rows] = learnt_credits([trials[row] for row in rows], by_length)
         if not by_length:
             credits[~open_] = np.nan
         if (~np.isnan(credits)).any():
             yield name, credits
-        elif any(places) and (by_length or open_.any()):
+        elif any(in_order) and (by_length or open_.any()):
             yield f"{name}: there is no other set to learn from"
-    wanted = {query.image_set for query in asked} - full
+    wanted = {query.image_set for query in trials} - full
     if not wanted:
         return
     brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
     yield from _both_ends(
-        ("least", "most"), "distorted (BRISQUE)", asked, wanted, brisque, "BRISQUE was not measured (run ctxr filter)"
+        ("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, "BRISQUE was not measured (run ctxr filter)"
     )
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
     why = "no set has all its images"
     sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
-    yield from _both_ends(("smallest", "largest"), "file", asked, wanted, sizes, why)
+    yield from _both_ends(("smallest", "largest"), "file", trials, wanted, sizes, why)
     wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}
     files = {name: file for name in wanted_images if (file := dataset.picture(dataset.images[name])) is not None}
     with open_pictures(files, "sharpness", progress) as opened:
         seen = {name: sharpness(pixels) for name, pixels in opened}
     sharpnesses = _measure(dataset, sizes.keys(), lambda image: seen.get(image.id, np.nan))
-    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", asked, wanted, sharpnesses, why)
+    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why)
 
 
 def _in_order(query: Trial) -> bool:
     return query.size <= MOST_POSITIONS
 
 
-def _all_asked(asked: list[Trial]) -> set[str]:
+def _fully_targeted(trials: list[Trial]) -> set[str]:
     """Sets in which every image is the target of some query."""
     targets: dict[str, set[int]] = {}
-    for query in asked:
+    for query in trials:
         targets.setdefault(query.image_set, set()).add(query.target)
-    return {query.image_set for query in asked if len(targets[query.image_set]) == query.size}
+    return {query.image_set for query in trials if len(targets[query.image_set]) == query.size}
 
 
 def _both_ends(
     ends: tuple[str, str],
     what: str,
-    asked: list[Trial],
+    trials: list[Trial],
     wanted: set[str],
     values: Mapping[str, Doubles],
     why: str,
@@ -127,7 +127,7 @@ def _both_ends(
         yield f"{ends[0]} and {ends[1]} {what}: {why}"
         return
     for end, largest in zip(ends, (False, True), strict=True):
-        yield f"{end} {what}", extreme_credits(asked, values, largest)
+        yield f"{end} {what}", extreme_credits(trials, values, largest)
     without = len(wanted - values.keys())
     if without:
         left = "is left out" if without == 1 else "are left out"
@@ -136,13 +136,13 @@ def _both_ends(
 
 def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:
     """A value for each image of each set whose images all have one."""
-    found: dict[str, Doubles] = {}
+    values: dict[str, Doubles] = {}
     for one in dataset.sets:
         if one.id in wanted:
             numbers = np.array([value(dataset.images[name]) for name in one.images])
             if not np.isnan(numbers).any():
-                found[one.id] = numbers
-    return found
+                values[one.id] = numbers
+    return values
 
 
 def _brisque(dataset: Dataset, image: Image) -> float:
@@ -166,29 +166,31 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
     progress = progress or Silent()
     dataset = open_dataset(config.dataset, config.workdir, progress)
     _check_worker(dataset, config.worker)
-    asked = asked_of(dataset, config.worker)
-    if not asked:
+    trials = trials_of(dataset, config.worker)
+    if not trials:
         return AuditReport(dataset.name, 0, (), ("no target is known: nothing can be tried",), dataset.notes)
     verdicts = []
     missing: list[str] = []
-    for rule in rules(dataset, asked, config.skip_pictures, progress):
+    for rule in rules(dataset, trials, config.skip_pictures, progress):
         if isinstance(rule, str):
             missing.append(rule)
             continue
         name, credits = rule
-        tried = [query for query, credit in zip(asked, credits.tolist(), strict=True) if not math.isnan(credit)]
+        tried = [query for query, credit in zip(trials, credits.tolist(), strict=True) if not math.isnan(credit)]
         # a rule for videos alone would say the same twice, and be corrected for it twice
-        for part in _parts(asked) if len(_parts(tried)) == len(_parts(asked)) else sorted({one.kind for one in tried}):
-            rows = [row for row, query in enumerate(asked) if part in ("all", query.kind)]
-            verdict = judge(name, part, [asked[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
+        for part in (
+            _parts(trials) if len(_parts(tried)) == len(_parts(trials)) else sorted({one.kind for one in tried})
+        ):
+            rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
+            verdict = judge(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
             if verdict is not None:
                 verdicts.append(verdict)
-    learnt = "learnt on train" if learns_on_train(asked) else "learnt on the sets before, in an order fixed by hash"
-    return AuditReport(dataset.name, len(asked), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
+    learnt = "learnt on train" if learns_on_train(trials) else "learnt on the sets before, in an order fixed by hash"
+    return AuditReport(dataset.name, len(trials), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
 
 
-def _parts(asked: "list[Trial]") -> tuple[str, ...]:
-    kinds = sorted({query.kind for query in asked}, reverse=True)
+def _parts(trials: "list[Trial]") -> tuple[str, ...]:
+    kinds = sorted({query.kind for query in trials}, reverse=True)
     return ("all", *kinds) if len(kinds) > 1 else ("all",)
 
 

@@ -33,9 +33,9 @@ def check_machine(workdir: Path) -> Iterator[Check]:
     """Python, packages, devices, outside programs, encoders, disk."""
     yield Check("python", "ok", ".".join(map(str, sys.version_info[:3])))
     versions = package_versions()
-    for name, found in versions.items():
-        if found:
-            yield Check(name, "ok", found)
+    for name, version in versions.items():
+        if version:
+            yield Check(name, "ok", version)
         else:
             yield Check(name, "problem", "not installed", f"pip install {name}")
     yield from _torch_family()
@@ -54,16 +54,15 @@ def _torch_family() -> Iterator[Check]:
 
 
 def _programs() -> Iterator[Check]:
-    tesseract = shutil.which("tesseract")
-    if tesseract is None:
-        yield Check("tesseract", "problem", "not found: --max-text is unavailable", "apt-get install tesseract-ocr")
-    else:
-        yield _answer("tesseract", [tesseract, "--version"], "problem", "apt-get install --reinstall tesseract-ocr")
-    ffmpeg = shutil.which("ffmpeg")
-    if ffmpeg is None:
-        yield Check("ffmpeg", "note", "not found: only --detector ffmpeg needs it", "apt-get install ffmpeg")
-    else:
-        yield _answer("ffmpeg", [ffmpeg, "-version"], "note", "apt-get install --reinstall ffmpeg")
+    for name, package, option, state, use in (
+        ("tesseract", "tesseract-ocr", "--version", "problem", "--max-text is unavailable"),
+        ("ffmpeg", "ffmpeg", "-version", "note", "only --detector ffmpeg needs it"),
+    ):
+        program = shutil.which(name)
+        if program is None:
+            yield Check(name, state, f"not found: {use}", f"apt-get install {package}")
+        else:
+            yield _answer(name, [program, option], state, f"apt-get install --reinstall {package}")
 
 
 def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:
@@ -83,10 +82,10 @@ def _encoders() -> Iterator[Check]:
         from ctxr.models.hub import cached_weights
 
         arch, _, tag = DEFAULT_ENCODER.partition(":")
-        found = cached_weights(arch, tag)
+        weights = cached_weights(arch, tag)
         name = f"encoder {DEFAULT_ENCODER}"
-        if found:
-            yield Check(name, "ok", str(found))
+        if weights:
+            yield Check(name, "ok", str(weights))
         else:
             yield Check(name, "note", "not downloaded yet", "it is downloaded at first use, if the network allows")
     except Exception as error:
@@ -103,15 +102,15 @@ def _encoders() -> Iterator[Check]:
 
 def _disk(workdir: Path) -> Iterator[Check]:
     try:
-        place = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
-        free = shutil.disk_usage(place).free / 2**30
+        existing = next(folder for folder in [workdir.resolve(), *workdir.resolve().parents] if folder.exists())
+        free = shutil.disk_usage(existing).free / 2**30
     except OSError as error:
         yield Check("workdir", "problem", f"{workdir} is inaccessible: {error.strerror}", "choose another --workdir")
         return
-    if not place.is_dir():
-        yield Check("workdir", "problem", f"{place} is a file, not a folder", "choose another --workdir")
+    if not existing.is_dir():
+        yield Check("workdir", "problem", f"{existing} is a file, not a folder", "choose another --workdir")
         return
     if free < 1:
-        yield Check("disk", "problem", f"{free:.2f} GiB free at {place}", "free some space")
+        yield Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
     else:
-        yield Check("disk", "ok", f"{free:.1f} GiB free at {place}")
+        yield Check("disk", "ok", f"{free:.1f} GiB free at {existing}")

@@ -43,7 +43,7 @@ def holds_sets(path: Path) -> bool:
 
 def check_order(dataset: Dataset) -> Iterator[Check]:
     """Frame numbers and target positions."""
-    numbers = {one.id: found for one in dataset.sets if (found := numbers_of(dataset, one)) is not None}
+    numbers = {one.id: own for one in dataset.sets if (own := numbers_of(dataset, one)) is not None}
     yield _check_numbers(dataset, numbers)
     yield from _check_targets(dataset, numbers)
 
@@ -52,9 +52,9 @@ def numbers_of(dataset: Dataset, image_set: ImageSet) -> list[int] | None:
     """The numbers of a set's frames in its order, from their names, else as recorded; None where they have none of both."""
     images = [dataset.images[name] for name in image_set.images]
     named = [_named(image) for image in images]
-    found = named if None not in named else [image.index for image in images]
-    known = [number for number in found if number is not None]
-    return known if len(known) == len(images) == len(set(known)) else None
+    listed = named if None not in named else [image.index for image in images]
+    numbers = [number for number in listed if number is not None]
+    return numbers if len(numbers) == len(images) == len(set(numbers)) else None
 
 
 def _named(image: Image) -> int | None:
@@ -65,8 +65,8 @@ def _named(image: Image) -> int | None:
 
 def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
     videos = {one.id for one in dataset.sets if one.kind == "video"}
-    falling = {name: found for name, found in numbers.items() if name in videos and found != sorted(found)}
-    as_text = [name for name, found in falling.items() if in_string_order(found)]
+    falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}
+    as_text = [name for name, own in falling.items() if in_string_order(own)]
     mixed = [name for name in falling if name not in as_text]
     if as_text:
         first = as_text[0]
@@ -78,29 +78,29 @@ def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
     if mixed:
         detail = f"{len(mixed)} sets of video have frames whose numbers do not ascend, {_listed(numbers[mixed[0]])} in {mixed[0]}"
         return Check("order of frames", "problem", detail, CURE)
-    known = len(videos & numbers.keys())
-    if videos and not known:
+    ascending = len(videos & numbers.keys())
+    if videos and not ascending:
         return Check("order of frames", "note", f"none of {len(videos)} sets of video says the numbers of its frames")
-    return Check("order of frames", "ok", f"numbers ascend in {known} of {len(videos)} sets of video")
+    return Check("order of frames", "ok", f"numbers ascend in {ascending} of {len(videos)} sets of video")
 
 
 def _listed(numbers: list[int]) -> str:
     """The numbers around the first place where they fall."""
-    falls = next(place for place in range(1, len(numbers)) if numbers[place] < numbers[place - 1])
+    falls = next(index for index in range(1, len(numbers)) if numbers[index] < numbers[index - 1])
     return f"{numbers[falls - 1]} before {numbers[falls]}"
 
 
 def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[Check]:
     """Ids of queries that end in a position, as those of the release do, against the places of their targets."""
     named, as_set, by_number = 0, 0, 0
-    for query, image_set, place in dataset.targets():
-        found = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
-        if found is None or image_set.id not in numbers:
+    for query, image_set, position in dataset.targets():
+        match = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
+        if match is None or image_set.id not in numbers:
             continue
         own = numbers[image_set.id]
         named += 1
-        as_set += int(found[1]) == place
-        by_number += int(found[1]) == sorted(own).index(own[place])
+        as_set += int(match[1]) == position
+        by_number += int(match[1]) == sorted(own).index(own[position])
     if not named:
         return
     if as_set < named and by_number == named:
@@ -141,33 +141,33 @@ def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -
     Args:
         reference: encoder whose zero-shot scores the runs are, "" for the run's own name.
     """
-    known: dict[str, list[tuple[str, str, int]]] = {}
-    for query, image_set, place in dataset.targets():
-        known.setdefault(dataset.split_of(image_set) or "none", []).append((query.id, image_set.id, place))
+    targets: dict[str, list[tuple[str, str, int]]] = {}
+    for query, image_set, position in dataset.targets():
+        targets.setdefault(dataset.split_of(image_set) or "none", []).append((query.id, image_set.id, position))
     orders = {one.id: numbers for one in dataset.sets if (numbers := numbers_of(dataset, one)) is not None}
     candidates = {one.id: one.images for one in dataset.sets}
     for run in runs:
         values = run.scorers[0].values
         scored = {
-            side: rows
-            for side, asked in known.items()
+            split: rows
+            for split, queries in targets.items()
             if (
                 rows := [
-                    (name, place, [own[image] for image in candidates[name]])
-                    for query, name, place in asked
+                    (name, position, [own[image] for image in candidates[name]])
+                    for query, name, position in queries
                     if (own := values.get(query, {})).keys() >= set(candidates[name])
                 ]
             )
         }
         if not scored:
             yield Check(f"targets by {run.name}", "note", "it scores no query here whose target is known")
-        for side, rows in scored.items():
-            yield from _checked(run.name, side, rows, orders, reference or run.name, seed)
+        for split, rows in scored.items():
+            yield from _checked(run.name, split, rows, orders, reference or run.name, seed)
 
 
 def _checked(
     run: str,
-    side: str,
+    split: str,
     rows: list[tuple[str, int, list[float]]],
     orders: Mapping[str, list[int]],
     encoder: str,
@@ -175,52 +175,57 @@ def _checked(
 ) -> Iterator[Check]:
     """About the queries of a side: the set, the place of the target, and the scores of the candidates of each."""
     sets = [name for name, _, _ in rows]
-    given = np.array([credit(scores, place) for _, place, scores in rows])
-    found = mean_interval(given, sets, np.random.default_rng(seed))
-    yield from _banded(run, encoder, side, found)
+    credits = np.array([credit(scores, position) for _, position, scores in rows])
+    accuracy = mean_interval(credits, sets, np.random.default_rng(seed))
+    yield from _banded(run, encoder, split, accuracy)
     others = {
         what: np.array([
-            credit(scores, moved(orders[name], place, what) if name in orders else place)
-            for name, place, scores in rows
+            credit(scores, moved(orders[name], position, what) if name in orders else position)
+            for name, position, scores in rows
         ])
         for what in (AS_TEXT, BY_NUMBER)
     }  # fmt: skip
     changed = sum(
-        name in orders and any(moved(orders[name], place, what) != place for what in others) for name, place, _ in rows
+        name in orders and any(moved(orders[name], position, what) != position for what in others)
+        for name, position, _ in rows
     )
     label = f"targets by {run}"
     if not changed:
         why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
-        yield Check(label, "ok" if orders else "note", f"{side}: {why}, so no other order can be tried")
+        yield Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tried")
         return
-    yield _explained(label, f"{side}, {changed} of {len(rows)} targets would move", found, given, others, sets, seed)
+    yield _explained(
+        label, f"{split}, {changed} of {len(rows)} targets would move", accuracy, credits, others, sets, seed
+    )
 
 
 def _explained(
-    label: str, side: str, found: Interval, given: Doubles, others: dict[str, Doubles], sets: list[str], seed: int
+    label: str, split: str, accuracy: Interval, credits: Doubles, others: dict[str, Doubles], sets: list[str], seed: int
 ) -> Check:
     """Whether another order of counting gives significantly more hits, on the same queries."""
-    flips = holm([sign_flip(other - given, sets, np.random.default_rng(seed)) for other in others.values()])
-    told = [
+    flips = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
+    alternatives = [
         f"{100 * other.mean():.1f} % if {what} (p {p:.2g})"
         for (what, other), p in zip(others.items(), flips, strict=True)
     ]
-    detail = f"{side}: accuracy {_percent(found)}; it would be {', '.join(told)}"
+    detail = f"{split}: accuracy {_percent(accuracy)}; it would be {', '.join(alternatives)}"
     better = [
-        what for (what, other), p in zip(others.items(), flips, strict=True) if p < SURE and other.mean() > given.mean()
+        what
+        for (what, other), p in zip(others.items(), flips, strict=True)
+        if p < SURE and other.mean() > credits.mean()
     ]
     if better:
         return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
     return Check(label, "ok", detail)
 
 
-def credit(scores: list[float], place: int) -> float:
-    """1 where the candidate at `place` alone has the highest score, 1/n where n share it, 0 else."""
+def credit(scores: list[float], position: int) -> float:
+    """1 where the candidate at `position` alone has the highest score, 1/n where n share it, 0 else."""
     top = max(scores)
-    return (scores[place] == top) / scores.count(top)
+    return (scores[position] == top) / scores.count(top)
 
 
-def moved(numbers: list[int], place: int, what: str) -> int:
+def moved(numbers: list[int], position: int, what: str) -> int:
     """Where a target stands if its index was looked up in the wrong order.
 
     Args:
@@ -236,25 +241,28 @@ def moved(numbers: list[int], place: int, what: str) -> int:
     """
     by_number, as_text = sorted(numbers), sorted(numbers, key=str)
     looked_up, meant = (as_text, by_number) if what == AS_TEXT else (by_number, as_text)
-    return numbers.index(meant[looked_up.index(numbers[place])])
+    return numbers.index(meant[looked_up.index(numbers[position])])
 
 
-def _banded(run: str, encoder: str, side: str, found: Interval) -> Iterator[Check]:
+def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[Check]:
     """Which known accuracy the interval of a run holds; nothing where none is known."""
-    bands = REFERENCES.get((encoder, side))
-    if bands is None or found.value is None:
+    bands = REFERENCES.get((encoder, split))
+    if bands is None or accuracy.value is None:
         return
-    low, high = found.value if found.low is None else found.low, found.value if found.high is None else found.high
+    low, high = (
+        accuracy.value if accuracy.low is None else accuracy.low,
+        accuracy.value if accuracy.high is None else accuracy.high,
+    )
     inside = [band for band in bands if low <= band.high and high >= band.low]
-    name, told = f"accuracy of {run}", f"{side}: {_percent(found)}"
+    name, figure = f"accuracy of {run}", f"{split}: {_percent(accuracy)}"
     names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)
     if inside and all(band.sound for band in inside):
-        yield Check(name, "ok", f"{told}, the band of {encoder} ({names})")
+        yield Check(name, "ok", f"{figure}, the band of {encoder} ({names})")
     elif inside and not any(band.sound for band in inside):
-        yield Check(name, "problem", f"{told}, the band of {encoder} on {inside[0].what} ({names})", CURE)
+        yield Check(name, "problem", f"{figure}, the band of {encoder} on {inside[0].what} ({names})", CURE)
     else:
         where = "in more than one band" if inside else "in no band"
-        yield Check(name, "note", f"{told}, {where} of {encoder} ({names})")
+        yield Check(name, "note", f"{figure}, {where} of {encoder} ({names})")
 
 
 def _span(band: Band) -> str:
@@ -262,9 +270,9 @@ def _span(band: Band) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _percent(found: Interval) -> str:
-    if found.value is None:
+def _percent(figure: Interval) -> str:
+    if figure.value is None:
         return "unknown"
-    if found.low is None or found.high is None:
-        return f"{100 * found.value:.1f} %"
-    return f"{100 * found.value:.1f} % ({100 * found.low:.1f}–{100 * found.high:.1f})"
+    if figure.low is None or figure.high is None:
+        return f"{100 * figure.value:.1f} %"
+    return f"{100 * figure.value:.1f} % ({100 * figure.low:.1f}–{100 * figure.high:.1f})"

@@ -1,6 +1,10 @@
 """`ctxr report`: a chain of artifacts, or a published release, as one offline HTML page."""
 
+import os
+import re
+import shutil
 from pathlib import Path
+from urllib.parse import quote
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
@@ -33,16 +37,16 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
     paths |= {facts.path for unit in chain.units for facts in unit.facts}
     paths.discard("")
     folder = page.with_name(page.stem)
-    beside = len(paths) > config.inside
-    pictures = Thumbnails(chain.root, _new_folder(folder) if beside else None)
+    separate = len(paths) > config.inside
+    pictures = Thumbnails(chain.root, _new_folder(folder) if separate else None)
     with progress.task("pictures", len(paths)) as task:
         for path in sorted(paths):
             pictures.number(path)
             task.advance()
-    others = [(one.resolve().parent.name, way) for one in map(Path, config.more) if (way := _way(page, one))]
-    edition = Edition(chain, pictures, _way(page, chain.root), progress)
-    content = write_page(edition, folder.name if beside else "", more=others)
-    _put_folder(folder, beside)
+    others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]
+    edition = Edition(chain, pictures, _link(page, chain.root), progress)
+    content = write_page(edition, folder.name if separate else "", more=others)
+    _put_folder(folder, separate)
     write_bytes(page, content)
     if pictures.missing:
         more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
@@ -53,7 +57,7 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
         chain=[stage.path for stage in chain.stages],
         sets=sum(len(unit.sets) for unit in chain.units),
         pictures=len(pictures),
-        folder=folder if beside else None,
+        folder=folder if separate else None,
         missing=pictures.missing,
         notes=list(chain.notes),
     )
@@ -72,11 +76,8 @@ def _refuse_strangers(page: Path) -> None:
                     raise UsageError(f"{page} is not a page written by ctxr", hint="choose another --out, or remove it")
 
 
-def _way(page: Path, root: Path) -> str:
+def _link(page: Path, root: Path) -> str:
     """The relative link from the page to an artifact or another page; "" if there is none."""
-    import os
-    from urllib.parse import quote
-
     try:
         return quote(Path(os.path.relpath(root.resolve(), page.resolve().parent)).as_posix())
     except ValueError:  # another drive
@@ -85,36 +86,30 @@ def _way(page: Path, root: Path) -> str:
 
 def _is_ours(folder: Path) -> bool:
     """Whether `folder` holds the pictures of a page that ctxr wrote, and nothing else."""
-    import re
-
     if folder.is_symlink() or not (folder / MARKER).is_file():
         return False
     return all(re.fullmatch(r"\d+-[0-9a-f]{12}\.jpg|\.ctxr", file.name) for file in folder.iterdir())
 
 
-def _making(folder: Path) -> Path:
+def _unfinished(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.making")
 
 
 def _new_folder(folder: Path) -> Path:
     """An empty folder that takes the place of `folder` when it is full."""
-    import shutil
-
     if folder.exists() and not _is_ours(folder):
         raise UsageError(f"{folder} is not an image folder written by ctxr", hint="choose another --out")
-    with disk_errors(_making(folder)):
-        shutil.rmtree(_making(folder), ignore_errors=True)
-        _making(folder).mkdir(parents=True)
-    write_bytes(_making(folder) / MARKER, b"", durable=False)
-    return _making(folder)
+    with disk_errors(_unfinished(folder)):
+        shutil.rmtree(_unfinished(folder), ignore_errors=True)
+        _unfinished(folder).mkdir(parents=True)
+    write_bytes(_unfinished(folder) / MARKER, b"", durable=False)
+    return _unfinished(folder)
 
 
-def _put_folder(folder: Path, beside: bool) -> None:
+def _put_folder(folder: Path, wanted: bool) -> None:
     """Put the new pictures in place, or remove those of an earlier page; what is not ours is left alone."""
-    import shutil
-
-    if beside:
-        replace_folder(_making(folder), folder)
+    if wanted:
+        replace_folder(_unfinished(folder), folder)
     elif _is_ours(folder):
         with disk_errors(folder):
             shutil.rmtree(folder)

@@ -2,8 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lexicon import NAMES, load_lexicon
@@ -57,16 +59,16 @@ def published_table(
     if not is_release(dataset):
         return None
     rows: list[tuple[str, float | None, float, str]] = []
-    for name, here, said, digits, whole in _figures(dataset, parsed, distances):
+    for name, here, published, digits, whole in _figures(dataset, parsed, distances):
         if here is None:
-            rows.append((name, None, said, "not here"))
+            rows.append((name, None, published, "not here"))
             continue
-        same = abs(round(here, digits) - said) < 1e-9
+        same = abs(round(here, digits) - published) < 1e-9
         verdict = "same" if same else "differs" if whole else "a part is here"
-        rows.append((name, round(here, digits) if digits else int(here), said, verdict))
+        rows.append((name, round(here, digits) if digits else int(here), published, verdict))
     equal = sum(row[3] == "same" for row in rows)
-    held = len(image_queries(dataset))
-    note = f"{held} of the {DESCRIPTIONS} published descriptions are here; {equal} of {len(rows)} figures are the published ones"
+    count = len(image_queries(dataset))
+    note = f"{count} of the {DESCRIPTIONS} published descriptions are here; {equal} of {len(rows)} figures are the published ones"
     return Table(
         "Beside the published figures of ImageCoDe", ("figure", "here", "published", ""), tuple(rows), note, digits=1
     )
@@ -78,77 +80,78 @@ def _figures(
     yield from _counts(dataset)
     whole = len(parsed) == DESCRIPTIONS
     everything = language(list(parsed.values()))
-    for name, attribute, said, digits in (
+    for name, attribute, published_value, digits in (
         ("mean length", "mean_length", 23.3, 1),
         ("word types", "word_types", 6916, 0),
         ("mean tree depth", "mean_depth", 5.1, 1),
         ("mean sentences", "mean_sentences", 1.6, 1),
     ):
-        yield name, None if everything is None else getattr(everything, attribute), said, digits, whole
+        yield name, None if everything is None else getattr(everything, attribute), published_value, digits, whole
     yield "3 or more sentences %", None if everything is None else 100 * everything.three_or_more, 11.8, 1, whole
     parts = parts_of(dataset, parsed)
     for name, lexicon, said_of in (
         ("body parts", "body_parts", {"video": 72.1, "photos": 30.2}),
         ("colours", "colours", {"video": 33.6, "photos": 61.4}),
     ):
-        for part, said in said_of.items():
+        for part, published_value in said_of.items():
             share = mention_share(parts[part], load_lexicon(lexicon).words)
-            yield f"{name}, {part} %", None if share is None else 100 * share, said, 1, whole
+            yield f"{name}, {part} %", None if share is None else 100 * share, published_value, 1, whole
     yield "photo sets over video sets, mean distance", _ratio(dataset, distances), 1.13, 2, whole
-    found = {one.phenomenon: one for one in phenomena_shares(dataset)}
+    phenomena = {one.phenomenon: one for one in phenomena_shares(dataset)}
     for name, published in _PHENOMENA.items():
-        for part, said in zip(PARTS, published, strict=True):
-            here = found[name].percent(part) if name in found else None
-            yield f"{name}, {part} %", here, said, 1, name in found and found[name].looked["all"] == _LOOKED[name]
-    complete = {side: _of(dataset, side) == _SETS[side] for side in _SETS}
+        for part, published_value in zip(PARTS, published, strict=True):
+            here = phenomena[name].percent(part) if name in phenomena else None
+            yield (
+                f"{name}, {part} %",
+                here,
+                published_value,
+                1,
+                name in phenomena and phenomena[name].looked["all"] == _LOOKED[name],
+            )
+    complete = {split: _count_sets(dataset, split) == _SETS[split] for split in _SETS}
     authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
-    for writer, said in _WRITERS.items():
-        yield f"valid by {writer}", authors[writer] or None, said, 0, complete["valid"]
-    sides: dict[str, set[str]] = {"valid": set(), "test": set()}
+    for writer, published_value in _WRITERS.items():
+        yield f"valid by {writer}", authors[writer] or None, published_value, 0, complete["valid"]
+    videos: dict[str, set[str]] = {"valid": set(), "test": set()}
     for one in dataset.sets:
-        if one.kind == "video" and (side := dataset.split_of(one)) in sides:
-            sides[str(side)].add(one.source)
-    both = len(sides["valid"] & sides["test"]) if all(sides.values()) else None
+        if one.kind == "video" and (split := dataset.split_of(one)) in videos:
+            videos[str(split)].add(one.source)
+    both = len(videos["valid"] & videos["test"]) if all(videos.values()) else None
     yield "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
 
 
 def _counts(dataset: Dataset) -> Iterator[Row]:
-    asked = Counter(query.image_set for query in image_queries(dataset))
-    for side in _SETS:
-        sets = [one for one in dataset.sets if dataset.split_of(one) == side]
+    texts_of = Counter(query.image_set for query in image_queries(dataset))
+    for split in _SETS:
+        sets = [one for one in dataset.sets if dataset.split_of(one) == split]
         static = [one for one in sets if one.kind == "photos"]
-        whole = len(sets) == _SETS[side]
-        yield f"{side}: sets", len(sets) or None, _SETS[side], 0, whole
-        yield f"{side}: descriptions", sum(asked[one.id] for one in sets) if sets else None, _TEXTS[side], 0, whole
-        yield f"{side}: sets of photos", len(static) if sets else None, _STATIC_SETS[side], 0, whole
-        yield (
-            f"{side}: of photos",
-            sum(asked[one.id] for one in static) if sets else None,
-            _STATIC_TEXTS[side],
-            0,
-            whole,
-        )
-        for number, said in zip((3, 2, 1), _PER_SET[side], strict=True):
-            here = sum(asked[one.id] == number for one in sets)
-            yield f"{side}: sets with {number}", here if sets else None, said, 0, whole
+        whole = len(sets) == _SETS[split]
+        yield f"{split}: sets", len(sets) or None, _SETS[split], 0, whole
+        yield f"{split}: descriptions", sum(texts_of[one.id] for one in sets) if sets else None, _TEXTS[split], 0, whole
+        yield f"{split}: sets of photos", len(static) if sets else None, _STATIC_SETS[split], 0, whole
+        photo_texts = sum(texts_of[one.id] for one in static) if sets else None
+        yield f"{split}: of photos", photo_texts, _STATIC_TEXTS[split], 0, whole
+        for number, published in zip((3, 2, 1), _PER_SET[split], strict=True):
+            here = sum(texts_of[one.id] == number for one in sets)
+            yield f"{split}: sets with {number}", here if sets else None, published, 0, whole
     texts: Counter[str] = Counter()
     for one in dataset.sets:
-        texts[collection_of(one)] += asked[one.id]
-    for name, said in _COLLECTIONS.items():
-        yield f"descriptions of {name}", texts[name], said, 0, sum(texts.values()) == DESCRIPTIONS
+        texts[collection_of(one)] += texts_of[one.id]
+    for name, published in _COLLECTIONS.items():
+        yield f"descriptions of {name}", texts[name], published, 0, sum(texts.values()) == DESCRIPTIONS
 
 
-def _of(dataset: Dataset, side: str) -> int:
-    return sum(dataset.split_of(one) == side for one in dataset.sets)
+def _count_sets(dataset: Dataset, split: str) -> int:
+    return sum(dataset.split_of(one) == split for one in dataset.sets)
 
 
 def _ratio(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> float | None:
     means = {}
     for kind in ("video", "photos"):
-        found = [distances[one.id][0] for one in dataset.sets if one.kind == kind and one.id in distances]
-        if not found:
+        values = [distances[one.id][0] for one in dataset.sets if one.kind == kind and one.id in distances]
+        if not values:
             return None
-        means[kind] = sum(found) / len(found)
+        means[kind] = sum(values) / len(values)
     return means["photos"] / means["video"] if means["video"] else None
 
 
@@ -174,28 +177,28 @@ def descriptions_of(dataset: Dataset) -> dict[str, str]:
 def parts_of(dataset: Dataset, parsed: Mapping[str, Parsed]) -> dict[str, list[Parsed]]:
     """Descriptions by kind of their set, and all of them."""
     kinds = {image_set.id: image_set.kind for image_set in dataset.sets}
-    found: dict[str, list[Parsed]] = {part: [] for part in PARTS}
+    parts: dict[str, list[Parsed]] = {part: [] for part in PARTS}
     for name, one in parsed.items():
-        found["all"].append(one)
-        found[kinds[dataset.queries[name].image_set]].append(one)
-    return found
+        parts["all"].append(one)
+        parts[kinds[dataset.queries[name].image_set]].append(one)
+    return parts
 
 
 def by_split(dataset: Dataset) -> Table | str:
     """Sets, images and descriptions of each side."""
     if not dataset.sets:
         return "there is no image set: nothing to count"
-    asked = Counter(query.image_set for query in image_queries(dataset))
+    texts_of = Counter(query.image_set for query in image_queries(dataset))
     aimed = Counter(query.image_set for query in {query.id: query for query, _, _ in dataset.targets()}.values())
-    sides: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, "no split")}
+    splits: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, "no split")}
     for image_set in dataset.sets:
-        sides[dataset.split_of(image_set) or "no split"].append(image_set)
+        splits[dataset.split_of(image_set) or "no split"].append(image_set)
     rows = []
-    for name, sets in [*((name, sets) for name, sets in sides.items() if sets), ("all", list(dataset.sets))]:
+    for name, sets in [*((name, sets) for name, sets in splits.items() if sets), ("all", list(dataset.sets))]:
         photos = [one for one in sets if one.kind == "photos"]
         rows.append((
             name, len(sets), len(photos), len({image for one in sets for image in one.images}),
-            sum(asked[one.id] for one in sets), sum(asked[one.id] for one in photos), sum(aimed[one.id] for one in sets),
+            sum(texts_of[one.id] for one in sets), sum(texts_of[one.id] for one in photos), sum(aimed[one.id] for one in sets),
         ))  # fmt: skip
     heads = ("split", "sets", "of photos", "images", "descriptions", "of photos", "with target")
     return Table("Sets and descriptions by split", heads, tuple(rows))
@@ -205,36 +208,34 @@ def by_source(dataset: Dataset) -> Table | str:
     """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
     if not dataset.sets:
         return ""
-    asked = Counter(query.image_set for query in image_queries(dataset))
+    texts_of = Counter(query.image_set for query in image_queries(dataset))
     sets: Counter[tuple[str, str]] = Counter()
     texts: Counter[tuple[str, str]] = Counter()
     for image_set in dataset.sets:
         key = (collection_of(image_set), image_set.kind)
         sets[key] += 1
-        texts[key] += asked[image_set.id]
+        texts[key] += texts_of[image_set.id]
     ranked = sorted(sets, key=lambda key: (-sets[key], key))
     rows: list[tuple[object, ...]] = [(*key, sets[key], texts[key]) for key in ranked[:MOST_ROWS]]
-    rest = ranked[MOST_ROWS:]
-    if rest:
-        rows.append((f"{len(rest)} others", "", sum(sets[key] for key in rest), sum(texts[key] for key in rest)))
+    others = ranked[MOST_ROWS:]
+    if others:
+        rows.append((f"{len(others)} others", "", sum(sets[key] for key in others), sum(texts[key] for key in others)))
     return Table("Sets and descriptions by source", ("source", "kind", "sets", "descriptions"), tuple(rows))
 
 
 def per_set(dataset: Dataset) -> Table | str:
     """How many sets have one, two, three descriptions."""
-    asked = Counter(query.image_set for query in image_queries(dataset))
-    if not asked:
+    texts_of = Counter(query.image_set for query in image_queries(dataset))
+    if not texts_of or len(set(texts_of.values())) > MOST_ROWS:
         return ""
-    numbers = sorted(set(asked.values()))
-    if len(numbers) > MOST_ROWS:
-        return ""
+    numbers = sorted(set(texts_of.values()))
     rows = []
-    for side in (*SPLITS, None):
-        sets = [one for one in dataset.sets if dataset.split_of(one) == side and asked[one.id]]
+    for split in (*SPLITS, None):
+        sets = [one for one in dataset.sets if dataset.split_of(one) == split and texts_of[one.id]]
         if sets:
-            tally = Counter(asked[one.id] for one in sets)
-            mean = sum(asked[one.id] for one in sets) / len(sets)
-            rows.append((side or "no split", *(tally[number] for number in numbers), mean))
+            tally = Counter(texts_of[one.id] for one in sets)
+            mean = sum(texts_of[one.id] for one in sets) / len(sets)
+            rows.append((split or "no split", *(tally[number] for number in numbers), mean))
     heads = ("split", *(f"{number} each" for number in numbers), "mean")
     return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
 
@@ -243,7 +244,7 @@ def language_table(dataset: Dataset, parsed: Mapping[str, Parsed], tokenizer: st
     """Table 4 of the paper: length, word types, tree depth, sentences."""
     if not parsed:
         return "there are no descriptions: no figures on language, body parts, colours and positions"
-    figures = {part: language(found) for part, found in parts_of(dataset, parsed).items() if found}
+    figures = {part: language(texts) for part, texts in parts_of(dataset, parsed).items() if texts}
     names = {
         "descriptions": "descriptions",
         "mean_length": "mean length (tokens)",
@@ -268,27 +269,23 @@ def mentions(dataset: Dataset, parsed: Mapping[str, Parsed]) -> Table | str:
     if not parsed:
         return ""
     lists = [load_lexicon(name) for name in NAMES]
-    parts = {part: found for part, found in parts_of(dataset, parsed).items() if found}
+    parts = {part: shares_of for part, shares_of in parts_of(dataset, parsed).items() if shares_of}
     rows = []
     for one in lists:
-        found = [mention_share(texts, one.words) or 0.0 for texts in parts.values()]
-        rows.append((one.name.replace("_", " "), *(100 * share for share in found)))
+        shares_of = [mention_share(texts, one.words) or 0.0 for texts in parts.values()]
+        rows.append((one.name.replace("_", " "), *(100 * share for share in shares_of)))
     sizes = ", ".join(f"{one.entries} {one.name.replace('_', ' ')} ({len(one.words)} forms)" for one in lists)
     return Table("Descriptions that name … (%)", ("", *parts), tuple(rows), f"ctxr's own lists: {sizes}", digits=1)
 
 
 def writers(dataset: Dataset) -> Table | str:
     """Descriptions by who wrote them, where that is known."""
-    written: Counter[str] = Counter()
-    for query in image_queries(dataset):
-        written[dataset.texts[query.texts[0]].author] += 1
+    written = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     if not set(written) - {UNKNOWN}:
         return ""
-    rows: list[tuple[object, ...]] = list(sorted(written.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_ROWS])
-    if len(written) > MOST_ROWS:
-        rows.append(
-            (f"{len(written) - MOST_ROWS} others", sum(written.values()) - sum(int(str(row[1])) for row in rows))
-        )
+    ranked = sorted(written.items(), key=lambda pair: (-pair[1], pair[0]))
+    rows, others = ranked[:MOST_ROWS], ranked[MOST_ROWS:]
+    rows += [(f"{len(others)} others", sum(count for _, count in others))] if others else []
     return Table("Descriptions by writer", ("writer", "descriptions"), tuple(rows))
 
 
@@ -317,11 +314,11 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
     rows = []
     means: dict[str, float] = {}
     for kind in ("video", "photos"):
-        found = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
-        if found:
-            means[kind] = math.fsum(mean for mean, _ in found) / len(found)
-            closest = math.fsum(least for _, least in found) / len(found)
-            rows.append((kind, len(found), means[kind], closest))
+        pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
+        if pairs:
+            means[kind] = math.fsum(mean for mean, _ in pairs) / len(pairs)
+            closest = math.fsum(least for _, least in pairs) / len(pairs)
+            rows.append((kind, len(pairs), means[kind], closest))
     if not rows:
         return "no distances: the dataset has no embeddings (use --encoder NAME)"
     note = ""
@@ -340,10 +337,10 @@ def phenomena_shares(dataset: Dataset) -> list[PhenomenonShare]:
 
 def phenomena_table(dataset: Dataset) -> Table | str:
     """Table 2 of the paper: in how many percent of the annotated descriptions each phenomenon was found."""
-    found = phenomena_shares(dataset)
-    if not found:
+    rows_of = phenomena_shares(dataset)
+    if not rows_of:
         return "nobody annotated phenomena" if dataset.queries else ""
-    rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.looked["all"]) for one in found)
+    rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.looked["all"]) for one in rows_of)
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 
 
@@ -351,8 +348,8 @@ def licences(dataset: Dataset) -> Table | str:
     """Images by licence, where the publisher names it."""
     if not dataset.licences:
         return ""
-    rows: Sequence[tuple[str, int]] = Counter(dataset.licences.values()).most_common()
-    return Table("Images by licence", ("licence", "images"), tuple(sorted(rows, key=lambda row: (-row[1], row[0]))))
+    rows = sorted(Counter(dataset.licences.values()).items(), key=lambda row: (-row[1], row[0]))
+    return Table("Images by licence", ("licence", "images"), tuple(rows))
 
 
 def run(config: Stats, progress: Progress | None = None) -> StatsReport:
@@ -370,13 +367,11 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
         progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
                   "(pip install 'ctxr[stats]')")  # fmt: skip
-    parsed: dict[str, Parsed] = {}
-    if described:
-        parsed = dict(zip(described, tokenizer.parse(described), strict=True))
+    parsed = dict(zip(described, tokenizer.parse(described), strict=True)) if described else {}
     vectors = vectors_of(dataset, config.encoder, config.device, progress)
     distances = distances_of(dataset, vectors if config.encoder else None)
     near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
-    found = {
+    results = {
         "splits": by_split(dataset),
         "sources": by_source(dataset),
         "per_set": per_set(dataset),
@@ -389,22 +384,20 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
         "licences": licences(dataset),
         "leakage": leakage_table(near, dataset, vectors, progress),
     }
-    made = {name: one for name, one in found.items() if isinstance(one, Table)}
-    missing = [one for one in found.values() if isinstance(one, str) and one]
+    tables = {name: one for name, one in results.items() if isinstance(one, Table)}
+    missing = [one for one in results.values() if isinstance(one, str) and one]
     if parsed and tokenizer.why_no_depth:
         missing.append(tokenizer.why_no_depth)
     comparison = published_table(dataset, parsed, distances)
     if comparison is not None:
-        made["published"] = comparison
-    report = StatsReport(dataset.name, tokenizer.name if parsed else "", made, tuple(missing), dataset.notes)
+        tables["published"] = comparison
+    report = StatsReport(dataset.name, tokenizer.name if parsed else "", tables, tuple(missing), dataset.notes)
     if config.out is not None:
         _write(config.out, report)
     return report
 
 
 def _write(out: Path, report: StatsReport) -> None:
-    import msgspec
-
     if out.exists() and not _is_ours(out):
         raise UsageError(
             f"{out} is not a statistics file written by ctxr", hint="choose another --out, such as stats.json"
@@ -414,10 +407,8 @@ def _write(out: Path, report: StatsReport) -> None:
 
 def _is_ours(out: Path) -> bool:
     """Whether a file holds what `--out` wrote, and may be written again."""
-    import msgspec
-
     try:
-        found = msgspec.json.decode(out.read_bytes())
+        content = msgspec.json.decode(out.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return isinstance(found, dict) and set(found) == set(StatsReport.__dataclass_fields__)
+    return isinstance(content, dict) and set(content) == set(StatsReport.__dataclass_fields__)

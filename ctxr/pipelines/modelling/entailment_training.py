@@ -164,7 +164,7 @@ def _threshold(job: ClassifierJob, dev: "PairTable", entailed: "object", seed: i
     if found is None:
         job.progress.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
         return HALF, None
-    job.progress.note(f"seed {seed}: threshold {found.value:.3f}, on dev {found.told()}")
+    job.progress.note(f"seed {seed}: threshold {found.value:.3f}, on dev {found.in_words()}")
     if found.called < FEW_CALLED:
         job.progress.warn(f"seed {seed}: on dev {found.weakness()}")
     # as float32 says it: a probability that was on the threshold must stay there

@@ -38,7 +38,7 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.stratified import Part, Reliability, Stratum, kappa, reliability
+from ctxr.metrics.stratified import Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.results import audited_counts, entail_figures, entail_table, export_hint
@@ -127,7 +127,7 @@ class Audited:
     """
 
     looked: tuple[AuditVerdict, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[Stratum, ...]
     revision: Reliability
     classifier: Reliability
     between: dict[str, Agreement]
@@ -232,13 +232,13 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     return found, sum(value == TIE for value in values)
 
 
-def _parts(drawn: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Part]:
+def _parts(drawn: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Stratum]:
     """The strata with their human verdicts, by name."""
     sizes = {one.stratum: (one.population, one.decision == "added") for one in drawn}
     seen = Counter(one.stratum for one in looked)
     positive = Counter(one.stratum for one in looked if one.entailed)
     return {
-        name: Part(Stratum(population, seen[name], positive[name]), called)
+        name: Stratum(population, seen[name], positive[name], called)
         for name, (population, called) in sorted(sizes.items())
     }
 

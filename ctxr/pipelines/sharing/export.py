@@ -48,7 +48,7 @@ def card(job: ExportJob, made_by: Manifest, fingerprint: str, to: str, written: 
         "## Loading\n",
         written.load,
         "## How it was made\n",
-        _made(job, made_by, fingerprint),
+        _origin(job, made_by, fingerprint),
         "## Sources and licences\n",
         _licences(job),
     ]
@@ -83,7 +83,7 @@ def _splits(counts: dict[str, Any]) -> str:
     return "\n".join(["| side | sets |", "| --- | --- |", *rows, ""])
 
 
-def _made(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
+def _origin(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
     encoder = made_by.models.get("encoder", {})
     selection = made_by.models.get("selection", {})
     kinds = sorted({image_set.kind for image_set in job.dataset.sets})
@@ -102,22 +102,22 @@ def _made(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
 
 
 def _licences(job: ExportJob) -> str:
-    known: dict[str, Source] = {source.name: source for source in job.dataset.sources}
+    sources: dict[str, Source] = {source.name: source for source in job.dataset.sources}
     lines = ["| source | licence | attribution | sha256 |", "| --- | --- | --- | --- |"]
     for name in source_names(job.dataset):
-        source = known.get(name)
+        source = sources.get(name)
         shown = f"{text(name)} ({text(source.file)})" if source and source.file != name else text(name)
         lines.append(_row(shown, job.licences.known.get(name, Licence()), source.sha256 if source else ""))
     own = [name for name in sorted(job.licences.known) if name in job.dataset.images]
     lines += [_row(text(name), job.licences.known[name], job.dataset.images[name].sha256) for name in own]
     unknown = sum(not job.licences.of(image).licence for image in job.dataset.images.values())
-    told = ""
+    note = ""
     if unknown:
-        told = (
+        note = (
             f"The licence of {unknown} of {len(job.dataset.images)} images is unknown. "
             "Ask the owner of a source before redistributing its images.\n"
         )
-    return "\n".join([*lines, "", told])
+    return "\n".join([*lines, "", note])
 
 
 def _row(name: str, licence: Licence, sha256: str) -> str:
@@ -160,7 +160,7 @@ class _ExportStage(Stage):
 
     def inputs(self, progress: Progress) -> Inputs:
         self.source = chosen(self.options.input, self.options.workdir, CHAIN, progress)
-        _check_apart(self.source, self.out())
+        _check_separate(self.source, self.out())
         refuse_others(self.out(), self.KIND, self.options.to)
         artifact, dataset = open_sets(self.source)
         if not dataset.sets:
@@ -194,7 +194,7 @@ class _ExportStage(Stage):
         return Content(files, counts, {"software": written.software} if written.software else {})
 
 
-def _check_apart(source: Path, out: Path) -> None:
+def _check_separate(source: Path, out: Path) -> None:
     inside, around = out.resolve(), source.resolve()
     if inside == around or inside.is_relative_to(around) or around.is_relative_to(inside):
         raise UsageError(f"{out} and {source}, the input, are inside one another", hint="choose another --out")

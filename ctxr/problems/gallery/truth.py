@@ -35,7 +35,7 @@ from ctxr.datasets.truth import WORKER, CaptionTruth, Pair, read_judgments, verd
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entail_at import Entailed
 from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number, relate
-from ctxr.metrics.stratified import Part, Sampled, Stratum
+from ctxr.metrics.stratified import Sampled, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
@@ -202,7 +202,7 @@ def sampled_of(
     )
 
 
-def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Part, ...]:
+def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Stratum, ...]:
     """All strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts. Pairs that a cap left
     out are not among the judged ones."""
     seen: dict[str, list[bool]] = {}
@@ -212,7 +212,7 @@ def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Part, ...
     rounds = {name.partition(" ")[0] for name in seen}
     every = {one.name: one for one in people.strata.values() if one.name.partition(" ")[0] in rounds and one.judged}
     return tuple(
-        Part(Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, []))), one.called)
+        Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, [])), one.called)
         for name, one in sorted(every.items())
     )
 
@@ -239,7 +239,7 @@ class Labels:
     entailed: Entailed
     source: str
     leaked: Flags | None = None
-    audit: tuple[Part, ...] = ()
+    audit: tuple[Stratum, ...] = ()
     audited: int = 0
     asked: Codes | None = None
     by: str = ""
@@ -351,7 +351,7 @@ def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
 
 @dataclass(frozen=True, eq=False)
 class _Checked:
-    audit: tuple[Part, ...]
+    audit: tuple[Stratum, ...]
     audited: int
     elsewhere: bool
     sampled: Sampled | None

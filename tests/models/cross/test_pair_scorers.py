@@ -9,13 +9,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ctxr.models.context import ContextHead
-from ctxr.models.cross.encoder import RegionEncoder, there, tiny_uniter, tiny_vilbert
+from ctxr.models.cross.encoder import CONFIGS, RegionEncoder, present
 from ctxr.models.cross.sources import load_cross
 from ctxr.models.scorers import Batch, PairScorer
 from ctxr.store.regions import BOX
 
 FEATURES, WORDS, WIDTH = 6, 50, 32
-MAKERS = {"vilbert": tiny_vilbert, "uniter": tiny_uniter}
+TINY = {kind: replace(CONFIGS[f"{kind}-tiny"], vocabulary=WORDS) for kind in ("vilbert", "uniter")}
 HEADS = ("published", "alone", "module", "temporal")
 
 
@@ -24,7 +24,7 @@ def assert_close(scores: Tensor, wanted: Tensor) -> None:
 
 
 def make_encoder(kind: str, dropout: float = 0.1, most: int = 160) -> RegionEncoder:
-    config = replace(MAKERS[kind](WORDS, FEATURES), dropout=dropout, pair_dropout=dropout)
+    config = replace(TINY[kind], features=FEATURES, dropout=dropout, pair_dropout=dropout)
     return RegionEncoder(config, most)
 
 
@@ -39,7 +39,7 @@ def make_scorer(kind: str, head: str, dropout: float = 0.1, most: int = 160) -> 
     return PairScorer(encoder, ContextHead(WIDTH, layers=1, heads=4, inner=64, dropout=dropout, positions=positions))
 
 
-@pytest.fixture(params=[(kind, head) for kind in MAKERS for head in HEADS], ids=" ".join)
+@pytest.fixture(params=[(kind, head) for kind in TINY for head in HEADS], ids=" ".join)
 def scorer(request: pytest.FixtureRequest) -> PairScorer:
     return make_scorer(*request.param).eval()
 
@@ -120,7 +120,7 @@ def test_sets_of_different_sizes_are_scored_as_each_alone(scorer: PairScorer) ->
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", TINY)
 def test_the_size_of_a_batch_and_of_a_pass_change_no_score(kind: str) -> None:
     whole, small = (make_scorer(kind, "temporal", most=most).eval() for most in (160, 4))
     batch = random_batch()
@@ -164,7 +164,7 @@ def test_evaluation_leaves_nothing_to_chance_and_training_does(scorer: PairScore
     assert not torch.equal(scorer(batch), scorer(batch))
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", TINY)
 @pytest.mark.parametrize("head", HEADS)
 def test_eight_queries_are_learned_by_heart(kind: str, head: str) -> None:
     scorer = make_scorer(kind, head, dropout=0.0).train()
@@ -194,7 +194,7 @@ def test_gradients_reach_everything_that_a_score_depends_on(scorer: PairScorer) 
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", TINY)
 def test_pairs_that_were_computed_before_are_scored_alike(kind: str) -> None:
     live = make_scorer(kind, "temporal").eval()
     batch = random_batch()
@@ -206,14 +206,14 @@ def test_pairs_that_were_computed_before_are_scored_alike(kind: str) -> None:
 
 
 def test_the_first_item_is_always_there_and_the_others_where_they_are_not_all_zero() -> None:
-    assert there(torch.tensor([[0, 0, 0], [2, 0, 3]])).tolist() == [[True, False, False], [True, False, True]]
+    assert present(torch.tensor([[0, 0, 0], [2, 0, 3]])).tolist() == [[True, False, False], [True, False, True]]
     boxes = torch.zeros(1, 4, BOX)
     boxes[0, 2, 3] = 0.5
-    assert there(boxes).tolist() == [[True, False, True, False]]
+    assert present(boxes).tolist() == [[True, False, True, False]]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", TINY)
 def test_a_text_without_tokens_and_a_picture_without_regions_are_scored(kind: str) -> None:
     encoder = make_encoder(kind).eval()
     images, texts = torch.zeros(2, 3, FEATURES + BOX), torch.zeros(1, 4, dtype=torch.int64)
@@ -233,9 +233,9 @@ def test_what_an_encoder_cannot_take_it_says() -> None:
     with pytest.raises(ValueError, match="has 121 tokens, and 120 positions"):
         encoder.pairs(torch.zeros(1, 2, 11), torch.ones(1, 121, dtype=torch.int64), candidates, mask)
     with pytest.raises(ValueError, match="heads do not divide a width"):
-        RegionEncoder(replace(tiny_vilbert(WORDS), crossed_heads=7))
+        RegionEncoder(replace(TINY["vilbert"], crossed_heads=7))
     with pytest.raises(ValueError, match="joint stage needs two streams of the same"):
-        RegionEncoder(replace(tiny_vilbert(WORDS), stages=("joint",)))
+        RegionEncoder(replace(TINY["vilbert"], stages=("joint",)))
 
 
 @torch.no_grad()

@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.cross.encoder import RegionEncoder, uniter, vilbert
+from ctxr.models.cross.encoder import CONFIGS as PUBLISHED
+from ctxr.models.cross.encoder import RegionEncoder
 from ctxr.models.cross.sources import load_cross
 from ctxr.models.cross.volta import read_volta_config
-from ctxr.models.layers import parameters_of
 from tests.models.cross.volta_layout import (
     CONFIGS,
     FEATURES,
@@ -106,7 +106,7 @@ def test_the_published_configs_are_the_ones_of_the_package(tmp_path: Path) -> No
         "sublayer2attn_hidden_size": {str(n): 1024 for n in crossed},
     }  # fmt: skip
     (tmp_path / "vilbert_base.json").write_text(json.dumps(base))
-    assert read_volta_config(tmp_path / "vilbert_base.json") == vilbert()
+    assert read_volta_config(tmp_path / "vilbert_base.json") == PUBLISHED["vilbert"]
     even, odd = list(range(0, 24, 2)), list(range(1, 24, 2))
     single = UNITER | sizes | rest | {
         "v_hidden_size": 768, "v_num_attention_heads": 12, "v_intermediate_size": 3072,
@@ -114,7 +114,7 @@ def test_the_published_configs_are_the_ones_of_the_package(tmp_path: Path) -> No
         "single_ln_sublayers": list(range(24)), **{f"{gate}_attn_sublayers": even for gate in ("tt", "tv", "vt", "vv")},
     }  # fmt: skip
     (tmp_path / "ctrl_uniter_base.json").write_text(json.dumps(single))
-    assert read_volta_config(tmp_path / "ctrl_uniter_base.json") == uniter()
+    assert read_volta_config(tmp_path / "ctrl_uniter_base.json") == PUBLISHED["uniter"]
 
 
 def test_the_base_models_have_the_sizes_of_their_parts() -> None:
@@ -125,7 +125,8 @@ def test_the_base_models_have_the_sizes_of_their_parts() -> None:
     words = (30522 + 512 + 2) * 768 + 2 * 768
     ends = 768 * 1024 + 1024 + 2 * 1024 + 2
     with torch.device("meta"):
-        one, two = parameters_of(RegionEncoder(uniter())), parameters_of(RegionEncoder(vilbert()))
+        models = (RegionEncoder(PUBLISHED[kind]) for kind in ("uniter", "vilbert"))
+        one, two = (sum(weights.numel() for weights in model.parameters()) for model in models)
     assert one == words + (2048 + 5 + 2) * 768 + 6 * 768 + 12 * layer(768, 3072) + ends + 768 * 1024 + 1024
     streams = 12 * layer(768, 3072) + 6 * layer(1024, 1024)
     crossed = 6 * (layer(768, 3072, 1024) + layer(1024, 1024))

@@ -14,7 +14,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, stratum_of
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import UnfinishedError
-from ctxr.metrics.stratified import Part, Stratum, reliability
+from ctxr.metrics.stratified import Stratum, reliability
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.revision.auditing import reliability_table
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
@@ -138,9 +138,9 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
 
 def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> None:
     called, capped, other = (
-        Part(Stratum(50, 9, 7), True),
-        Part(Stratum(9, 4, 3), False),
-        Part(Stratum(300, 9, 1), False),
+        Stratum(50, 9, 7, True),
+        Stratum(9, 4, 3, False),
+        Stratum(300, 9, 1, False),
     )
     whole = reliability([called, other])
     one = reliability_table(whole, whole)

@@ -59,7 +59,7 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     assert "ctxr revise-labels --undo --round 1" in content
     (made,) = read_rounds(workdir / "revised")
     rows = read_figures(workdir / "revised" / folder_of(1))["bands"]
-    groups = {one.done: [row.name for row in one.rows] for one in strata_of(rows, made, None)}
+    groups = {one["done"]: [row["name"] for row in one["rows"]] for one in strata_of(rows, made, None)}
     assert groups["added"][-1].startswith("0.3 to 0.5, rank ")
     assert groups["rejected"][0].startswith("0.1 to 0.3, rank ")
     assert sum(map(len, groups.values())) == len(rows)

@@ -25,7 +25,7 @@ from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
 
 
-def bare_units(dataset: Dataset) -> tuple[SourceUnit, ...]:
+def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
     """A unit for each source, by name, without ledger and without embeddings: neither is told by the tables.
 
     A source that no table describes is known by its name alone; its kind is that of its first set.
@@ -36,8 +36,8 @@ def bare_units(dataset: Dataset) -> tuple[SourceUnit, ...]:
     facts: dict[str, list[Facts]] = defaultdict(list)
     for row in dataset.facts.values():
         facts[row.source].append(row)
-    images = {name: _images(dataset, held) for name, held in sets.items()}
-    sources = {name: Source(name, held[0].kind, "", "", 0, frames=len(images[name])) for name, held in sets.items()}
+    images = {name: _images(dataset, own) for name, own in sets.items()}
+    sources = {name: Source(name, own[0].kind, "", "", 0, frames=len(images[name])) for name, own in sets.items()}
     sources |= {source.name: source for source in dataset.sources}
     none = np.zeros((0, 1), np.float32)
     return tuple(
@@ -116,25 +116,25 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
     path, notes = (named, []) if named else _furthest(workdir)
     if path is None:
         name = workdir.resolve().name
-        told = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
+        note = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
         if all(
             open_artifact(file.parent).manifest.kind == CLASSIFIER_RESULTS
             for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
         ):
-            told = f"{name} holds results of classifiers and nothing else, so the page is about them alone"
-        return [ChainStage(workdir, name, ALONE)], [told]
+            note = f"{name} holds results of classifiers and nothing else, so the page is about them alone"
+        return [ChainStage(workdir, name, ALONE)], [note]
     artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:
         return [ChainStage(path, path.resolve().name, RELEASE)], notes
     chain = [artifact]
     while parent := _parent(chain[0]):
-        found = _beside(chain[0].path, parent)
-        if found is None or any(found.path == one.path for one in chain):
+        parent_artifact = _sibling(chain[0].path, parent)
+        if parent_artifact is None or any(parent_artifact.path == one.path for one in chain):
             if not notes:
                 name = chain[0].path.resolve().name
                 notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
             break
-        chain.insert(0, found)
+        chain.insert(0, parent_artifact)
     return [_stage(one) for one in chain], notes
 
 
@@ -156,7 +156,7 @@ def _parent(artifact: Artifact) -> str | None:
     return next((parent.sha256 for parent in artifact.manifest.parents if parent.kind in KINDS), None)
 
 
-def _beside(path: Path, fingerprint: str) -> Artifact | None:
+def _sibling(path: Path, fingerprint: str) -> Artifact | None:
     for artifact in _readable(path.resolve().parent):
         if artifact.manifest.kind in KINDS and artifact.sha256 == fingerprint:
             return artifact
@@ -262,11 +262,11 @@ class Chain:
 
     def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
         """Each set with its pairwise distances [n, n]; None if an embedding is missing."""
-        rows = {name: place for unit in self.units for name, place in _rows(unit).items()}
+        rows = {name: position for unit in self.units for name, position in _rows(unit).items()}
         for unit in self.units:
             for image_set in unit.sets:
                 places = [rows.get(name) for name in image_set.images]
-                known = [vectors[row] for vectors, row in (place for place in places if place is not None)]
+                known = [vectors[row] for vectors, row in (position for position in places if position is not None)]
                 whole = len(known) == len(places) and len({len(vector) for vector in known}) == 1
                 distances = pairwise_distances(np.stack(known)) if whole else np.full((1, 1), np.nan)
                 yield image_set, distances if np.isfinite(distances).all() else None
@@ -316,7 +316,7 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     present = [parent.name for parent in parents if parent.kind != IMAGE_SETS]
     units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
     if not units and number(last.counts.get("sets")):
-        units = bare_units(dataset_of(open_artifact(last.path)))
+        units = units_of(dataset_of(open_artifact(last.path)))
         notes.append(
             f"{last.name} holds no ledger and no embeddings, as {last.made_by} writes it: "
             "distances, timelines and exclusions are unknown"
@@ -332,7 +332,7 @@ def _of_dataset(last: ChainStage, notes: list[str], progress: Progress) -> Conte
         dataset = read_dataset(last.path, task.advance)
     # what was changed is said of each stage
     notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
-    return bare_units(dataset), dataset.splits, dataset
+    return units_of(dataset), dataset.splits, dataset
 
 
 def _counts(dataset: Dataset) -> dict[str, int]:
@@ -343,9 +343,9 @@ def _counts(dataset: Dataset) -> dict[str, int]:
 
 def _project(last: ChainStage, workdir: Path) -> Path:
     """Where the evaluations lie: beside an artifact, or in the workdir for what lies outside of any project."""
-    beside = last.path.resolve().parent
-    ours = last.kind == IMAGE_SETS or (last.manifest is not None and (beside / RESULTS).is_dir())
-    return beside if ours else workdir
+    parent = last.path.resolve().parent
+    ours = last.kind == IMAGE_SETS or (last.manifest is not None and (parent / RESULTS).is_dir())
+    return parent if ours else workdir
 
 
 def inside(root: Path, path: str) -> Path | None:

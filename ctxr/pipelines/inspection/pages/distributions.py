@@ -1,7 +1,6 @@
 """Sections on timelines of videos, and on how distances, quality and yield are distributed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
 from typing import Any
@@ -25,44 +24,6 @@ WIDE = 10_000
 """Units of a lane's width: finer than any screen."""
 
 
-@dataclass(frozen=True)
-class Lane:
-    """Ticks of one fate: `path` draws them in a box `WIDE` wide and 10 high."""
-
-    key: str
-    name: str
-    count: int
-    path: str
-
-
-@dataclass(frozen=True)
-class Span:
-    """A stretch of time in percent of the line: a shot, or a set."""
-
-    start: float
-    width: float
-    name: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """One video's line; `source` is its number in the scripts' data, `marks` are labelled times in percent."""
-
-    source: int
-    name: str
-    facts: str
-    open: bool
-    shots: list[Span]
-    cuts: list[float]
-    sets: list[Span]
-    lanes: list[Lane]
-    marks: list[tuple[float, str]]
-    start: float
-    length: float
-    damage: str | None
-
-
 def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
     """Timelines of all videos; those with most sets first. None without a ledger."""
     if edition.chain.bare:
@@ -72,25 +33,28 @@ def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
         return {"lines": []}
     ledger.fill(edition)
     ordered = sorted(videos, key=lambda unit: (-len(unit.sets), unit.source.name))
-    return {"lines": [_line(edition, unit, place < OPEN) for place, unit in enumerate(ordered)]}
+    return {"lines": [_line(edition, unit, index < OPEN) for index, unit in enumerate(ordered)]}
 
 
-def _line(edition: Edition, unit: SourceUnit, opened: bool) -> Timeline:
+def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
+    """One video's line: times in seconds, positions in percent of the line, lanes in a box `WIDE` wide and 10 high."""
     rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
-    start = min(
-        [shot.start_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=Fraction(0)
-    )
-    end = max([shot.end_time for shot in unit.shots] + [row.time or Fraction(0) for row in rows], default=start)
+    times = {f"{unit.source.name}/img{row.index}": row.time or Fraction(0) for row in rows}
+    start = min([*(shot.start_time for shot in unit.shots), *times.values()], default=Fraction(0))
+    end = max([*(shot.end_time for shot in unit.shots), *times.values()], default=start)
     length = float(end - start) or 1.0
 
     def percent(time: Fraction) -> float:
         return round(100 * float(time - start) / length, 3)
 
-    times = {f"{unit.source.name}/img{row.index}": row.time for row in rows}
+    def span(first: Fraction, last: Fraction, name: str, title: str) -> dict[str, Any]:
+        width = round(percent(last) - percent(first), 3)
+        return {"start": percent(first), "width": width, "name": name, "title": title}
+
     shots = [
-        Span(
-            percent(shot.start_time),
-            round(percent(shot.end_time) - percent(shot.start_time), 3),
+        span(
+            shot.start_time,
+            shot.end_time,
             str(shot.shot),
             f"shot {shot.shot}: {time_code(shot.start_time)} to {time_code(shot.end_time)}, "
             f"frames {shot.start_index} to {shot.end_index - 1}",
@@ -99,29 +63,26 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> Timeline:
     ]
     sets = []
     for image_set in unit.sets:
-        known = [time for name in image_set.images if (time := times.get(name)) is not None]
-        if known:
-            first, last = min(known), max(known)
-            told = (
-                f"{image_set.id}: {time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
-            )
-            sets.append(Span(percent(first), round(percent(last) - percent(first), 3), image_set.id, told))
+        if shown := [times[name] for name in image_set.images if name in times]:
+            first, last = min(shown), max(shown)
+            between = f"{time_code(first)} to {time_code(last)}, mean distance {image_set.mean_distance:.3f}"
+            sets.append(span(first, last, image_set.id, f"{image_set.id}: {between}"))
     seconds = ticks(float(start), float(end), 8)
     step = seconds[1] - seconds[0] if len(seconds) > 1 else length
-    return Timeline(
-        source=edition.source_numbers[unit.source.name],
-        name=unit.source.name,
-        facts=_facts(unit),
-        open=opened,
-        shots=shots,
-        cuts=[shot.start for shot in shots[1:]],
-        sets=sets,
-        lanes=_lanes(edition, rows, lambda time: round(WIDE * float(time - start) / length)),
-        marks=[(round(100 * (at - float(start)) / length, 3), _mark(at, step)) for at in seconds],
-        start=round(float(start), 6),
-        length=round(length, 6),
-        damage=unit.source.damage,
-    )
+    return {
+        "source": edition.source_numbers[unit.source.name],
+        "name": unit.source.name,
+        "facts": _facts(unit),
+        "open": opened,
+        "shots": shots,
+        "cuts": [shot["start"] for shot in shots[1:]],
+        "sets": sets,
+        "lanes": _lanes(edition, rows, lambda time: round(WIDE * float(time - start) / length)),
+        "marks": [(round(100 * (at - float(start)) / length, 3), _mark(at, step)) for at in seconds],
+        "start": round(float(start), 6),
+        "length": round(length, 6),
+        "damage": unit.source.damage,
+    }
 
 
 def _mark(seconds: float, step: float) -> str:
@@ -131,38 +92,36 @@ def _mark(seconds: float, step: float) -> str:
     return f"{int(seconds // 60)}:{seconds % 60:04.1f}" if step < 1 else f"{int(seconds // 60)}:{int(seconds % 60):02}"
 
 
-def _lanes(edition: Edition, rows: Sequence[LedgerRow], place: Callable[[Fraction], int]) -> list[Lane]:
+def _lanes(edition: Edition, rows: Sequence[LedgerRow], x_of: Callable[[Fraction], int]) -> list[dict[str, Any]]:
+    """Ticks of the frames of each fate; `path` draws them."""
     by_fate: dict[str, list[int]] = {}
     for row in rows:
-        by_fate.setdefault(row.reason or "", []).append(place(row.time or Fraction(0)))
+        by_fate.setdefault(row.reason or "", []).append(x_of(row.time or Fraction(0)))
     order = ["", *REASONS, *sorted(by_fate.keys() - REASONS.keys() - {""})]
     return [
-        Lane(
-            key=fate if fate in REASONS else "other" if fate else "kept",
-            name=edition.data["reasons"][edition.reason_number(fate)]["name"] if fate else "in a set",
-            count=len(places),
+        {
+            "key": fate if fate in REASONS else "other" if fate else "kept",
+            "name": edition.data["reasons"][edition.reason_number(fate)]["name"] if fate else "in a set",
+            "count": len(by_fate[fate]),
             # several frames on one spot are one tick
-            path="".join(f"M{at} 0V10" for at in sorted(set(places))),
-        )
+            "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
+        }
         for fate in order
-        if (places := by_fate.get(fate, []))
+        if fate in by_fate
     ]
 
 
 def _facts(unit: SourceUnit) -> str:
     source = unit.source
-    told = []
-    if source.duration is not None:
-        told.append(time_code(source.duration))
-    if source.width and source.height:
-        told.append(f"{source.width} × {source.height}")
-    if source.rate:
-        told.append(f"{plain(round(float(source.rate), 2))} frames/s")
-    shots, sets = source.shots or len(unit.shots), len(unit.sets)
-    told.append(plural(shots, "shot"))
-    told.append(f"{source.considered} of {source.frames} frames considered")
-    told.append(plural(sets, "set"))
-    return " · ".join(told)
+    facts = [
+        time_code(source.duration) if source.duration is not None else "",
+        f"{source.width} × {source.height}" if source.width and source.height else "",
+        f"{plain(round(float(source.rate), 2))} frames/s" if source.rate else "",
+        plural(source.shots or len(unit.shots), "shot"),
+        f"{source.considered} of {source.frames} frames considered",
+        plural(len(unit.sets), "set"),
+    ]
+    return " · ".join(filter(None, facts))
 
 
 TIMELINES_SECTION = Section("timelines", "Timelines", make_timelines)
@@ -184,8 +143,7 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     chain = edition.chain
     yield from _distances(edition, missing)
     if chain.threshold and number(chain.last.model("selection", "set_size")) and _has_embedded_frames(edition):
-        found = yield_curve(chain.root)
-        points = [(float(threshold), float(sets)) for threshold, sets in found.items()]
+        points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root).items()]
         now = (chain.threshold, f"in force {chain.threshold:g}")
         yield curve(
             "Sets that other thresholds would give", "threshold (log scale)", "video sets, before quality", points, now
@@ -195,9 +153,9 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
         ("max_text", "Text", "share of the area covered by words, %", [row.text_share for row in facts]),
     ):
-        known = np.array([value for value in values if value is not None])
-        if len(known):
-            yield _measured(title, label, known, chain.limit(name), name == "max_text")
+        measured = np.array([value for value in values if value is not None])
+        if len(measured):
+            yield _measured(title, label, measured, chain.limit(name), name == "max_text")
         else:
             missing.append(
                 f"{title}: not measured (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'})."
@@ -232,7 +190,7 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     named = (("video", "from video"), ("photos", "from photos"))
     threshold = edition.chain.threshold
     limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
-    values = [(kind, f"pairs {told}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, told in named]
+    values = [(kind, f"pairs {label}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, label in named]
     if pairs["video"] or pairs["photos"] or not edition.chain.bare:
         yield histogram(
             "Distances between two images of a set",
@@ -245,19 +203,19 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         "How hard the sets are",
         "mean distance in a set (smaller is harder)",
         "sets",
-        [(kind, f"sets {told}", means[kind]) for kind, told in named],
+        [(kind, f"sets {label}", means[kind]) for kind, label in named],
     )
 
 
-def _measured(title: str, label: str, known: "np.ndarray[Any, Any]", limit: float | None, text: bool) -> Plot:
-    note = ""
-    shown = known
-    if text:
-        shown = known[known > 0]
-        note = f"{len(known) - len(shown)} of {len(known)} measured images have no recognised word and are not drawn."
-    told = None if limit is None else (limit, f"limit {plain(limit * 100)} %" if text else f"limit {limit:g}")
+def _measured(title: str, label: str, measured: "np.ndarray[Any, Any]", limit: float | None, text: bool) -> Plot:
+    shown = measured[measured > 0] if text else measured
+    without = (
+        f"{len(measured) - len(shown)} of {len(measured)} measured images have no recognised word and are not drawn."
+    )
+    line = None if limit is None else (limit, f"limit {plain(limit * 100)} %" if text else f"limit {limit:g}")
     values = _parted(shown, limit, "within the limit", "above it, dropped", keep_above=False)
-    return histogram(f"{title} of measured images", label, "images", values, told, percent=text, note=note)
+    note = without if text else ""
+    return histogram(f"{title} of measured images", label, "images", values, line, percent=text, note=note)
 
 
 def _parted(

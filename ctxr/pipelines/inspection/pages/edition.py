@@ -39,7 +39,7 @@ class Thumbnails:
     folder: Path | None = None
     missing: list[str] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
-    _made: list[str] = field(default_factory=list)
+    _addresses: list[str] = field(default_factory=list)
 
     def number(self, path: str) -> int:
         """The number of the picture at `path`; MISSING where it cannot be shown, NONE where there is no path."""
@@ -64,20 +64,20 @@ class Thumbnails:
             self.missing.append(content)
             return MISSING
         if self.folder is None:
-            self._made.append(f"data:image/jpeg;base64,{base64.b64encode(content).decode()}")
+            self._addresses.append(f"data:image/jpeg;base64,{base64.b64encode(content).decode()}")
         else:
             # named by content, so that a page never shows the picture of another one
-            name = f"{len(self._made)}-{sha256_bytes(content)[:12]}.jpg"
+            name = f"{len(self._addresses)}-{sha256_bytes(content)[:12]}.jpg"
             write_bytes(self.folder / name, content, durable=False)
-            self._made.append(name)
-        return len(self._made) - 1
+            self._addresses.append(name)
+        return len(self._addresses) - 1
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._addresses)
 
-    def addresses(self, beside: str) -> list[str]:
-        """Where a page finds each picture, by number: inside itself, or in the folder `beside`."""
-        return [f"{beside}/{name}" for name in self._made] if beside else list(self._made)
+    def addresses(self, folder: str) -> list[str]:
+        """Where a page finds each picture, by number: inside itself, or in the folder `folder`."""
+        return [f"{folder}/{name}" for name in self._addresses] if folder else list(self._addresses)
 
 
 REASONS = {
@@ -93,6 +93,11 @@ REASONS = {
     "unreadable": ("unreadable", "no picture", ""),
 }
 """Why a frame or photo is in no set: what it is called, what it means, and the unit of the figure behind it."""
+
+
+def reason_name(reason: str) -> str:
+    """What a reason is called on the page."""
+    return REASONS[reason][0] if reason in REASONS else reason.replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -139,16 +144,14 @@ class Edition:
             (image.group, image.index): image.path for image in self.chain.images.values() if image.index is not None
         }
         self.data["sources"] = [{"name": source.name, "kind": source.kind} for source in sources]
-        self.data["reasons"] = [{"key": key, "name": told[0], "unit": told[2]} for key, told in REASONS.items()]
+        self.data["reasons"] = [{"key": key, "name": name, "unit": unit} for key, (name, _, unit) in REASONS.items()]
 
     def reason_number(self, reason: str) -> int:
         """The number of a reason in `data["reasons"]`; one that is not known here is added, under its own name."""
-        known: list[dict[str, str]] = self.data["reasons"]
-        for number, one in enumerate(known):
-            if one["key"] == reason:
-                return number
-        known.append({"key": reason, "name": reason.replace("_", " "), "unit": ""})
-        return len(known) - 1
+        reasons: list[dict[str, str]] = self.data["reasons"]
+        if all(row["key"] != reason for row in reasons):
+            reasons.append({"key": reason, "name": reason_name(reason), "unit": ""})
+        return next(number for number, row in enumerate(reasons) if row["key"] == reason)
 
     def picture_of(self, source: str, index: int) -> int:
         """The picture of a considered frame or photo: of its set, or where it was measured; NONE if it was never saved."""
@@ -195,19 +198,16 @@ def fill(edition: Edition) -> None:
 
 
 def _rows(edition: Edition, unit: SourceUnit) -> list[list[Any]]:
-    rows = []
-    for row in sorted(unit.ledger, key=lambda row: row.index):
-        fate = IN_A_SET if row.reason is None else edition.reason_number(row.reason)
-        rows.append(
-            [
-                row.index,
-                None if row.time is None else time_code(row.time),
-                fate,
-                row.value,
-                row.nearest,
-                row.distance,
-                edition.picture_of(unit.source.name, row.index),
-                row.name,
-            ]
-        )
-    return rows
+    return [
+        [
+            row.index,
+            None if row.time is None else time_code(row.time),
+            IN_A_SET if row.reason is None else edition.reason_number(row.reason),
+            row.value,
+            row.nearest,
+            row.distance,
+            edition.picture_of(unit.source.name, row.index),
+            row.name,
+        ]
+        for row in sorted(unit.ledger, key=lambda row: row.index)
+    ]

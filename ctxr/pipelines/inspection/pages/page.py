@@ -46,9 +46,9 @@ FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 
 
 def write_page(
-    edition: Edition, beside: str, sections: Sequence[Section] | None = None, more: Sequence[tuple[str, str]] = ()
+    edition: Edition, folder: str, sections: Sequence[Section] | None = None, more: Sequence[tuple[str, str]] = ()
 ) -> bytes:
-    """The whole page in UTF-8. `beside` is the folder of its pictures, relative to it; "" has them inside. `more` are other pages,
+    """The whole page in UTF-8. `folder` is the folder of its pictures, relative to it; "" has them inside. `more` are other pages,
     by name and address.
 
     Equal artifacts give equal bytes. Everything from tables and manifests is escaped; scripts write text, never markup.
@@ -74,7 +74,7 @@ def write_page(
         (section, Markup(environment.get_template(f"{section.id}.html").render(context, section=section)))  # noqa: S704
         for section, context in shown
     ]
-    edition.data["pictures"] = edition.pictures.addresses(beside)
+    edition.data["pictures"] = edition.pictures.addresses(folder)
     edition.data["near"] = edition.near
     style = _static("report.css")
     scripts = ["base", *(section.id for section, _ in shown)]
@@ -89,7 +89,7 @@ def write_page(
         more=more,
         style=style,
         script=script,
-        policy=_policy(style, script, beside),
+        policy=_policy(style, script, folder),
         data=_json(edition.data),
         side=SIDE,
     )
@@ -101,9 +101,9 @@ def _static(name: str, must: bool = True) -> str:
     return file.read_text(encoding="utf-8") if must or file.is_file() else ""
 
 
-def _policy(style: str, script: str, beside: str) -> str:
+def _policy(style: str, script: str, folder: str) -> str:
     """Content Security Policy: nothing may be fetched; pictures come from the page, or from the folder beside it."""
-    pictures = "data: 'self' file:" if beside else "data:"
+    pictures = "data: 'self' file:" if folder else "data:"
     return (
         f"default-src 'none'; img-src {pictures}; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'"

@@ -105,15 +105,15 @@ def histogram(
     scale = 100 if percent else 1
     bars = []
     below = np.zeros(len(edges) - 1)
-    for (name, meaning, _), found in zip(filled, counts, strict=True):
-        for at in np.flatnonzero(found).tolist():
+    for (name, meaning, _), heights in zip(filled, counts, strict=True):
+        for at in np.flatnonzero(heights).tolist():
             left, right = across(edges[at]), across(edges[at + 1])
-            y, foot = up(float(below[at] + found[at])), up(float(below[at]))
-            told = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
-            count = f"{told}{' %' if percent else ''}: {plain(float(found[at]))} {meaning}"
+            y, foot = up(float(below[at] + heights[at])), up(float(below[at]))
+            interval = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
+            count = f"{interval}{' %' if percent else ''}: {plain(float(heights[at]))} {meaning}"
             width = round(max(right - left - 1, 0.5), 2)
             bars.append(Bar(left + 0.5, y, width, round(foot - y, 2), name, count))
-        below += found
+        below += heights
     middle = (
         f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
     )

@@ -1,8 +1,7 @@
 """Sections on entailment classifiers and on revised labels."""
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +34,6 @@ from ctxr.store.tables import read_table
 FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
-@dataclass(frozen=True)
-class ClassifierResult:
-    """One classifier on one side.
-
-    Attributes:
-        rows: what a premise is made of, how many pairs, FIGURES in percent with their intervals, the share of the commoner answer.
-        threshold: from which probability on it says yes. error, brier: of its probabilities, over all pairs.
-        blind: kinds on which it is no more often right than who always gives the commoner answer.
-    """
-
-    name: str
-    split: str
-    rows: list[tuple[str, str, list[str], str]]
-    threshold: float
-    error: float
-    brier: float
-    blind: list[str]
-
-
 def make_classifiers(edition: Edition) -> Mapping[str, Any] | None:
     """Every classifier that was evaluated; None where none was."""
     artifacts = evaluated(edition.chain.project)
@@ -70,7 +50,7 @@ def evaluated(project: Path) -> list[Artifact]:
     return [one for one in artifacts if one.manifest.kind == CLASSIFIER_RESULTS]
 
 
-def _judges(artifact: Artifact) -> Iterator[ClassifierResult]:
+def _judges(artifact: Artifact) -> Iterator[dict[str, Any]]:
     file, split = artifact.path / TABLES, artifact.manifest.config.get("split")
     try:
         tables = msgspec.json.decode(file.read_bytes())
@@ -81,20 +61,32 @@ def _judges(artifact: Artifact) -> Iterator[ClassifierResult]:
         raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
 
 
-def _judge(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> ClassifierResult:
-    found = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
-    kinds = list(dict.fromkeys(kind for kind, _ in found))
-    rows = []
-    for kind in kinds:
+def _judge(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> dict[str, Any]:
+    """One classifier on one split.
+
+    `rows`: what a premise is made of, how many pairs, FIGURES in percent with their intervals, the share of the commoner answer.
+    `blind`: kinds of premises on which it is no more often right than who always gives the commoner answer.
+    """
+    figures = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
+    rows, blind = [], []
+    for kind in dict.fromkeys(kind for kind, _ in figures):
         cells = [
-            share_with_interval(dict(zip(("value", "low", "high"), found[kind, one], strict=False))) for one in FIGURES
+            share_with_interval(dict(zip(("value", "low", "high"), figures[kind, figure], strict=False)))
+            for figure in FIGURES
         ]
-        rows.append(
-            (KINDS.get(kind, kind), f"{found[kind, 'accuracy'][3]:,}", cells, f"{100 * found[kind, 'majority'][0]:.1f}")
-        )
+        accuracy, majority = figures[kind, "accuracy"], figures[kind, "majority"]
+        rows.append((KINDS.get(kind, kind), f"{accuracy[3]:,}", cells, f"{100 * majority[0]:.1f}"))
+        blind += [KINDS.get(kind, kind)] if accuracy[0] <= majority[0] else []
     error, _, brier, threshold = next(row[2:] for row in sure if row[:2] == [name, "all"])
-    blind = [KINDS.get(kind, kind) for kind in kinds if found[kind, "accuracy"][0] <= found[kind, "majority"][0]]
-    return ClassifierResult(name, split, rows, threshold, error, brier, blind)
+    return {
+        "name": name,
+        "split": split,
+        "rows": rows,
+        "threshold": threshold,
+        "error": error,
+        "brier": brier,
+        "blind": blind,
+    }
 
 
 CLASSIFIERS_SECTION = Section("classifiers", "Classifiers", make_classifiers)
@@ -118,50 +110,6 @@ MOST_EXAMPLES = 12
 
 MOST_LINES = 6
 """Captions of one kind below a picture."""
-
-
-@dataclass(frozen=True)
-class StratumRow:
-    """Candidates of one band of probabilities and ranks; `percent` of the largest, `people`: share entailed of those audited.
-
-    Attributes:
-        wrong: whether it was added and people call less than half of it entailed.
-    """
-
-    name: str
-    pairs: int
-    percent: float
-    probability: float
-    people: str
-    wrong: bool
-
-
-@dataclass(frozen=True)
-class Group:
-    """Strata with one fate, the surest first."""
-
-    done: str
-    title: str
-    kind: str
-    rows: list[StratumRow]
-
-
-@dataclass(frozen=True)
-class Example:
-    """A picture with its own captions, what was added, and what came closest to it.
-
-    Attributes:
-        picture: as a data address; "" where it cannot be shown. added, near: (text, probability), surest first. more: further
-            additions. leaked: whether the classifier was trained on it.
-    """
-
-    image: str
-    picture: str
-    own: list[str]
-    added: list[tuple[str, float]]
-    near: list[tuple[str, float]]
-    more: int
-    leaked: bool
 
 
 def make_revision(edition: Edition) -> Mapping[str, Any] | None:
@@ -193,54 +141,59 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
 def find_revised(root: Path) -> Path | None:
     """The revised labels of the project that the artifact `root` lies in, or `root` itself; None where there are none."""
     for folder in (root, root.resolve().parent / FOLDER):
-        there = (folder / MANIFEST).is_file() and open_artifact(folder).manifest.verb == REVISE_LABELS
-        if there and read_rounds(folder):
+        revised = (folder / MANIFEST).is_file() and open_artifact(folder).manifest.verb == REVISE_LABELS
+        if revised and read_rounds(folder):
             return folder
     return None
 
 
-def strata_of(rows: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Group]:
-    """The outcome of the candidates, by decreasing probability, with the share of the largest and the verdict of the audit.
+def strata_of(
+    bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """The outcome of the candidates, by decreasing probability, each band of probabilities and ranks with its share of the largest in
+    `percent` and the verdict of the audit: `people`, and whether it was added and they call less than half of it entailed (`wrong`).
 
-    A band of probabilities that the threshold lies in is told up to it, or from it on."""
-    held = list(rows)
-    most = max((row["pairs"] for row in held), default=1)
-    looked = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
-    groups: dict[str, list[tuple[float, StratumRow]]] = {}
-    for row in held:
+    A band that the threshold lies in is cut there."""
+    rows = list(bands)
+    most = max((row["pairs"] for row in rows), default=1)
+    verdicts = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
+    groups: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    for row in rows:
         done, band, rank = row["stratum"].split(", ")
-        low, high = (float(one) for one in band.removeprefix("p ").split(" to "))
+        low, high = (float(edge) for edge in band.removeprefix("p ").split(" to "))
         low, high = (low, min(high, shown.threshold)) if done == "rejected" else (max(low, shown.threshold), high)
-        seen = looked.get(row["stratum"])
-        wrong = done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"]
-        told_of = "–" if seen is None else f"{seen['entailed']} of {seen['looked']}"
-        percent = round(100 * row["pairs"] / most, 1)
-        one = StratumRow(f"{low:.3g} to {high:.3g}, {rank}", row["pairs"], percent, row["probability"], told_of, wrong)
-        groups.setdefault(done, []).append((low, one))
+        seen = verdicts.get(row["stratum"])
+        cells = {
+            "name": f"{low:.3g} to {high:.3g}, {rank}",
+            "pairs": row["pairs"],
+            "percent": round(100 * row["pairs"] / most, 1),
+            "probability": row["probability"],
+            "people": "–" if seen is None else f"{seen['entailed']} of {seen['looked']}",
+            "wrong": done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"],
+        }
+        groups.setdefault(done, []).append((low, cells))
+    ordered = {
+        done: sorted(pairs, key=lambda pair: (-pair[0], "above" in pair[1]["name"])) for done, pairs in groups.items()
+    }
     return [
-        Group(
-            done,
-            title,
-            kind,
-            [one for _, one in sorted(groups[done], key=lambda pair: (-pair[0], "above" in pair[1].name))],
-        )
+        {"done": done, "title": title, "kind": kind, "rows": [cells for _, cells in ordered[done]]}
         for done, title, kind in DONE
         if done in groups
     ]
 
 
-def _audited(found: Mapping[str, Any], shown: Round) -> dict[str, Any]:
-    kappas = {**found["between"], "Cohen's kappa of people and classifier": found["with_people"]}
-    precision = found["revision"]["precision"]
+def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, Any]:
+    kappas = {**audit["between"], "Cohen's kappa of people and classifier": audit["with_people"]}
+    precision = audit["revision"]["precision"]
     return {
         "precision": share_with_interval(precision),
         "verdict": verdict(precision["value"], shown.wanted or WANTED),
         "wanted": f"{100 * (shown.wanted or WANTED):.0f}",
-        "recall": share_with_interval(found["revision"]["recall"]),
-        "looked": found["revision"]["looked"],
+        "recall": share_with_interval(audit["revision"]["recall"]),
+        "looked": audit["revision"]["looked"],
         "kappas": [
-            (name, "–" if one["value"] is None else f"{one['value']:.2f}".replace("-", "−"))
-            for name, one in kappas.items()
+            (name, "–" if kappa["value"] is None else f"{kappa['value']:.2f}".replace("-", "−"))
+            for name, kappa in kappas.items()
         ],
     }
 
@@ -265,65 +218,61 @@ def columns_of(count: int) -> int:
     return 3 if count > 2 and (count % 4 == 1 or (count % 4 and not count % 3)) else 4
 
 
-def _entail(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def _entail(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of Entail@K; columns that say nothing here are left out."""
-    held = list(rows)
-    names = {
-        "value": "by the classifier %",
-        "without_leaked": "without leaked pictures %",
-        "corrected": "corrected by people %",
-    }
-    leaking = any(row["leaked"] != 0 for row in held)
-    shown = [name for name in names if name == "value" or (leaking if name == "without_leaked" else _any(held, name))]
-    heads = [*(names[name] for name in shown), *(["leaked"] if leaking else [])]
+    leaking = any(row["leaked"] != 0 for row in rows)
+    heads = {"value": "by the classifier %"}
+    if leaking:
+        heads["without_leaked"] = "without leaked pictures %"
+    if any(row["corrected"]["value"] is not None for row in rows):
+        heads["corrected"] = "corrected by people %"
     cells = []
-    for row in held:
+    for row in rows:
         leaked = "nobody knows" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %"
         cells.append(
-            [f"E@{row['k']}", *(share_with_interval(row[name]) for name in shown), *([leaked] if leaking else [])]
+            [f"E@{row['k']}", *(share_with_interval(row[name]) for name in heads), *([leaked] if leaking else [])]
         )
-    return heads, cells
+    return [*heads.values(), *(["leaked"] if leaking else [])], cells
 
 
-def _any(rows: Iterable[Mapping[str, Any]], name: str) -> bool:
-    return any(row[name]["value"] is not None for row in rows)
+def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> list[dict[str, Any]]:
+    """Pictures with their own captions, what was `added`, and what came closest to it (`near`): (text, probability), surest first.
 
-
-def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> list[Example]:
+    `more` counts further additions; `picture` is a data address, "" where it cannot be shown."""
     by_image: dict[str, list[CandidateRow]] = {}
     for link in links:
         by_image.setdefault(link.image, []).append(link)
     added = {
-        image: sorted((one for one in held if one.decision == "added"), key=lambda one: (-one.probability, one.caption))
-        for image, held in by_image.items()
+        image: sorted((row for row in rows if row.decision == "added"), key=lambda row: (-row.probability, row.caption))
+        for image, rows in by_image.items()
     }
     rich = sorted((name for name in added if added[name]), key=lambda name: (-len(added[name]), name))
     unsure = sorted(rich, key=lambda name: (added[name][-1].probability, name))
-    half = MOST_EXAMPLES // 2
-    names = list(dict.fromkeys([*rich[:half], *unsure]))[:MOST_EXAMPLES]
+    names = list(dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *unsure]))[:MOST_EXAMPLES]
     own = written_for(dataset)
 
-    def lines(held: Iterable[CandidateRow]) -> list[tuple[str, float]]:
-        texts = [(_text(dataset, one.caption), one.probability) for one in held]
+    def lines(rows: Iterable[CandidateRow]) -> list[tuple[str, float]]:
+        texts = [(_text(dataset, row.caption), row.probability) for row in rows]
         return list(dict(reversed(texts)).items())[::-1][:MOST_LINES]
 
-    examples = []
-    for name in names:
-        near = sorted(
-            (one for one in by_image[name] if one.reason == "below_threshold"), key=lambda one: -one.probability
+    near = {
+        name: sorted(
+            (row for row in by_image[name] if row.reason == "below_threshold"), key=lambda row: -row.probability
         )
-        examples.append(
-            Example(
-                name,
-                _picture(dataset, name),
-                own.get(name, [])[:MOST_LINES],
-                lines(added[name]),
-                lines(near)[:2],
-                max(0, len(added[name]) - MOST_LINES),
-                any(one.leaked for one in by_image[name]),
-            )
-        )
-    return examples
+        for name in names
+    }
+    return [
+        {
+            "image": name,
+            "picture": _picture(dataset, name),
+            "own": own.get(name, [])[:MOST_LINES],
+            "added": lines(added[name]),
+            "near": lines(near[name])[:2],
+            "more": max(0, len(added[name]) - MOST_LINES),
+            "leaked": any(row.leaked for row in by_image[name]),
+        }
+        for name in names
+    ]
 
 
 def _text(dataset: Dataset, query: str) -> str:

@@ -3,7 +3,6 @@
 import base64
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -122,23 +121,23 @@ def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:
     """By set, `texts`: (position of the target, description) of each query for an image; None where the target is hidden."""
     if dataset is None:
         return {}
-    targets = {query.id: place for query, _, place in dataset.targets()}
-    found: dict[str, dict[str, Any]] = {}
+    targets = {query.id: position for query, _, position in dataset.targets()}
+    texts: dict[str, dict[str, Any]] = {}
     for query in dataset.queries.values():
         if query.labels is None:
             text = " ".join(dataset.texts[name].text for name in query.texts)
-            found.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
-    return found
+            texts.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
+    return texts
 
 
 def _why_none(edition: Edition) -> str:
     """What an empty list of sets comes from."""
-    reasons = edition.chain.last.counts.get("reasons")
+    counts = edition.chain.last.counts.get("reasons")
     if edition.chain.dataset is not None:
         return "The dataset is empty."
     if not edition.chain.units:
         return "No source gave anything; the failures below say why."
-    reasons = {name: many for name, many in reasons.items() if number(many)} if isinstance(reasons, dict) else {}
+    reasons = {name: count for name, count in counts.items() if number(count)} if isinstance(counts, dict) else {}
     if not reasons:
         return "Nothing was considered."
     most = max(reasons, key=lambda name: reasons[name])
@@ -184,15 +183,6 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
 DROPPED_SECTION = Section("dropped", "Left out", make_dropped)
 
 
-@dataclass(frozen=True)
-class Barren:
-    """A source that was read well and gave no set, and what became of most of it."""
-
-    name: str
-    considered: int
-    told: str
-
-
 def make_failures(edition: Edition) -> Mapping[str, Any] | None:
     """Failures of all artifacts, each once, with the artifact it is from; and sources without a set.
 
@@ -209,12 +199,13 @@ def make_failures(edition: Edition) -> Mapping[str, Any] | None:
     return {"failures": list(failures.values()), "barren": barren, "damaged": damaged}
 
 
-def _barren(unit: SourceUnit) -> Barren:
+def _barren(unit: SourceUnit) -> dict[str, Any]:
+    """A source that was read well and gave no set, and what became of most of it."""
     counts = Counter(row.reason or "in a set of another source" for row in unit.ledger)
-    told = ", ".join(
+    most = ", ".join(
         f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3)
     )
-    return Barren(unit.source.name, len(unit.ledger), told or "nothing was considered")
+    return {"name": unit.source.name, "considered": len(unit.ledger), "told": most or "nothing was considered"}
 
 
 FAILURES_SECTION = Section("failures", "Failures", make_failures)

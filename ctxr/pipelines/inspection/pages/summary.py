@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
+from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
-from ctxr.pipelines.inspection.pages.chain import ALONE, ChainStage
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section
+from ctxr.pipelines.inspection.pages.chain import ALONE
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, reason_name
 from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, open_artifact
@@ -33,16 +33,6 @@ PHOTO_STEPS = (
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
 
 
-@dataclass(frozen=True)
-class FunnelStep:
-    """The number remaining after a step, absolute and in percent of the first; `lost` gives the reasons for the others."""
-
-    name: str
-    left: int
-    percent: float
-    lost: list[tuple[str, str, int]]
-
-
 def make_summary(edition: Edition) -> Mapping[str, Any]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
@@ -50,13 +40,13 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
     sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
     funnels = [
         (title, steps)
-        for title, kind, asked in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
-        if (steps := _steps(by_kind[kind], asked, kind == "video"))
+        for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
+        if (steps := _steps(by_kind[kind], checks, kind == "video"))
     ]
     names = ["sets", "images", "considered", "embedded", "measured", "failed"]
     if chain.last.kind != IMAGE_SETS:
-        asked = (*names, "texts", "queries", "judgments")
-        names = [name for name in asked if any(name in stage.counts for stage in chain.stages)]
+        tables = (*names, "texts", "queries", "judgments")
+        names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
     reasons = [name for name in _reasons(edition) if name]
     return {
         "sets": sets,
@@ -73,7 +63,7 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
         "reasons": [
             (
                 name if name in REASONS else "other",
-                REASONS[name][0] if name in REASONS else name.replace("_", " "),
+                reason_name(name),
                 [_of(stage.counts.get("reasons")).get(name, 0) for stage in chain.stages],
             )
             for name in reasons
@@ -86,40 +76,41 @@ def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
     """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
     if not units:
         return ""
-    known = {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
-    if any(unit.source.name not in known for unit in units):
+    described = (
+        {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
+    )
+    if any(unit.source.name not in described for unit in units):
         return "of photos"
-    photos = sum(unit.source.frames for unit in units)
-    return f"from {photos:,} photo{'s' * (photos != 1)}"
+    return f"from {plural(sum(unit.source.frames for unit in units), 'photo', form=',')}"
 
 
 def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
-    """(side, sets, descriptions) of each side of a dataset that has any; the last side is that of sets on none."""
+    """(split, sets, descriptions) of each split of a dataset that has sets; last those of sets in none."""
     if dataset is None:
         return []
-    sides: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
-    sets = Counter(sides.values())
-    asked = Counter(sides[query.image_set] for query in dataset.queries.values() if query.labels is None)
-    return [(side or "no split", sets[side], asked[side]) for side in (*SPLITS, "") if sets[side]]
+    splits: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
+    sets = Counter(splits.values())
+    queries = Counter(splits[query.image_set] for query in dataset.queries.values() if query.labels is None)
+    return [(split or "no split", sets[split], queries[split]) for split in (*SPLITS, "") if sets[split]]
 
 
 def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
     """How many videos gave sets, as in `3 of 8 videos (1 failed, 4 gave none)`; empty without any."""
-    known = {unit.source.name for unit in edition.chain.units}
+    read = {unit.source.name for unit in edition.chain.units}
     failed = {
         row.source
         for stage in edition.chain.stages
         for row in stage.failures
-        if row.source not in known and PurePosixPath(row.path).suffix.lower() in VIDEO_SUFFIXES
+        if row.source not in read and PurePosixPath(row.path).suffix.lower() in VIDEO_SUFFIXES
     }
     gave = sum(bool(unit.sets) for unit in units)
     total = len(units) + len(failed)
-    told = [f"{len(failed):,} failed"] * bool(failed)
-    told += [f"{len(units) - gave:,} gave none"] * (gave < len(units))
+    others = [f"{len(failed):,} failed"] * bool(failed)
+    others += [f"{len(units) - gave:,} gave none"] * (gave < len(units))
     if not total:
         return ""
-    of = f"{gave:,} of {total:,}" if told else f"{total:,}"
-    return f"{of} video{'s' * (total != 1)}" + (f" ({', '.join(told)})" if told else "")
+    of = f"{gave:,} of {plural(total, 'video', form=',')}"
+    return f"{of} ({', '.join(others)})" if others else plural(total, "video", form=",")
 
 
 def _of(value: Any) -> dict[str, Any]:
@@ -127,53 +118,51 @@ def _of(value: Any) -> dict[str, Any]:
 
 
 def _reasons(edition: Edition) -> list[str]:
-    found = {name for stage in edition.chain.stages for name in _of(stage.counts.get("reasons"))}
-    return [*(name for name in REASONS if name in found), *sorted(found - REASONS.keys())]
+    names = {name for stage in edition.chain.stages for name in _of(stage.counts.get("reasons"))}
+    return [*(name for name in REASONS if name in names), *sorted(names - REASONS.keys())]
 
 
-def _steps(units: Sequence[SourceUnit], asked: Sequence[tuple[str, tuple[str, ...]]], video: bool) -> list[FunnelStep]:
-    """From what the sources hold to what is in a set; steps at which nothing could fall out are left out."""
+def _steps(
+    units: Sequence[SourceUnit], checks: Sequence[tuple[str, tuple[str, ...]]], video: bool
+) -> list[dict[str, Any]]:
+    """From what the sources hold to what is in a set; steps at which nothing could fall out are left out.
+
+    Each has the number that is `left`, also in `percent` of the first, and by reason how many were `lost`.
+    """
     rows = [row for unit in units for row in unit.ledger]
     if not rows:
         return []
     counts = Counter(row.reason for row in rows)
-    whole = sum(unit.source.frames for unit in units) if video else len(rows)
-    whole = max(whole, len(rows))
-    steps = [FunnelStep("decoded" if video else "considered", whole, 100.0, [])]
     left = len(rows)
+    whole = max(sum(unit.source.frames for unit in units), left) if video else left
+    steps: list[tuple[str, int, list[tuple[str, str, int]]]] = [("decoded" if video else "considered", whole, [])]
     if video:
-        between = [("", "between samples", whole - left)] if whole > left else []
-        steps.append(FunnelStep("considered", left, _share(left, whole), between))
-    for name, reasons in asked:
+        steps.append(("considered", left, [("", "between samples", whole - left)] if whole > left else []))
+    for name, reasons in checks:
         lost = [(reason, REASONS[reason][0], counts[reason]) for reason in reasons if counts[reason]]
         left -= sum(number for _, _, number in lost)
-        if lost or name == asked[-1][0]:
-            steps.append(FunnelStep(name, left, _share(left, whole), lost))
-    return steps
-
-
-def _share(part: int, whole: int) -> float:
-    return round(100 * part / whole, 2)
+        if lost or name == checks[-1][0]:
+            steps.append((name, left, lost))
+    return [
+        {"name": name, "left": left, "percent": round(100 * left / whole, 2), "lost": lost}
+        for name, left, lost in steps
+    ]
 
 
 SUMMARY_SECTION = Section("summary", "Overview", make_summary)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """One artifact's origin, as named lists of names and values."""
-
-    name: str
-    made_by: str
-    fingerprint: str
-    groups: list[tuple[str, list[tuple[str, str]]]]
-
-
 def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
-    origins = [_origin(stage) for stage in reversed(edition.chain.stages) if stage.sha256]
-    origins += [_provenance_of(one, f"{RESULTS}/{one.path.name}") for one in edition.evaluations]
-    origins += [_provenance_of(run, f"{RUNS}/{run.path.name}") for run in _runs(edition)]
+    origins = [
+        _origin(stage.name, stage.made_by, stage.sha256, stage.manifest)
+        for stage in reversed(edition.chain.stages)
+        if stage.sha256
+    ]
+    artifacts = [(RESULTS, evaluation) for evaluation in edition.evaluations] + [(RUNS, run) for run in _runs(edition)]
+    for folder, artifact in artifacts:
+        name, manifest = f"{folder}/{artifact.path.name}", artifact.manifest
+        origins.append(_origin(name, f"ctxr {manifest.verb}", artifact.sha256, manifest))
     return {"origins": origins} if origins else None
 
 
@@ -186,27 +175,18 @@ def _runs(edition: Edition) -> Iterator[Artifact]:
             yield open_artifact(folder)
 
 
-def _origin(stage: ChainStage) -> Origin:
-    if stage.manifest is None:
-        return Origin(stage.name, stage.made_by, stage.sha256, [])
-    return Origin(stage.name, stage.made_by, stage.sha256, _groups(stage.manifest))
-
-
-def _provenance_of(artifact: Artifact, name: str) -> Origin:
-    return Origin(name, f"ctxr {artifact.manifest.verb}", artifact.sha256, _groups(artifact.manifest))
+def _origin(name: str, made_by: str, fingerprint: str, manifest: Manifest | None) -> dict[str, Any]:
+    """One artifact's origin: what wrote it, its hash, and named lists of names and values."""
+    groups = [] if manifest is None else _groups(manifest)
+    return {"name": name, "made_by": made_by, "fingerprint": fingerprint, "groups": groups}
 
 
 def _groups(manifest: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
+    packages = [(name, version or "not installed") for name, version in manifest.packages.items()]
     groups = [
         ("Settings", list(_flat(manifest.config))),
         *_models(manifest.models),
-        (
-            "Packages",
-            [
-                ("ctxr", manifest.ctxr),
-                *((name, version or "not installed") for name, version in manifest.packages.items()),
-            ],
-        ),
+        ("Packages", [("ctxr", manifest.ctxr), *packages]),
         ("Made from", [(f"{parent.name} ({parent.kind})", parent.sha256) for parent in manifest.parents]),
         ("Tables", [(name, entry.sha256) for name, entry in manifest.files.items() if "/" not in name]),
     ]
@@ -217,7 +197,7 @@ def _models(models: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, st
     """A group for each model and instrument, by its place in the manifest."""
     for name, value in models.items():
         if name == "quality" and isinstance(value, dict):
-            yield from ((f"Quality: {one}", list(_flat({one: told}, short=True))) for one, told in value.items())
+            yield from ((f"Quality: {one}", list(_flat({one: facts}, short=True))) for one, facts in value.items())
         else:
             yield name.capitalize(), list(_flat({name: value}, short=True))
 
@@ -228,10 +208,10 @@ def _flat(values: Mapping[str, Any], before: str = "", short: bool = False) -> I
         if isinstance(value, dict):
             yield from _flat(value, "" if short else f"{before}{name}.")
         elif value is not None:
-            yield f"{before}{name}", _told(value)
+            yield f"{before}{name}", _in_words(value)
 
 
-def _told(value: Any) -> str:
+def _in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
