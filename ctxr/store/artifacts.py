@@ -8,6 +8,7 @@ import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -239,12 +240,13 @@ def finish(
     return Artifact(path, manifest, sha256_bytes(written))
 
 
-def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
+@cache
+def package_versions() -> dict[str, str]:
     """Installed versions of the packages that can change a result; "" for one that is not installed."""
-    found = {}
-    for name in names:
+    versions = {}
+    for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+            versions[name] = ""
+    return versions

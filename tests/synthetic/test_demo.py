@@ -69,6 +69,7 @@ def test_labels_are_revised_by_a_classifier_and_checked_by_people(shown: DemoRep
     assert 'id="revision"' in shown.pages[2].read_text(encoding="utf-8")
 
 
+@pytest.mark.prove
 def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
     sizes = "--videos 2 --seconds 6 --photos 16 --queries 24 --pairs 8 --gallery 24 --looks 16"
     result = runner.invoke(app, ["demo", "--out", str(shown.folder), *sizes.split()])
