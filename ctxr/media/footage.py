@@ -51,7 +51,7 @@ class SourceLocator:
         self.places: dict[str, Path] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SourceLocator, (self._artifact, self._videos, self._talk)
+        return SourceLocator, (self._artifact, self._videos, self._progress)
 
     @property
     def found(self) -> dict[str, Path]:
