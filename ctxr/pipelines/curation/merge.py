@@ -9,7 +9,7 @@ from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation import build_sets, filter
 from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
-from ctxr.store.artifacts import MANIFEST, locked
+from ctxr.store.artifacts import MANIFEST, MARKER, locked
 from ctxr.store.units import SOURCES, RankRun, read_ranks
 
 VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, build_sets.run), "filter": (Filter, filter.run)}
@@ -24,7 +24,7 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
     """
     folder = config.folder()
     ranks = {}
-    if (folder / SOURCES).is_dir():
+    if (folder / MARKER).is_file():
         with locked(folder):
             ranks = read_ranks(folder)
     if not ranks:
