@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -197,8 +197,8 @@ def _failed_file(artifact: Path, name: str) -> Path:
 class RankRun(msgspec.Struct, frozen=True):
     """How a rank ran: the verb, the number of ranks, and the options that are not at their defaults, by field."""
 
-    verb: str
-    world: int
+    verb: Annotated[str, msgspec.Meta(pattern="^(build-sets|filter)$")]
+    world: Annotated[int, msgspec.Meta(ge=1)]
     options: dict[str, Any]
 
 

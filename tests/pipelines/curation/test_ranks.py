@@ -122,12 +122,15 @@ def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) ->
             pass
         with (
             pytest.raises(UnfinishedError, match=r"rank \d of 2 is at work"),
-            rank_lock(tmp_path, 2, RankRun("x", 3, {})),
+            rank_lock(tmp_path, 2, RankRun("filter", 3, {})),
         ):
             pass
         assert read_ranks(tmp_path) == {0: run, 1: run}
-    with rank_lock(tmp_path, 2, RankRun("x", 3, {})):
+    with rank_lock(tmp_path, 2, RankRun("filter", 3, {})):
         assert list(read_ranks(tmp_path)) == [2]
+    (tmp_path / "sources" / ".2-of-3.rank").write_text('{"verb": "serve", "world": 3, "options": {}}')
+    with pytest.raises(DataError, match="is damaged"):
+        read_ranks(tmp_path)
 
 
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
