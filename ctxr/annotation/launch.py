@@ -59,12 +59,6 @@ def _study(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     }
 
 
-class Sent(msgspec.Struct, frozen=True):
-    """A study that is on Prolific."""
-
-    study: str
-
-
 def launch(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
     """How many HITs or studies are on the platform now, and notes, one sentence each."""
     return _launch_hits(config, progress) if config.backend == "mturk" else _launch_study(config)
@@ -98,7 +92,7 @@ def _launch_study(config: ExportTasks) -> tuple[int, list[str]]:
         # an earlier request may have created the study, and its answer been lost
         created = client.studies(name)
         study = created[0] if created else client.create(prolific.with_codes(body, codes_of(private, out.name), name))
-        write_bytes(out / "prolific" / "launched.json", msgspec.json.encode(Sent(study)) + b"\n")
+        write_bytes(out / "prolific" / "launched.json", msgspec.json.encode({"study": study}) + b"\n")
     if not config.live:
         return 1, [f"the study {study} is a draft on Prolific: look at it there, or publish it with --launch --live"]
     return 1, [f"the study {study} is {client.publish(study).lower() or 'published'}"]
@@ -121,4 +115,4 @@ def codes_of(private: Path, task: str) -> dict[str, str]:
 def read_study(folder: Path) -> str | None:
     """Id of the study that was launched from the tasks in `folder`; None before that."""
     path = folder / "prolific" / "launched.json"
-    return msgspec.json.decode(path.read_bytes(), type=Sent).study if path.is_file() else None
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, str])["study"] if path.is_file() else None
