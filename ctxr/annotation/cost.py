@@ -158,7 +158,8 @@ def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
     if not (folder / MANIFEST).is_file():
         return []
     units = {unit.id: unit for unit in read_table(folder / "units.jsonl", Unit) if unit.purpose == "work"}
-    return [(units[one.unit], one) for one in read_table(folder / "answers.jsonl", Answer) if one.unit in units]
+    answers = read_table(folder / "answers.jsonl", Answer)
+    return [(units[answer.unit], answer) for answer in answers if answer.unit in units]
 
 
 def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float | None, int]:

@@ -184,7 +184,7 @@ class StudyOffer:
             raise UsageError(f"--currency {self.currency} is unknown", hint=f"choose {' or '.join(FLOOR)}")
         if self.bundle < 1 or self.seconds <= 0:
             raise UsageError("--bundle and --seconds must be more than 0", hint="such as --bundle 20 --seconds 30")
-        if odd := [one for one in self.devices if one not in DEVICES]:
+        if odd := [name for name in self.devices if name not in DEVICES]:
             raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
         hourly = self.reward * 60 / self.minutes
         if hourly < FLOOR[self.currency]:
