@@ -129,7 +129,7 @@ def forecast(
     return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
 
 
-def refuse_below_floor(task: str, reward: int, seconds: float, floor: int, option: str = "") -> None:
+def require_floor(task: str, reward: int, seconds: float, floor: int, option: str = "") -> None:
     """Raises UsageError where a reward pays less than `floor` cents an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:
         raise UsageError(
@@ -164,7 +164,7 @@ def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
 
 def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float | None, int]:
     """Median seconds of an answer to a task, and the number of timed answers; (None, 0) without any."""
-    times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
+    times = [answer.seconds for unit, answer in pilot if unit.task == task and answer.seconds is not None]
     return (median(times), len(times)) if times else (None, 0)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ctxr.annotation.artifacts import CROWD, TaskBatch
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.cost import answered_work, median_seconds, planned_floor, refuse_below_floor
+from ctxr.annotation.cost import answered_work, median_seconds, planned_floor, require_floor
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import read_lines
@@ -68,7 +68,7 @@ def _launch_hits(config: ExportTasks, progress: Progress) -> tuple[int, list[str
     if config.live:
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         reward, seconds, floor = config.offer().reward, config.seconds or measured, planned_floor(config.workdir)
-        refuse_below_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
+        require_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
     key = read_key(private_folder(config.workdir))
     folder = config.folder() / "mturk"
     hits = [hit for _, hit in read_lines(folder / "payload.jsonl", mturk.Hit, "run ctxr export-tasks again")]
