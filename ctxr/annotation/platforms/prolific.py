@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from ctxr.annotation.journal.identities import Visit
-from ctxr.annotation.platforms.arrivals import Arrivals, Reading, read_list
+from ctxr.annotation.platforms.arrivals import AnswerReader, Arrivals, read_list
 from ctxr.annotation.platforms.sheets import raters
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -295,7 +295,7 @@ def answers(
                 hint="name the submissions of the study that was exported",
             )
         submissions[row.id] = row
-    reading = Reading(path, PLATFORM, key)
+    reading = AnswerReader(path, PLATFORM, key)
     visits_of: dict[str, list[Visit]] = {}
     for visit in sorted(visits, key=lambda visit: visit.submission):
         visits_of.setdefault(reading.named(visit.participant), []).append(visit)
