@@ -129,7 +129,7 @@ def forecast(
     return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
 
 
-def refuse_below_floor(task: str, reward: int, seconds: float, floor: int, option: str = "") -> None:
+def require_floor(task: str, reward: int, seconds: float, floor: int, option: str = "") -> None:
     """Raises UsageError where a reward pays less than `floor` cents an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:
         raise UsageError(
@@ -158,12 +158,13 @@ def answered_work(workdir: Path) -> list[tuple[Unit, Answer]]:
     if not (folder / MANIFEST).is_file():
         return []
     units = {unit.id: unit for unit in read_table(folder / "units.jsonl", Unit) if unit.purpose == "work"}
-    return [(units[one.unit], one) for one in read_table(folder / "answers.jsonl", Answer) if one.unit in units]
+    answers = read_table(folder / "answers.jsonl", Answer)
+    return [(units[answer.unit], answer) for answer in answers if answer.unit in units]
 
 
 def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float | None, int]:
     """Median seconds of an answer to a task, and the number of timed answers; (None, 0) without any."""
-    times = [one.seconds for unit, one in pilot if unit.task == task and one.seconds is not None]
+    times = [answer.seconds for unit, answer in pilot if unit.task == task and answer.seconds is not None]
     return (median(times), len(times)) if times else (None, 0)
 
 

@@ -21,7 +21,7 @@ HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
 """Files of the folder `mturk` that say which HITs are there, in the sandbox and for paid work."""
 
 
-def refuse_changes(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
+def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
     """Raises UsageError where tasks that were answered, leased or launched would change or go, or those for another backend
     would be replaced. New ones may come."""
     if not (out / MANIFEST).is_file():
@@ -83,7 +83,7 @@ def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:
     return replace(batch, units=units, sets={**old.sets, **batch.sets}, images=images, root=root)
 
 
-def refuse_conflicts(workdir: Path, out: Path, batch: TaskBatch, protocol: Protocol, backend: str) -> None:
+def require_consistent(workdir: Path, out: Path, batch: TaskBatch, protocol: Protocol, backend: str) -> None:
     """Raises UsageError where a unit, or what follows from an answer to it, is in other tasks of the project with other votes
     or another seed: no answer could be imported any more; or where our server would have to follow two protocols.
     """

@@ -10,7 +10,7 @@ import msgspec
 
 from ctxr.annotation.artifacts import CROWD, TaskBatch
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.cost import answered_work, median_seconds, planned_floor, refuse_below_floor
+from ctxr.annotation.cost import answered_work, median_seconds, planned_floor, require_floor
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import read_lines
@@ -59,12 +59,6 @@ def _study(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     }
 
 
-class Sent(msgspec.Struct, frozen=True):
-    """A study that is on Prolific."""
-
-    study: str
-
-
 def launch(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
     """How many HITs or studies are on the platform now, and notes, one sentence each."""
     return _launch_hits(config, progress) if config.backend == "mturk" else _launch_study(config)
@@ -74,7 +68,7 @@ def _launch_hits(config: ExportTasks, progress: Progress) -> tuple[int, list[str
     if config.live:
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
         reward, seconds, floor = config.offer().reward, config.seconds or measured, planned_floor(config.workdir)
-        refuse_below_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
+        require_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
     key = read_key(private_folder(config.workdir))
     folder = config.folder() / "mturk"
     hits = [hit for _, hit in read_lines(folder / "payload.jsonl", mturk.Hit, "run ctxr export-tasks again")]
@@ -98,7 +92,7 @@ def _launch_study(config: ExportTasks) -> tuple[int, list[str]]:
         # an earlier request may have created the study, and its answer been lost
         created = client.studies(name)
         study = created[0] if created else client.create(prolific.with_codes(body, codes_of(private, out.name), name))
-        write_bytes(out / "prolific" / "launched.json", msgspec.json.encode(Sent(study)) + b"\n")
+        write_bytes(out / "prolific" / "launched.json", msgspec.json.encode({"study": study}) + b"\n")
     if not config.live:
         return 1, [f"the study {study} is a draft on Prolific: look at it there, or publish it with --launch --live"]
     return 1, [f"the study {study} is {client.publish(study).lower() or 'published'}"]
@@ -121,4 +115,4 @@ def codes_of(private: Path, task: str) -> dict[str, str]:
 def read_study(folder: Path) -> str | None:
     """Id of the study that was launched from the tasks in `folder`; None before that."""
     path = folder / "prolific" / "launched.json"
-    return msgspec.json.decode(path.read_bytes(), type=Sent).study if path.is_file() else None
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, str])["study"] if path.is_file() else None

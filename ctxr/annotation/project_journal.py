@@ -72,4 +72,4 @@ def blocked_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
     if not has_journal(workdir, database):
         return ()
     with opened(workdir, database) as journal:
-        return tuple(sorted(one.worker for one in journal.workers() if one.state == "blocked"))
+        return tuple(sorted(state.worker for state in journal.workers() if state.state == "blocked"))

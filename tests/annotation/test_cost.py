@@ -9,7 +9,7 @@ from ctxr.annotation.cost import (
     least_reward,
     pay_per_hour,
     platform_fee,
-    refuse_below_floor,
+    require_floor,
 )
 from ctxr.errors import UsageError
 
@@ -37,11 +37,11 @@ def test_a_share_with_all_votes_costs_the_votes_it_saves_elsewhere() -> None:
 def test_the_papers_pay_meets_the_floor_up_to_the_times_counted_by_hand() -> None:
     assert pay_per_hour(10, 45) == 800
     assert (least_reward(45), least_reward(45.1), least_reward(112.5)) == (10, 11, 25)
-    refuse_below_floor("retrieve", 10, 45, 800)
+    require_floor("retrieve", 10, 45, 800)
     with pytest.raises(
         UsageError, match=r"retrieve: 10 cents for 50 s are 7.20 an hour, below the floor of 8.00"
     ) as caught:
-        refuse_below_floor("retrieve", 10, 50, 800)
+        require_floor("retrieve", 10, 50, 800)
     assert caught.value.hint == "--retrieve-reward 12"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -81,12 +82,21 @@ class Transaction:
 
     def insert(self, table: sql.Table, **values: object) -> None:
         """Add a row to a table; columns that are left out have their defaults."""
-        self.connection.execute(sql.insert(table), values)
+        self.connection.execute(_insert(table), values)
 
     def last(self, column: sql.Column[int]) -> int:
         """The greatest number in a column; -1 in an empty table."""
-        greatest = self.connection.scalar(sql.select(sql.func.max(column)))
+        greatest = self.connection.scalar(_greatest(column))
         return -1 if greatest is None else int(greatest)
+
+
+# statements are built once: building one takes longer than running it
+_insert = cache(sql.insert)
+
+
+@cache
+def _greatest(column: sql.Column[int]) -> Select[Any]:
+    return sql.select(sql.func.max(column))
 
 
 def micros(moment: datetime) -> int:

@@ -57,7 +57,7 @@ class Arrivals:
     labels: tuple[str, ...] = ()
 
 
-class Reading:
+class AnswerReader:
     """Gathers the answers in a file of a platform, and creates the pseudonyms of their workers."""
 
     def __init__(self, path: Path, platform: str, key: bytes) -> None:

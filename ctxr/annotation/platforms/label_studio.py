@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.forms import Choice, Field, Pick, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, Reading, moment, read_list, stamp
+from ctxr.annotation.platforms.arrivals import UNREADABLE, AnswerReader, Arrivals, moment, read_list, stamp
 from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -123,7 +123,7 @@ def answers(
     Raises UsageError for a file that is not there; DataError naming file:task for an export that was cut short, a unit of
     another project, or a task whose data is not what was exported.
     """
-    reading = Reading(path, PLATFORM, key)
+    reading = AnswerReader(path, PLATFORM, key)
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"
         if "ctxr_unit" not in task.data:
@@ -148,7 +148,7 @@ def answers(
     return reading.arrivals()
 
 
-def _take(reading: Reading, position: str, page: Sheet, annotation: Annotation) -> None:
+def _take(reading: AnswerReader, position: str, page: Sheet, annotation: Annotation) -> None:
     who = annotation.completed_by
     identity = who.get("id", who.get("email")) if isinstance(who, dict) else who
     if identity is None:

@@ -22,7 +22,7 @@ from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, Reading, read_lines, stamp
+from ctxr.annotation.platforms.arrivals import UNREADABLE, AnswerReader, Arrivals, read_lines, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -322,7 +322,7 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
 
     Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
     """
-    reading, edited = Reading(path, PLATFORM, key), "the file was cut short or edited: fetch the answers again"
+    reading, edited = AnswerReader(path, PLATFORM, key), "the file was cut short or edited: fetch the answers again"
     missing = "without a file, answers are fetched from Mechanical Turk"
     for number, row in read_lines(path, Fetched, edited, missing):
         try:

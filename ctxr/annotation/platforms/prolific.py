@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from ctxr.annotation.journal.identities import Visit
-from ctxr.annotation.platforms.arrivals import Arrivals, Reading, read_list
+from ctxr.annotation.platforms.arrivals import AnswerReader, Arrivals, read_list
 from ctxr.annotation.platforms.sheets import raters
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -184,7 +184,7 @@ class StudyOffer:
             raise UsageError(f"--currency {self.currency} is unknown", hint=f"choose {' or '.join(FLOOR)}")
         if self.bundle < 1 or self.seconds <= 0:
             raise UsageError("--bundle and --seconds must be more than 0", hint="such as --bundle 20 --seconds 30")
-        if odd := [one for one in self.devices if one not in DEVICES]:
+        if odd := [name for name in self.devices if name not in DEVICES]:
             raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
         hourly = self.reward * 60 / self.minutes
         if hourly < FLOOR[self.currency]:
@@ -295,7 +295,7 @@ def answers(
                 hint="name the submissions of the study that was exported",
             )
         submissions[row.id] = row
-    reading = Reading(path, PLATFORM, key)
+    reading = AnswerReader(path, PLATFORM, key)
     visits_of: dict[str, list[Visit]] = {}
     for visit in sorted(visits, key=lambda visit: visit.submission):
         visits_of.setdefault(reading.named(visit.participant), []).append(visit)

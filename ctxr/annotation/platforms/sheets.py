@@ -70,7 +70,7 @@ def first_raters(unit: Unit, protocol: Protocol) -> int:
     return wanted(unit, 0, 0) if unit.purpose == "work" else protocol.eval_most
 
 
-def refuse_talks(units: Iterable[Unit], backend: str) -> None:
+def require_no_talk(units: Iterable[Unit], backend: str) -> None:
     """Raises UsageError for dialogues, which only our own server can run."""
     for unit in units:
         form = task_of(unit).render(unit, unit.images)

@@ -66,7 +66,7 @@ class FormView:
     @property
     def mixed(self) -> bool:
         """Whether pictures differ in shape: their grid then needs boxes of equal shape."""
-        return len({round(one.width / max(1, one.height), 1) for one in self.pictures}) > 1
+        return len({round(picture.width / max(1, picture.height), 1) for picture in self.pictures}) > 1
 
 
 def view_of(form: Form, key: Callable[[str], str], sizes: Mapping[str, tuple[int, int]], values: Values) -> FormView:

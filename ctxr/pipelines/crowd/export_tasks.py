@@ -4,9 +4,9 @@ from pathlib import Path
 
 from ctxr.annotation.artifacts import TaskBatch, tasks_key, write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
-from ctxr.annotation.frozen_units import refuse_changes, refuse_conflicts, with_seen
+from ctxr.annotation.frozen_units import require_consistent, require_unchanged, with_seen
 from ctxr.annotation.launch import backend_files, launch
-from ctxr.annotation.platforms.sheets import refuse_talks
+from ctxr.annotation.platforms.sheets import require_no_talk
 from ctxr.annotation.task_batch import ask
 from ctxr.datasets.rounds import sample_of
 from ctxr.engine.progress import Progress, Silent
@@ -28,7 +28,7 @@ class TaskStage(Stage):
         config, out = self.options, self.out()
         self.batch = ask(config, progress)
         if config.backend not in ("local", "prolific"):
-            refuse_talks(self.batch.units, config.backend)
+            require_no_talk(self.batch.units, config.backend)
         if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
             self.batch = with_seen(config.workdir, out, self.batch)
         key = tasks_key(out, self.batch.root, config.protocol(), config.backend)
@@ -40,8 +40,8 @@ class TaskStage(Stage):
         require_ours(out)
         if not config.force:
             settings = config.key() | tasks_key(out, self.batch.root, config.protocol(), config.backend)
-            refuse_changes(config.workdir, out, self.batch.units, settings)
-        refuse_conflicts(config.workdir, out, self.batch, config.protocol(), config.backend)
+            require_unchanged(config.workdir, out, self.batch.units, settings)
+        require_consistent(config.workdir, out, self.batch, config.protocol(), config.backend)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Write the tables and the files of the backend."""

@@ -75,8 +75,8 @@ def people(
     """
     checks: Counter[str] = Counter()
     missed: Counter[str] = Counter()
-    right: Counter[str] = Counter(one.worker for one in picks if one.right)
-    votes: Counter[str] = Counter(one.worker for one in picks)
+    right: Counter[str] = Counter(pick.worker for pick in picks if pick.right)
+    votes: Counter[str] = Counter(pick.worker for pick in picks)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for answer in answered.answers:

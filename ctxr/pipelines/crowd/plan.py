@@ -71,8 +71,8 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     notes: list[str] = []
     describe_time = _seconds("describe", config.describe_seconds, pilot, notes)
     retrieve_time = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
-    cost.refuse_below_floor("describe", config.describe_reward, describe_time[0], config.floor)
-    cost.refuse_below_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor)
+    cost.require_floor("describe", config.describe_reward, describe_time[0], config.floor)
+    cost.require_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor)
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     described = sum(sets.values()) * config.targets
     votes, kept, most = 0.0, 0.0, 1

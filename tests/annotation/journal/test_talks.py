@@ -45,6 +45,14 @@ def opened(opener: Opener, photos: int = 1, **more: object) -> Journal:
     return opener([talked(one) for one in sets], sets, FREE, **more)
 
 
+def paired(opener: Opener, turns: int = 0) -> tuple[Journal, Lease, Lease]:
+    """A journal, and two workers who have talked for some turns about its only photo."""
+    journal = opened(opener)
+    first, second = together(journal, "w1", "w2")
+    chat(journal, first, second, turns)
+    return journal, first, second
+
+
 def test_two_who_wait_are_brought_together_one_with_the_photo(opener: Opener) -> None:
     journal = opened(opener, photos=2)
     first, second = together(journal, "w1", "w2")
@@ -67,9 +75,7 @@ def test_nobody_talks_with_themselves(opener: Opener) -> None:
 
 
 def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(opener: Opener) -> None:
-    journal = opened(opener)
-    first, second = together(journal, "w1", "w2")
-    chat(journal, first, second, 4)
+    journal, first, second = paired(opener, turns=4)
     with pytest.raises(Refused, match="after 5 messages") as refused:
         journal.share(first.token, "w1", START)
     assert refused.value.reason == "too_early"
@@ -111,9 +117,7 @@ def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Open
 
 
 def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(opener: Opener) -> None:
-    journal = opened(opener)
-    first, second = together(journal, "w1", "w2")
-    chat(journal, first, second, 5)
+    journal, first, _ = paired(opener, turns=5)
     journal.share(first.token, "w1", START)
     journal.block("w2", "a robot", "lead", START)  # who has seen the photo shared leaves a whole talk behind
     assert len(journal.answers()) == 2
@@ -138,9 +142,7 @@ def test_an_answer_of_a_talk_came_through_the_platform_of_its_worker(opener: Ope
 
 
 def test_the_talk_survives_a_restart(opener: Opener) -> None:
-    journal = opened(opener)
-    first, second = together(journal, "w1", "w2")
-    chat(journal, first, second, 5)
+    journal, first, second = paired(opener, turns=5)
     before = journal.room(first.token), journal.events(second.token)
     journal.close()
     again = opened(opener)
@@ -154,9 +156,7 @@ def test_the_talk_survives_a_restart(opener: Opener) -> None:
 
 
 def test_who_is_left_before_the_share_is_told_and_gets_another_partner(opener: Opener) -> None:
-    journal = opened(opener)
-    first, second = together(journal, "w1", "w2")
-    chat(journal, first, second, 3)
+    journal, first, second = paired(opener, turns=3)
     journal.leave(first.token, "w1", after(1))
     left = journal.room(second.token)
     assert (left.partner_left, left.present, left.turns, left.seat) == (True, False, (), 1)
@@ -191,8 +191,7 @@ def test_two_who_are_left_alone_in_different_rooms_are_brought_together(opener: 
 
 
 def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
-    journal = opened(opener)
-    first, second = together(journal, "w1", "w2")
+    journal, first, second = paired(opener)
     journal.here(first.token, "w1", after(4))
     assert not journal.here(first.token, "w1", after(6)).present
     with pytest.raises(Refused, match="You were away") as refused:
@@ -216,8 +215,7 @@ def test_who_waited_in_vain_is_written_down_and_need_not_wait_again(opener: Open
 
 
 def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> None:
-    journal = opened(opener)
-    first, second = together(journal, "w1", "w2")
+    journal, first, second = paired(opener)
     journal.leave(first.token, "w1", after(1))
     journal.leave(second.token, "w2", after(4))
     (waited,) = journal.waited()
@@ -226,8 +224,7 @@ def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> N
 
 
 def test_a_talk_is_not_finished_by_a_form_nor_by_somebody_else(opener: Opener) -> None:
-    journal = opened(opener)
-    first, _ = together(journal, "w1", "w2")
+    journal, first, _ = paired(opener)
     with pytest.raises(Refused, match="finish the conversation itself"):
         journal.submit(first.token, "w1", {"turns": ("[]",)}, START)
     with pytest.raises(Refused, match="somebody else's hands"):
