@@ -8,6 +8,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.rounds import CandidateRow
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Silent
 from ctxr.models.entailment.base import Claim
@@ -57,6 +58,14 @@ class StandIn:
         else:
             yes = chance >= self.specificity
         return 0.5 + 0.5 * sure if yes else 0.49 * sure
+
+
+def ledger_of(workdir: Path, number: int = 1) -> list[CandidateRow]:
+    return read_table(workdir / "revised" / "rounds" / f"{number:03d}" / "ledger.jsonl", CandidateRow)
+
+
+def truth_of(workdir: Path) -> dict[str, CaptionTruth]:
+    return {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
 
 
 class Listening(Silent):

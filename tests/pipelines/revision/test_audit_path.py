@@ -13,8 +13,7 @@ from ctxr.annotation.artifacts import read_tasks
 from ctxr.annotation.config import ExportTasks
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.rounds import CandidateRow, SetConflict, read_rounds
-from ctxr.datasets.truth import CaptionTruth
+from ctxr.datasets.rounds import SetConflict, read_rounds
 from ctxr.engine.progress import Silent
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Serve
@@ -25,7 +24,7 @@ from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
 from ctxr.synthetic.rehearsal import rehearse_audit
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
 from tests.pipelines.revision.test_releases import LikesImg9
 from tests.releases import TRAIN, VALID, draw_sets, write_release
 
@@ -66,8 +65,8 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, mon
     assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
     told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).output)
     assert told["notes"] == []
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
-    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    ledger = ledger_of(workdir)
+    truth = truth_of(workdir)
     right = [row.image in truth[row.caption].holds for row in ledger if row.decision == "added"]
     figures = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
     found = figures["revision"]["precision"]

@@ -12,7 +12,6 @@ from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks import task_of
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, stratum_of
-from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import UnfinishedError
 from ctxr.metrics.stratified import Stratum, reliability
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
@@ -21,7 +20,7 @@ from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.records import Judgment, Query
 from ctxr.store.tables import read_table
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
 
 PEOPLE = ("w1", "w2", "w3")
 
@@ -69,8 +68,8 @@ def test_a_census_by_people_who_know_gives_the_exact_figures(workdir: Path) -> N
     revised(workdir, sample=100_000)
     answer_all(workdir)
     report = run(ReviseLabels(workdir=workdir, audit=True))
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
-    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    ledger = ledger_of(workdir)
+    truth = truth_of(workdir)
     true = np.array([row.image in truth[row.caption].holds for row in ledger])
     added = np.array([row.decision == "added" for row in ledger])
     told = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
@@ -102,8 +101,8 @@ def test_a_sample_says_what_a_census_would_within_its_interval(workdir: Path) ->
     revised(workdir, sample=150, seed=1)
     answer_all(workdir, wrong=0.03)
     run(ReviseLabels(workdir=workdir, audit=True))
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
-    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    ledger = ledger_of(workdir)
+    truth = truth_of(workdir)
     added = [row for row in ledger if row.decision == "added"]
     precision = np.mean([row.image in truth[row.caption].holds for row in added])
     told = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())

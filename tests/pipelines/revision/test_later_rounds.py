@@ -10,7 +10,6 @@ import pytest
 
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import CandidateRow, read_figures
-from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import UsageError
 from ctxr.media.images import read_image
 from ctxr.pipelines.revision import decisions
@@ -18,15 +17,10 @@ from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, mine,
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.results import audited_counts
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.store.tables import read_table
-from tests.pipelines.revision.stand_in import Hashed, StandIn
+from tests.pipelines.revision.stand_in import Hashed, StandIn, ledger_of, truth_of
 from tests.pipelines.revision.test_revise import bytes_of, options
 
 Pairs = set[tuple[str | int, ...]]
-
-
-def ledger_of(workdir: Path, number: int, out: str = "revised") -> list[CandidateRow]:
-    return read_table(workdir / out / "rounds" / f"{number:03d}" / "ledger.jsonl", CandidateRow)
 
 
 def pairs_of(links: list[CandidateRow], *reasons: str | None) -> Pairs:
@@ -77,7 +71,7 @@ def test_entail_at_k_counts_what_was_given_and_what_is_entailed_in_later_rounds_
     config = options(workdir, split="test", top_k=30, per_image=0, per_caption=0)
     reports = [run(one, classifier=judge) for one in (config, replace(config, sample=0))]
     dataset = read_dataset(workdir / "dataset")
-    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    truth = truth_of(workdir)
     (gallery,) = galleries_of(dataset, {}, "test", 0)
     pixels = [read_image(workdir / "dataset" / dataset.images[name].path) for name in gallery.images]
     captions = Hashed().encode_texts([dataset.texts[name].text for name in gallery.captions])

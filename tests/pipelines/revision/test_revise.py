@@ -11,7 +11,6 @@ import pytest
 
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, CandidateRow, SetConflict
-from ctxr.datasets.truth import CaptionTruth
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
@@ -24,7 +23,7 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import write_captions
 from tests.pipelines.revision.conftest import DRAWN
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
 
 
 def options(workdir: Path, **changes: object) -> ReviseLabels:
@@ -38,8 +37,8 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 def test_true_links_are_found_with_the_precision_and_recall_that_the_classifier_allows(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.97)
     report = run(options(workdir, split="test", per_image=0, per_caption=0, top_k=300), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
-    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    ledger = ledger_of(workdir)
+    truth = truth_of(workdir)
     clear = [row for row in ledger if row.image not in truth[row.caption].doubtful]
     true = np.array([row.image in truth[row.caption].holds for row in clear])
     added = np.array([row.decision == "added" for row in clear])
@@ -113,7 +112,7 @@ def test_a_round_is_taken_back_and_put_in_force_again(workdir: Path) -> None:
 
 def test_caps_keep_the_surest(workdir: Path) -> None:
     run(options(workdir, per_image=2, per_caption=3), classifier=StandIn(workdir / "dataset"))
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    ledger = ledger_of(workdir)
     by_image: dict[str, list[CandidateRow]] = {}
     by_caption: dict[str, int] = {}
     for row in ledger:
@@ -164,7 +163,7 @@ def test_who_was_trained_on_evaluated_pictures_may_not_judge_them(workdir: Path)
     assert report.leaked == tested[:2]
     row = report.tables["entail"].rows[0]
     assert row[1] != row[2]
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    ledger = ledger_of(workdir)
     assert {row.image for row in ledger if row.leaked} == set(tested[:2])
     # the sides that are trained on may be judged by who has seen them, and it is said
     trained = next(one for one in dataset.sets if one.id == "train").images
@@ -189,7 +188,7 @@ def test_a_sample_for_people_is_drawn_from_every_stratum(workdir: Path) -> None:
 def test_descriptions_that_hold_for_another_image_of_a_small_set_are_listed(workdir: Path) -> None:
     report = run(options(workdir, split="valid"), classifier=StandIn(workdir / "dataset"))
     also = read_table(workdir / "revised" / "rounds" / "001" / "also.jsonl", SetConflict)
-    truth = {row.caption: row for row in read_table(workdir / "dataset" / "truth.jsonl", CaptionTruth)}
+    truth = truth_of(workdir)
     assert also
     assert all(row.image in truth[row.caption].holds for row in also)
     assert all(row.images == (truth[row.caption].image,) for row in also)
@@ -279,7 +278,7 @@ def test_a_dataset_that_was_made_again_is_the_same_and_another_one_is_refused(wo
 def test_a_real_encoder_proposes(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, by="ctxr-tiny", split="valid", limit=3, both=True, top_k=2), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    ledger = ledger_of(workdir)
     assert {row.source for row in ledger} == {"ctxr-tiny"}
     assert {row.direction for row in ledger} >= {"image", "caption"}
     assert {row.rank for row in ledger} == {1, 2}
@@ -289,7 +288,7 @@ def test_an_encoder_of_pairs_proposes_what_it_scores_highest(workdir: Path) -> N
     judge = StandIn(workdir / "dataset")
     by = "random:blip-tiny"
     run(options(workdir, by=by, split="valid", both=True, top_k=2), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    ledger = ledger_of(workdir)
     dataset = read_dataset(workdir / "dataset")
     gallery = next(one for one in dataset.sets if one.id == "valid")
     captions = [one.id for one in dataset.queries.values() if one.image_set == gallery.id]
@@ -312,7 +311,7 @@ def test_behind_a_shortlist_only_what_was_looked_at_is_proposed_and_never_what_i
     changes = ("encoder=random:blip-tiny", "rerank=3", "rerank_by=ctxr-tiny", "epochs=1", "batch=40", "lr=1e-3")
     train(Train("retrieval-blip", dataset, changes=changes, workdir=workdir, device="cpu"))
     run(options(workdir, by="retrieval-blip", split="valid", top_k=5), classifier=judge)
-    ledger = read_table(workdir / "revised" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
+    ledger = ledger_of(workdir)
     read = read_dataset(dataset)
     given = {(row.candidate, row.query) for row in read.judgments}
     gallery = next(one for one in read.sets if one.id == "valid")

@@ -22,11 +22,6 @@ def test_equal_scenes_give_equal_pixels_of_the_size_asked_for() -> None:
         assert np.array_equal(picture, render(two, 96, 64))
 
 
-def test_other_seeds_give_other_scenes() -> None:
-    scenes = [sample_scene(np.random.default_rng(seed)) for seed in range(50)]
-    assert len({repr(scene) for scene in scenes}) == 50
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_is_drawn_within_its_radius_in_its_colour(shape: str) -> None:
     actor = Actor("a0", shape, "red", 0.3, 0.5, 0.5)
