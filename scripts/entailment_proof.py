@@ -23,7 +23,7 @@ from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.classifier_eval import JudgedPair
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
-from ctxr.problems.entailment import PROBABILITIES
+from ctxr.problems.entailment.pairs import PROBABILITIES
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 

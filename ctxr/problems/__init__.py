@@ -1,1 +1,113 @@
-"""What models are asked: queries for an image of a set, galleries, entailment."""
+"""What models are asked. A problem is a question (examples, columns, tables: numpy, whoever answers) and a learner (torch).
+
+Loops, evaluation and report name no problem: they ask the registry. No problem imports another.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from ctxr.engine.progress import Progress
+from ctxr.errors import UsageError
+
+PROBLEMS: dict[str, str] = {
+    "entailment": "ctxr.problems.entailment.question:Entailment",
+    "gallery": "ctxr.problems.gallery.question:Gallery",
+    "contextual": "ctxr.problems.contextual.question:Contextual",
+}
+"""The question of each problem by dotted name. Whose something is, is asked in this order; the last takes what no other claims."""
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """Where and how a model scores.
+
+    Attributes:
+        workdir: project folder, where vectors are cached. device: auto, cpu, cuda, mps.
+        precision: fp32, bf16, or auto: as a run was trained. regions: name of region features in the project; "" for those a run was
+            trained on. rerank: candidates of each query that a cross-encoder rescores, 0 for all; None as a run was validated.
+        rerank_by: encoder that makes the shortlist.
+    """
+
+    workdir: Path
+    device: str = "auto"
+    precision: str = "auto"
+    regions: str = ""
+    rerank: int | None = None
+    rerank_by: str = ""
+
+
+class Question(Protocol):
+    """What models are asked, and how answers are evaluated. Needs no torch: enough for files of scores, endpoints and people.
+
+    Attributes:
+        NAME: in `PROBLEMS`. LEARNER: the other half, by dotted name.
+    """
+
+    NAME: ClassVar[str]
+    LEARNER: ClassVar[str]
+
+    def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
+        """Whether an artifact of this kind and config is a model that was trained for this problem; format 1 does not name it."""
+
+
+class OpenRun(Protocol):
+    """A trained run, or a published encoder."""
+
+    def score(self, examples: Any) -> Mapping[str, Any]:
+        """The scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
+
+
+class Learner(Protocol):
+    """How models are trained for a problem.
+
+    Attributes:
+        Recipe: everything that decides a training. KIND: of the artifact that is written. FOLDER: of the project that holds it.
+    """
+
+    Recipe: ClassVar[type[Any]]
+    KIND: ClassVar[str]
+    FOLDER: ClassVar[str]
+
+    def job(self, config: Any, recipe: Any, progress: Progress) -> Any:
+        """What `ctxr train` trains by its options and a recipe, seed by seed: a `TrainJob`."""
+
+    def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
+        """A run by its folder, or a published encoder by its name. Raises UnfinishedError for a run that is not finished."""
+
+
+def find_problem(name: str) -> Question:
+    """The question of a problem. Raises UsageError for an unknown one."""
+    if name not in PROBLEMS:
+        near = get_close_matches(name, PROBLEMS, n=1)
+        raise UsageError(
+            f"there is no problem {name!r}",
+            hint=f"did you mean {near[0]}?" if near else f"choose one of {', '.join(PROBLEMS)}",
+        )
+    question: Question = _load(PROBLEMS[name])
+    return question
+
+
+def find_learner(question: Question) -> Learner:
+    """The other half of a problem."""
+    learner: Learner = _load(question.LEARNER)
+    return learner
+
+
+def problems() -> list[Question]:
+    """Every problem, in the order of the registry."""
+    return [find_problem(name) for name in PROBLEMS]
+
+
+def problem_of(kind: str, config: Mapping[str, Any]) -> Question:
+    """The problem that a model was trained for, by its manifest; a recipe is a `run` or a `classifier` with its keys as config."""
+    every = problems()
+    return next((one for one in every if one.owns(kind, config)), every[-1])
+
+
+def _load(dotted: str) -> Any:
+    module, _, name = dotted.partition(":")
+    return getattr(import_module(module), name)()

@@ -19,6 +19,7 @@ from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_chec
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.models.training.scoring import in_bf16, resolved, score_all
+from ctxr.problems import ScoringOptions
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
@@ -81,6 +82,30 @@ def scores_of(
     encoder = str(config["encoder"])
     pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), progress)
     return scores_by_seeds(folder, encoder, asked, pictures, machine, progress)
+
+
+@dataclass(frozen=True)
+class OpenSets:
+    """A run or an encoder that scores the images of sets."""
+
+    source: Path | str
+    options: ScoringOptions
+    progress: Progress
+
+    def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
+        """Values by scorer, query and candidate, of queries of a dataset, None for all."""
+        options = self.options
+        device = Device(options.device, options.precision)
+        rows = scores_of(self.source, *examples, options.workdir, device, self.progress, options.regions)
+        values: dict[str, dict[str, dict[str, float]]] = {}
+        for row in rows:
+            values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+        return values
+
+
+def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenSets:
+    """A run by its folder, or an encoder by its name; it is opened once something is to be scored."""
+    return OpenSets(source, options, progress)
 
 
 def scores_by_seeds(

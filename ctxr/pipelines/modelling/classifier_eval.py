@@ -17,15 +17,13 @@ from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.models.entailment.training import probabilities
 from ctxr.pipelines.modelling.config import Eval, EvalReport
-from ctxr.problems.entailment import (
+from ctxr.problems.entailment.classifiers import claim_table, judged, open_classifier
+from ctxr.problems.entailment.pairs import (
     KINDS,
     PROBABILITIES,
     TABLES,
     EntailmentPairs,
-    claim_table,
     is_classifier,
-    judged,
-    open_classifier,
     open_pairs,
     refuse_seen,
 )

@@ -21,7 +21,8 @@ from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import Epoch
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
 from ctxr.pipelines.modelling.seed import TrainJob, read_history, train_run
-from ctxr.problems.entailment import EntailmentPairs, claim_table, judged, learned, open_pairs
+from ctxr.problems.entailment.classifiers import claim_table, judged, learned
+from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
 from ctxr.store.artifacts import Content
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import CLASSIFIER

@@ -50,7 +50,7 @@ from ctxr.pipelines.revision.decisions import (
 from ctxr.pipelines.revision.inputs import RevisionInput, asked_of, with_distances, without_rejected
 from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.embeddings import PictureFiles
-from ctxr.problems.entailment import own_fingerprint, own_threshold
+from ctxr.problems.entailment.classifiers import own_fingerprint, own_threshold
 from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import MANIFEST, locked, require_ours
 from ctxr.store.records import ImageSet

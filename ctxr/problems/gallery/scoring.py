@@ -22,6 +22,7 @@ from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.models.training.galleries import GalleryPairs, make_pairs
 from ctxr.models.training.matching import Shortlist, gallery_scores
 from ctxr.models.training.recipe import WITH_HEAD, Recipe
+from ctxr.problems import ScoringOptions
 from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
 from ctxr.problems.figures import MOST_POSITIONS
 from ctxr.problems.gallery.splits import GallerySplit
@@ -303,6 +304,50 @@ def _open(
         }
 
     return GalleryRun(name, found, origin, artifact, way if makes_pairs(encoder) else None)
+
+
+@dataclass(frozen=True)
+class OpenGallery:
+    """A run or an encoder that scores galleries.
+
+    Attributes:
+        checkpoints: by scorer; None for a published encoder. rerank: the shortlist of a cross-encoder.
+    """
+
+    checkpoints: Mapping[str, Path | None]
+    encoder: str
+    device: Device
+    rerank: Rerank
+    regions: str
+    progress: Progress
+
+    def score(self, examples: tuple[GallerySplit, PictureFiles]) -> dict[str, Vectors | Matrix]:
+        """Scores of every picture of a split with every caption, by scorer."""
+        split, pictures = examples
+        pictures = with_regions(pictures, self.encoder, self.regions, self.progress)
+        return {
+            scorer: score_gallery(checkpoint, self.encoder, split, pictures, self.device, self.rerank, self.progress)
+            for scorer, checkpoint in self.checkpoints.items()
+        }
+
+
+def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenGallery:
+    """A run by its folder, or an encoder by its name. Raises what `open_artifact` raises, DataError for a changed run."""
+    rerank = None if options.rerank is None else Rerank(options.rerank, options.rerank_by)
+    if isinstance(source, str):
+        device = Device(options.device, options.precision)
+        return OpenGallery({source: None}, source, device, rerank or Rerank(), options.regions, progress)
+    artifact, seeds = open_artifact(source, RUN), checkpoints(source)
+    refuse_changed(artifact)
+    config = artifact.manifest.config
+    return OpenGallery(
+        {scorer_name(source, seed, len(seeds)): seed for seed in seeds},
+        str(config["encoder"]),
+        Device(options.device, str(config.get("precision", "auto"))),
+        rerank or Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", ""))),
+        options.regions or str(config.get("regions", "")),
+        progress,
+    )
 
 
 def scored_runs(runs: Sequence[GalleryRun], progress: Progress) -> dict[str, dict[str, object]]:

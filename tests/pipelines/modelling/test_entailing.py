@@ -25,7 +25,8 @@ from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
 from ctxr.pipelines.modelling.entailment_training import ClassifierJob, _threshold
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.seed import read_history
-from ctxr.problems.entailment import EntailmentPairs, judged, learned, open_classifier, open_pairs, refuse_seen
+from ctxr.problems.entailment.classifiers import judged, learned, open_classifier
+from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_seen
 from ctxr.store.artifacts import Parent
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions

@@ -26,7 +26,7 @@ from ctxr.errors import DataError
 from ctxr.media.images import thumbnail
 from ctxr.pipelines.inspection.pages.chain import inside
 from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section
-from ctxr.problems.entailment import KINDS, TABLES
+from ctxr.problems.entailment.pairs import KINDS, TABLES
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import CLASSIFIER_RESULTS, REVISE_LABELS
