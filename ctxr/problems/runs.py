@@ -9,8 +9,8 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.recipes import list_recipes
 from ctxr.problems.entailment.pairs import classifiers_in
+from ctxr.problems.recipes import list_recipes
 from ctxr.problems.scoring import SCORES, Device, scores_of
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
