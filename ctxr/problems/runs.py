@@ -10,8 +10,8 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.recipes import list_recipes
 from ctxr.problems import ScoringOptions, find_learner, find_problem, problems
+from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import MODEL, RUN, RUNS

@@ -327,20 +327,26 @@ class Trainer(Generic[ObjectiveT]):
         return loss * step.queries if self.objective.AVERAGES else loss
 
     def _accumulate_passes(self, step: Step, weight: float) -> float:
-        total, done, rows = 0.0, 0, len(step.towers[0])
-        share, factor = (1.0, weight) if self.objective.AVERAGES else (weight, 1.0)
-        if not (self.objective.AVERAGES or self.recipe.summed_gradients):
-            share /= step.queries
+        total, done, rows, averages = 0.0, 0, len(step.towers[0]), self.objective.AVERAGES
+        share = weight if self.recipe.summed_gradients else weight / step.queries
+        summed: Gradients = [None] * len(self.weights)
         while done < rows:
             stop = min(done + self.progress.at_once, rows)
-            result = self._attempt(partial(self._gradients, step.part(done, stop), share), stop - done)
+            result = self._attempt(
+                partial(self._gradients, step.part(done, stop), 1.0 if averages else share), stop - done
+            )
             if result is None:
                 continue
             loss, gradients = result
             if not math.isfinite(loss):
                 return loss
-            self._add(gradients, factor)
+            # the order decides how floats round: a mean is weighted as a whole, a sum pass by pass
+            if averages:
+                _add(summed, gradients)
+            else:
+                self._add(gradients, 1.0)
             total, done = total + loss, stop
+        self._add(summed, weight)
         return total
 
     def _accumulate_whole(self, step: Step, weight: float) -> float:

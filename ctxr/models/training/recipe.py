@@ -1,6 +1,7 @@
 """Everything that decides a training, as numbers and names: the hyper-parameters and each quirk of the released code."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ctxr.errors import UsageError
 from ctxr.models.hub import makes_pairs
@@ -76,6 +77,9 @@ class Recipe:
         all_positions: positions act on sets without order too.
         judged_on_test: test chooses the epoch, where its targets are known.
     """
+
+    DOCS: ClassVar[str] = "docs/models.md"
+    """Where all keys are described."""
 
     variant: str = "batch"
     encoder: str = "ViT-B-16:openai"

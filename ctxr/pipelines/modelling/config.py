@@ -5,15 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.engine.report import Table
-from ctxr.models.recipes import recipe_name
-from ctxr.store.kinds import CLASSIFIERS
-
-if TYPE_CHECKING:
-    from ctxr.models.training.recipe import Recipe
+from ctxr.problems.recipes import recipe_name
+from ctxr.store.kinds import RUNS
 
 Place = Annotated[Path | None, NotDecisive]
 """Where something lies, which does not decide a result."""
@@ -69,10 +66,9 @@ class Train(Options):
     image_only: Switch = False
     """Train an entailment classifier without its text branch: --set text=."""
 
-    def folder(self, recipe: "Recipe | None" = None) -> Path:
-        """Where the run is written; classifiers have their own folder."""
-        kind = "runs" if recipe is None or recipe.variant != "entailment" else CLASSIFIERS
-        return self.workdir / kind / (self.name or recipe_name(self.recipe))
+    def folder(self, home: str = RUNS) -> Path:
+        """Where the run is written, in a folder of the project."""
+        return self.workdir / home / (self.name or recipe_name(self.recipe))
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A name that a folder can have, and at least one branch."""
