@@ -61,7 +61,7 @@ class Stage(ABC):
             completing the folder in place.
     """
 
-    KIND: ClassVar[str]
+    KIND: str
     STAGED: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:

@@ -45,14 +45,22 @@ class Question(Protocol):
     """What models are asked, and how answers are evaluated. Needs no torch: enough for files of scores, endpoints and people.
 
     Attributes:
-        NAME: in `PROBLEMS`. LEARNER: the other half, by dotted name.
+        NAME: in `PROBLEMS`. LEARNER: the other half, by dotted name. KIND, FOLDER: of its trained models, and of the project.
     """
 
     NAME: ClassVar[str]
     LEARNER: ClassVar[str]
+    KIND: ClassVar[str]
+    FOLDER: ClassVar[str]
 
     def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
         """Whether an artifact of this kind and config is a model that was trained for this problem; format 1 does not name it."""
+
+    def takes(self, request: Any) -> bool:
+        """Whether runs and dataset of a `EvalRequest` are this problem's to evaluate; cheap, and without weights."""
+
+    def evaluation(self, request: Any) -> Any:
+        """The `Evaluation` of a request."""
 
 
 class OpenRun(Protocol):
@@ -114,6 +122,11 @@ def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenR
     """
     manifest = open_artifact(folder.parent if folder.name.startswith("seed") else folder, None, "ctxr train").manifest
     return find_learner(problem_of(manifest.kind, manifest.config)).open_run(folder, options, progress)
+
+
+def evaluation_of(request: Any) -> Any:
+    """The `Evaluation` of the first problem that takes a `EvalRequest`. Raises what `ctxr eval` says."""
+    return next(one for one in problems() if one.takes(request)).evaluation(request)
 
 
 def _load(dotted: str) -> Any:

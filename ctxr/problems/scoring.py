@@ -23,12 +23,12 @@ from ctxr.problems import ScoringOptions
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
+from ctxr.problems.runs import SCORES as SCORES
+from ctxr.problems.runs import checkpoints as checkpoints
+from ctxr.problems.runs import scorer_name as scorer_name
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Score
-
-SCORES = "scores.jsonl"
-"""Table of a run with what its scorers say of validation and test."""
 
 
 @dataclass(frozen=True)
@@ -123,18 +123,6 @@ def scores_by_seeds(
         for seed in seeds
     )
     return [row for scores in each for row in scores]
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """The finished checkpoints of a run, by seed."""
-    found = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
-    return sorted(found, key=lambda seed: int(seed.name[4:]))
-
-
-def scorer_name(run: Path, seed: Path, seeds: int) -> str:
-    """What the scorer of a checkpoint is called: as its run, which holds `seeds` of them."""
-    name = run.resolve().name
-    return name if seeds == 1 else f"{name}/{seed.name}"
 
 
 def scores_by(

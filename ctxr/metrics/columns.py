@@ -1,0 +1,82 @@
+"""A measure is a column: a numerator and a weight for each query. The figure is the ratio of their sums."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from ctxr.metrics.compare import Clusters, Interval, interval_of
+from ctxr.metrics.proportions import exact_interval
+from ctxr.metrics.votes import Codes, Doubles, Flags
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, eq=False)
+class RatioColumn:
+    """A measure of n queries.
+
+    Attributes:
+        rows: [n] the row of the clusters that each query is drawn with. values, weights: [n]; the figure is their ratio of sums.
+        value: the figure as it is defined, where it is no such ratio.
+    """
+
+    rows: Codes
+    values: Doubles
+    weights: Doubles
+    value: float | None = None
+
+    @property
+    def figure(self) -> float | None:
+        """None without weight."""
+        total = float(self.weights.sum())
+        return self.value if self.value is not None or not total else float(self.values.sum() / total)
+
+    @property
+    def within(self) -> Flags:
+        """[n] the queries that count."""
+        counted: Flags = self.weights > 0
+        return counted
+
+
+def mean_columns(each: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn]:
+    """The columns of a run: the mean over its seeds, query by query."""
+    return {
+        name: RatioColumn(
+            column.rows,
+            np.mean([one[name].values for one in each], axis=0),
+            column.weights,
+            None if column.value is None else float(np.mean([one[name].value for one in each])),
+        )
+        for name, column in each[0].items()
+    }
+
+
+def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: bool = False) -> list[Interval]:
+    """The figures with intervals: the queries of a row are drawn again with it.
+
+    Args:
+        clusters: over the rows. apart: multiply values and weights one after the other; the last digits of a product depend on its width.
+    """
+    rows = len(clusters.codes)
+    totals = [np.bincount(one.rows, one.values, rows) for one in columns]
+    totals += [np.bincount(one.rows, one.weights, rows) for one in columns]
+    table = np.stack(totals, axis=1).astype(np.float64)
+    halves = [table[:, : len(columns)], table[:, len(columns) :]]
+    drawn = np.hstack([clusters.totals(half) for half in halves]) if apart else clusters.totals(table)
+    present = (clusters.sums(halves[1]) > 0).sum(axis=0)
+    intervals = []
+    for place, column in enumerate(columns):
+        weight = drawn[:, len(columns) + place]
+        shares = drawn[weight > 0, place] / weight[weight > 0]
+        intervals.append(interval_of(column.figure, shares, int(present[place])))
+    return intervals
+
+
+def opened(interval: Interval) -> Interval:
+    """An interval of a share that is 0 or 1: drawing again never leaves it, so it is that of as many trials as clusters."""
+    if interval.value not in (0.0, 1.0) or interval.clusters < 2:
+        return interval
+    low, high = exact_interval(interval.value * interval.clusters, interval.clusters)
+    return replace(interval, low=low, high=high)
