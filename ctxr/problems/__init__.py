@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError
+from ctxr.store.artifacts import open_artifact
 
 PROBLEMS: dict[str, str] = {
     "entailment": "ctxr.problems.entailment.question:Entailment",
@@ -81,15 +82,13 @@ class Learner(Protocol):
     """How models are trained for a problem.
 
     Attributes:
-        Recipe: everything that decides a training. KIND: of the artifact that is written. FOLDER: of the project that holds it.
+        Recipe: everything that decides a training.
     """
 
     Recipe: ClassVar[type[Any]]
-    KIND: ClassVar[str]
-    FOLDER: ClassVar[str]
 
-    def job(self, config: Any, recipe: Any, progress: Progress) -> Any:
-        """What `ctxr train` trains by its options and a recipe, seed by seed: a `TrainJob`."""
+    def job(self, options: Any, recipe: Any, progress: Progress) -> Any:
+        """The `TrainJob` of a recipe; `options` are those of `ctxr train`. Raises UsageError for some that make no sense."""
 
     def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
         """A run by its folder, or a published encoder by its name. Raises UnfinishedError for a run that is not finished."""
@@ -122,6 +121,15 @@ def problem_of(kind: str, config: Mapping[str, Any]) -> Question:
     """The problem that a model was trained for, by its manifest; a recipe is a `run` or a `classifier` with its keys as config."""
     every = problems()
     return next((one for one in every if one.owns(kind, config)), every[-1])
+
+
+def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenRun:
+    """A finished run of any problem, or one of its seeds, by the manifest alone.
+
+    Raises UnfinishedError for a folder without a finished run, and what `Learner.open_run` raises.
+    """
+    manifest = open_artifact(folder.parent if folder.name.startswith("seed") else folder, None, "ctxr train").manifest
+    return find_learner(problem_of(manifest.kind, manifest.config)).open_run(folder, options, progress)
 
 
 def evaluation_of(request: Any) -> Any:

@@ -23,7 +23,6 @@ ENTAILMENT = "entailment"
 """Of recipes for classifiers (`ctxr.models.entailment.recipe`)."""
 
 _CHOICES = {
-    "variant": (*VARIANTS, IN_BATCH, ENTAILMENT),
     "optimiser": ("adam", "adamw"),
     "schedule": ("constant", "linear", "cosine"),
     "precision": ("auto", "fp32", "bf16"),
@@ -80,6 +79,8 @@ class Recipe:
 
     DOCS: ClassVar[str] = "docs/models.md"
     """Where all keys are described."""
+    KNOWN: ClassVar[tuple[str, ...]] = (*VARIANTS, IN_BATCH, ENTAILMENT)
+    """What `variant` can be."""
 
     variant: str = "batch"
     encoder: str = "ViT-B-16:openai"
@@ -153,7 +154,7 @@ class Recipe:
 
     def check(self) -> None:
         """Raises UsageError for a value that makes no sense."""
-        for name, choices in _CHOICES.items():
+        for name, choices in {"variant": self.KNOWN, **_CHOICES}.items():
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
         for name in (*_POSITIVE, "lr"):

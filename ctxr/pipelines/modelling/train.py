@@ -1,7 +1,7 @@
 """`ctxr train`: a recipe and a dataset become a run: trained models, their history, and their scores."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -88,15 +88,16 @@ class Training(Stage):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """A checkpoint of each seed, the history, and what the checkpoints say of validation and test."""
         trained: Iterable[Seed] = inputs.data
+        count = range(self.job.seeds)
         for seed, epochs, save in trained:
             shutil.rmtree(out / f"seed{seed}", ignore_errors=True)
-            write_history(out, seed, epochs)
+            write_history(out, {*count} - {seed}, seed, epochs)
             save(out / f"seed{seed}")
-        seeds = [f"seed{seed}" for seed in range(self.job.seeds)]
+        seeds = [f"seed{seed}" for seed in count]
         for extra in out.glob("seed*"):
             if extra.name[4:].isdigit() and extra.name not in seeds:
                 shutil.rmtree(extra)
-        drop_seeds(out, len(seeds))
+        write_history(out, count)  # a run may have had more
         files = [*self.job.write_scores(), HISTORY]
         files += [f"{seed}/{file.name}" for seed in seeds for file in (out / seed).iterdir()]
         report = self.report(up_to_date=False)
@@ -192,25 +193,15 @@ class ClockRow(Record, frozen=True):
     seconds: float
 
 
-def write_history(run: Path, seed: int, epochs: Iterable[Epoch]) -> None:
-    """Replace the epochs of a seed."""
-    rows = list(epochs)
-    others = [row for row in read_history(run) if row.seed != seed]
-    write_table(run / HISTORY, others + [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in rows])
-    clocks = [row for row in _read_clock(run) if row.seed != seed]
-    write_table(run / CLOCK, clocks + [ClockRow(seed, row.epoch, round(row.seconds, 3)) for row in rows])
-
-
-def drop_seeds(run: Path, seeds: int) -> None:
-    """Keep the epochs of the first `seeds` seeds: a run may have had more."""
-    write_table(run / HISTORY, [row for row in read_history(run) if row.seed < seeds])
-    write_table(run / CLOCK, [row for row in _read_clock(run) if row.seed < seeds])
+def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: Sequence[Epoch] = ()) -> None:
+    """Keep the epochs of some seeds, and add those of one."""
+    rows = [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in epochs]
+    clocks = [ClockRow(seed, row.epoch, round(row.seconds, 3)) for row in epochs]
+    write_table(run / HISTORY, [*(row for row in read_history(run) if row.seed in kept), *rows])
+    earlier = read_table(run / CLOCK, ClockRow) if (run / CLOCK).exists() else []
+    write_table(run / CLOCK, [*(row for row in earlier if row.seed in kept), *clocks])
 
 
 def read_history(run: Path) -> list[HistoryRow]:
     """Every epoch of every seed."""
     return read_table(run / HISTORY, HistoryRow) if (run / HISTORY).exists() else []
-
-
-def _read_clock(run: Path) -> list[ClockRow]:
-    return read_table(run / CLOCK, ClockRow) if (run / CLOCK).exists() else []

@@ -7,7 +7,6 @@ from statistics import mean
 from typing import Any, ClassVar
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
 from ctxr.models.cross.sources import CrossSource
@@ -17,33 +16,15 @@ from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import resolved
-from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions
 from ctxr.problems.scorer_training import ScorerJob, Source
 from ctxr.problems.scoring import SCORES, Device, open_run, scores_by
 from ctxr.problems.weak_positives import with_weak_positives
-from ctxr.store.kinds import RUN, RUNS
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table
-
-
-class ContextualLearner:
-    """Trained runs and published encoders."""
-
-    Recipe: ClassVar[type[Recipe]] = Recipe
-    KIND: ClassVar[str] = RUN
-    FOLDER: ClassVar[str] = RUNS
-
-    def job(self, options: Any, recipe: Recipe, progress: Progress) -> "ContextualJob":
-        """See `Learner`."""
-        return ContextualJob(options, recipe, progress)
-
-    def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
-        """See `Learner`."""
-        return open_run(source, options, progress)
 
 
 class ContextualJob(ScorerJob):
@@ -160,3 +141,11 @@ def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQ
             values = [scores[query.query][image] for image in query.images]
             hits.append((values[query.target] == max(values)) / values.count(max(values)))
     return mean(hits) if hits else None
+
+
+class ContextualLearner:
+    """See `Learner`."""
+
+    Recipe: ClassVar[type[Recipe]] = Recipe
+    job = ContextualJob
+    open_run = staticmethod(open_run)

@@ -20,7 +20,6 @@ from ctxr.models.entailment.training import EntailmentObjective, PairTable, prob
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.scoring import in_bf16
-from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.entailment.classifiers import AT_ONCE, claim_table, judged, learned, open_run
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
 from ctxr.problems.training import SeedTrainer, TrainJob
@@ -29,25 +28,6 @@ from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
 
 HALF = 0.5
 """The threshold where dev suggests no better one: the likelier class."""
-
-
-class EntailmentLearner:
-    """Trained runs and published encoders."""
-
-    Recipe: ClassVar[type[ClassifierRecipe]] = ClassifierRecipe
-    KIND: ClassVar[str] = CLASSIFIER
-    FOLDER: ClassVar[str] = CLASSIFIERS
-
-    def job(self, options: Any, recipe: ClassifierRecipe, progress: Progress) -> "ClassifierJob":
-        """See `Learner`."""
-        if options.text_only or options.image_only:
-            recipe = replace(recipe, image="") if options.text_only else replace(recipe, text="")
-            recipe.check()
-        return ClassifierJob(options, recipe, progress)
-
-    def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
-        """See `Learner`."""
-        return open_run(source, options, progress)
 
 
 class ClassifierJob(TrainJob):
@@ -63,6 +43,9 @@ class ClassifierJob(TrainJob):
 
     def __init__(self, options: Any, recipe: ClassifierRecipe, progress: Progress) -> None:
         """Raises DataError for pairs that cannot be learned from or that would be judged again; `options` are those of `ctxr train`."""
+        if options.text_only or options.image_only:
+            recipe = replace(recipe, image="") if options.text_only else replace(recipe, text="")
+            recipe.check()
         self.recipe, self.progress, self.seeds = recipe, progress, options.seeds
         self.out, self.device, self.workdir = (
             options.folder(CLASSIFIERS),
@@ -196,3 +179,11 @@ def _without_shared_premises(
         raise DataError(said, hint="name other pairs to learn from")
     progress.warn(f"{said}: left out")
     return [pair for pair in train if pair.image is not None or pair.group not in held]
+
+
+class EntailmentLearner:
+    """See `Learner`."""
+
+    Recipe: ClassVar[type[ClassifierRecipe]] = ClassifierRecipe
+    job = ClassifierJob
+    open_run = staticmethod(open_run)

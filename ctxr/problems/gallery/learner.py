@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.engine.progress import Progress
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.hub import makes_pairs
 from ctxr.models.training.contrastive import ContrastiveObjective
@@ -14,7 +13,6 @@ from ctxr.models.training.galleries import GalleryPairs
 from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.matching import MatchingObjective
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.gallery.scoring import (
     RECALLS,
     RecallRow,
@@ -29,24 +27,7 @@ from ctxr.problems.reranking import Rerank
 from ctxr.problems.scorer_training import ScorerJob, Source
 from ctxr.problems.scoring import Device
 from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import RUN, RUNS
 from ctxr.store.tables import read_table
-
-
-class GalleryLearner:
-    """Trained runs and published encoders."""
-
-    Recipe: ClassVar[type[Recipe]] = Recipe
-    KIND: ClassVar[str] = RUN
-    FOLDER: ClassVar[str] = RUNS
-
-    def job(self, options: Any, recipe: Recipe, progress: Progress) -> "GalleryJob":
-        """See `Learner`."""
-        return GalleryJob(options, recipe, progress)
-
-    def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
-        """See `Learner`."""
-        return open_run(source, options, progress)
 
 
 class GalleryJob(ScorerJob):
@@ -88,3 +69,11 @@ class GalleryJob(ScorerJob):
         """Mean recalls."""
         rows = read_table(self.out / RECALLS, RecallRow)
         return [(mean_recall(rows, name, "valid"), mean_recall(rows, name, "test")) for name in scorers]
+
+
+class GalleryLearner:
+    """See `Learner`."""
+
+    Recipe: ClassVar[type[Recipe]] = Recipe
+    job = GalleryJob
+    open_run = staticmethod(open_run)
