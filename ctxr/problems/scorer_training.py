@@ -59,6 +59,7 @@ class ScorerJob(TrainJob):
 
     KIND: ClassVar[str] = RUN
 
+    checkpoint = staticmethod(read_checkpoint)
     asked: dict[str, list[EvalQuery]]
 
     def __init__(self, options: Any, recipe: Recipe, progress: Progress) -> None:
@@ -130,10 +131,6 @@ class ScorerJob(TrainJob):
     def seed_key(self, seed: int) -> str:
         """Recipe, weights, seed and data."""
         return sha256_of([self.decisive(), self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
-
-    def checkpoint(self, folder: Path) -> Checkpoint:
-        """See `TrainJob`."""
-        return read_checkpoint(folder)
 
     def check(self) -> None:
         """Read every picture but those of train, which are read before the first step."""

@@ -57,7 +57,7 @@ class Training(Stage):
     def __init__(self, options: Train, job: TrainJob) -> None:
         super().__init__(options)
         self.job = job
-        self.KIND = job.KIND  # type: ignore[misc]  # that of the problem
+        self.KIND = job.KIND
 
     def out(self) -> Path:
         """The folder of the run."""
@@ -126,6 +126,9 @@ class Training(Stage):
             up_to_date=up_to_date,
             regions=job.recipe.regions,
             judged_on=job.judged_on,
+            unit=job.UNIT,
+            measure=job.MEASURE,
+            note=job.NOTE,
         )
 
     def _finished(self, out: Path, inputs: Inputs) -> Artifact | None:

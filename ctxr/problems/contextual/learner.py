@@ -30,6 +30,8 @@ from ctxr.store.tables import read_table
 class ContextualJob(ScorerJob):
     """Seeds that find the target of each query among the images of its set."""
 
+    NOTE: ClassVar[str] = "candidates that share the highest score share the hit"
+
     def read(self, dataset: Dataset, judgments: Path | None) -> list[tuple[str, tuple[str, ...]]]:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe

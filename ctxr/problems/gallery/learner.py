@@ -33,6 +33,9 @@ from ctxr.store.tables import read_table
 class GalleryJob(ScorerJob):
     """Seeds that learn captions and pictures of a batch against each other."""
 
+    MEASURE: ClassVar[str] = "mean recall"
+    NOTE: ClassVar[str] = "TR and IR at 1, 5, 10"
+
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:
         """See `ScorerJob`; the galleries of each split."""
         self.splits = splits_for(dataset, self.recipe, judgments)
