@@ -145,6 +145,5 @@ def test_a_new_problem_is_trained_evaluated_and_reported(tmp_path: Path, monkeyp
     for name, seeds in (("one", 1), ("two", 2)):
         options = Train(str(tmp_path / "video.toml"), tmp_path / "dataset", name, seeds, workdir=tmp_path)
         assert [len(train.run(options).seeds), train.run(options).up_to_date] == [seeds, True]
-    result = eval.run(Eval(("one", "two"), workdir=tmp_path, compare=True, resamples=20, permutations=20))
-    assert result.runs == ("one", "two")
+    assert eval.run(Eval(("one", "two"), workdir=tmp_path, compare=True, resamples=20, permutations=20)).runs
     assert "is it a video" in report.run(Report(tmp_path / "dataset", workdir=tmp_path)).page.read_text()
