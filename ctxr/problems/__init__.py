@@ -56,6 +56,10 @@ class Question(Protocol):
     def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
         """Whether an artifact of this kind and config is a model that was trained for this problem; format 1 does not name it."""
 
+    def explains(self, config: Mapping[str, Any]) -> bool:
+        """Whether a model of this config shows what it looks at (`OpenRun.explain`)."""
+        return False
+
     def takes(self, request: Any) -> bool:
         """Whether runs and dataset of a `EvalRequest` are this problem's to evaluate; cheap, and without weights."""
 
@@ -68,6 +72,10 @@ class OpenRun(Protocol):
 
     def score(self, examples: Any) -> Mapping[str, Any]:
         """The scores of the problem's own examples, by scorer: one, or `NAME/seedN` for each seed."""
+
+    def explain(self, examples: Any) -> Mapping[tuple[str, str], list[list[int]]]:
+        """Percent 0..100 that each candidate looks at each, by scorer and query, where the question `explains`."""
+        return {}
 
 
 class Learner(Protocol):

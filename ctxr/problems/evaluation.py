@@ -90,7 +90,7 @@ class Evaluation(ABC):
     @property
     def key(self) -> Mapping[str, Any]:
         """Everything beside the parents that decides the result."""
-        return self.options.key() | {"runs": list(self.names)}
+        return {**self.options.key(), "runs": list(self.names)}
 
     @abstractmethod
     def groups(self, split: Any) -> Sequence[str]:

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of
 from ctxr.metrics.columns import RatioColumn
-from ctxr.models.picture_vectors import distances_of, vectors_of
+from ctxr.models.picture_vectors import PictureVectors, distances_of
 from ctxr.models.tokens import load_tokenizer
-from ctxr.problems import notes
+from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.problems import Question, find_learner, notes
 from ctxr.problems.contextual import figures as measuring
 from ctxr.problems.contextual.examples import BenchmarkQuery, EvalSplit, match, questions_of
 from ctxr.problems.contextual.files import files_for_others, query_results
@@ -36,8 +37,7 @@ class SetEvaluation(Evaluation):
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
         options, dataset = self.options, request.dataset
-        vectors = vectors_of(dataset, options.encoder, options.device, self.progress) if options.encoder else None
-        questions = questions_of(dataset, distances_of(dataset, vectors))
+        questions = questions_of(dataset, distances_of(dataset, self._vectors()))
         wanted = _wanted(questions, options.split)
         scoring = Scoring(dataset, lambda: wanted, options.workdir, options.device, self.progress, options.regions)
         self.dataset, self.runs = dataset.name, find_runs(options.runs, scoring)
@@ -51,6 +51,14 @@ class SetEvaluation(Evaluation):
             self.parents.append(Parent(options.regions, REGION_FEATURES, features.sha256))
         self.findings.rows = {"correlations": [], "errors": [], "seeds": []}
         self.notes = [*unmatched, *pointless, *partial_notes(self.splits), *tagged_elsewhere(dataset)]
+
+    def _vectors(self) -> PictureVectors | None:
+        """Of the encoder that measures distances, where one is named."""
+        if not self.options.encoder:
+            return None
+        opened: Any = find_learner(Contextual()).open_run(self.options.encoder, self.request.scoring, self.progress)
+        vectors: PictureVectors | None = opened.vectors(self.request.dataset)
+        return vectors
 
     def groups(self, split: EvalSplit) -> list[str]:
         """Sets, or whole videos and albums."""
@@ -145,7 +153,7 @@ def tagged_elsewhere(dataset: Dataset) -> list[str]:
     return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []
 
 
-class Contextual:
+class Contextual(Question):
     """Sets of similar images."""
 
     NAME: ClassVar[str] = "contextual"
@@ -156,6 +164,10 @@ class Contextual:
     def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
         """Every other run."""
         return kind == RUN
+
+    def explains(self, config: Mapping[str, Any]) -> bool:
+        """Heads that look at the candidates of a query together."""
+        return config.get("variant") in WITH_HEAD
 
     def takes(self, request: EvalRequest) -> bool:
         """Everything: files of scores, runs and encoders on queries for an image."""

@@ -19,7 +19,7 @@ from ctxr.models.entailment.training import PairTable, looking_up, make_claims, 
 from ctxr.models.precision import choose_device
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.examples import Images, PixelTable, VectorTable
-from ctxr.problems import ScoringOptions
+from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.embeddings import cached
 from ctxr.problems.entailment.pairs import EntailmentPairs
 from ctxr.store.artifacts import open_artifact
@@ -42,7 +42,7 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
 
 
 @dataclass(frozen=True)
-class OpenClassifier:
+class OpenClassifier(OpenRun):
     """A seed of a classifier that judges pairs."""
 
     classifier: TrainedClassifier

@@ -14,7 +14,7 @@ from ctxr.datasets.pairs import EntailmentPair
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
-from ctxr.problems import find_learner
+from ctxr.problems import Question, find_learner
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
@@ -211,7 +211,7 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
     }
 
 
-class Entailment:
+class Entailment(Question):
     """Pairs of a premise and a text."""
 
     NAME: ClassVar[str] = "entailment"

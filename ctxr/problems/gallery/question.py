@@ -18,7 +18,7 @@ from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import IN_BATCH, WITH_HEAD
-from ctxr.problems import find_learner, notes
+from ctxr.problems import Question, find_learner, notes
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import MOST_POSITIONS, Columns, Figure, Seeds, Summariser, seeds_of
 from ctxr.problems.gallery import figures as measuring
@@ -295,7 +295,7 @@ def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> 
                 )  # fmt: skip
 
 
-class Gallery:
+class Gallery(Question):
     """Galleries of photos."""
 
     NAME: ClassVar[str] = "gallery"

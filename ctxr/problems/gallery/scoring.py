@@ -19,7 +19,7 @@ from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.models.training.galleries import GalleryPairs, make_pairs
 from ctxr.models.training.matching import Shortlist, gallery_scores
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import ScoringOptions
+from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
 from ctxr.problems.gallery.rankings import (
     RANKINGS,
@@ -139,7 +139,7 @@ def write_rankings(
 
 
 @dataclass(frozen=True)
-class OpenGallery:
+class OpenGallery(OpenRun):
     """A run or an encoder that scores galleries.
 
     Attributes:

@@ -7,8 +7,9 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.media.images import read_image
+from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.encoders import load_encoder
-from ctxr.models.picture_vectors import distances_of, vectors_of
+from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats

@@ -6,27 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
-from ctxr.models.precision import choose_device
-from ctxr.models.training.checkpoint import CONFIG, HEAD
-from ctxr.models.training.scoring import attend_all
 from ctxr.pipelines.inspection.pages.chain import ALONE
 from ctxr.pipelines.inspection.pages.edition import Edition, Section
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems.embeddings import Array, PictureFiles, cached
+from ctxr.problems import ScoringOptions, find_learner, problem_of
 from ctxr.problems.figures import PARTS
-from ctxr.problems.queries import EvalQuery, asked_of, by_split, contents_of, pictures_of
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
-from ctxr.problems.scoring import Device, checkpoints, plan_scoring, scorer_name, source_of, with_regions
 from ctxr.problems.tables import STATIC, p_value, percent
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
-from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EVALUATION, RUN, RUNS
 from ctxr.store.tables import read_table
 
@@ -167,15 +160,17 @@ def attended(
     where it is given, else it is searched for in the project.
     """
     found, notes = Attended(), list[str]()
-    runs = [run for run in _attended_runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]
+    runs = [(run, problem_of(run.manifest.kind, run.manifest.config)) for run in _attended_runs(project, scored)]
+    runs = [(run, problem) for run, problem in runs if problem.explains(run.manifest.config)]
     if not runs or not shown:
         return found, notes
     dataset = known or _attended_dataset(project, scored.dataset)
     if dataset is None:
         return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
-    for run in runs:
+    for run, problem in runs:
         try:
-            found |= _of_run(run, dataset, set(shown), project, progress)
+            opened = find_learner(problem).open_run(run.path, ScoringOptions(project), progress)
+            found |= opened.explain((dataset, shown))
         except CtxrError as error:
             notes.append(f"attention of {run.path.name} is not shown: {error.message}")
     return found, notes
@@ -191,70 +186,11 @@ def _attended_runs(project: Path, scored: EvaluationRows) -> Iterator[Artifact]:
                 yield artifact
 
 
-def _has_head(checkpoint: Path) -> bool:
-    return (checkpoint / HEAD).is_file()
-
-
 def _attended_dataset(project: Path, sha256: str) -> Dataset | None:
     for file in sorted(project.glob(f"*/{MANIFEST}")):
         if sha256_file(file) == sha256:
             return read_dataset(file.parent)
     return None
-
-
-def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, progress: Progress) -> Attended:
-    # whole sides, as they were asked for when the run was trained and evaluated: their vectors are in the cache
-    sides = by_split(asked_of(dataset))
-    seeds = checkpoints(run.path)
-    encoder = str(run.manifest.config["encoder"])
-    precision, regions = (
-        str(run.manifest.config.get(key, other)) for key, other in (("precision", "auto"), ("regions", ""))
-    )
-    found = Attended()
-    for asked in sides.values():
-        wanted = [row for row, one in enumerate(asked) if one.query in shown]
-        if wanted:
-            files = pictures_of(dataset, asked)
-            pictures = with_regions(
-                PictureFiles(files, contents_of(dataset, files), project), encoder, regions, progress
-            )
-            for seed in seeds:
-                name = scorer_name(run.path, seed, len(seeds))
-                shares = _shares(seed, encoder, asked, wanted, pictures, Device(precision=precision), progress)
-                for row, table in zip(wanted, shares, strict=True):
-                    count = len(asked[row].images)
-                    found[name, asked[row].query] = np.rint(100 * table[:count, :count]).astype(int).tolist()
-    return found
-
-
-def _shares(
-    seed: Path,
-    encoder: str,
-    asked: list[EvalQuery],
-    wanted: list[int],
-    pictures: PictureFiles,
-    machine: Device,
-    progress: Progress,
-) -> Array:
-    """float32 [n, K, K] of the queries at `wanted`, by the checkpoint `seed`; computed once."""
-    most = max(len(one.images) for one in asked)
-    contents = [
-        sha256_of([one.text, [pictures.contents[image] for image in one.images], one.ordered])
-        for one in (asked[row] for row in wanted)
-    ]
-    made_by = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
-
-    def make(part: slice) -> Array:
-        device = choose_device(machine.device)
-        way = plan_scoring(
-            seed, source_of(seed, encoder, progress), pictures, Device(device, machine.precision), progress
-        )
-        shares: Array = attend_all(way.ranker.eval(), way.prepare(asked), wanted[part], way.at_once, device).numpy()
-        return shares
-
-    with progress.task("attention", len(wanted)) as task:
-        arrays = cached(pictures.workdir, made_by, contents, make, task.advance)
-    return np.concatenate(arrays)
 
 
 MOST_QUERIES = 3000
