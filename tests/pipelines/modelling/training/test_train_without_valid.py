@@ -49,7 +49,9 @@ def test_sets_without_a_valid_side_warn_that_the_last_epoch_counts(train: Trains
 
 def test_a_classifier_learns_from_pairs_and_no_test_side_is_told_of() -> None:
     seeds = (SeedResult(0, 2, 3, 0.5, None), SeedResult(1, 3, 3, 0.75, None))
-    report = TrainReport("e", Path("e"), "entailment", "x", "d", {"train": 7, "valid": 4}, seeds, 0.625, None, unit="pairs")
+    report = TrainReport(
+        "e", Path("e"), "entailment", "x", "d", {"train": 7, "valid": 4}, seeds, 0.625, None, unit="pairs"
+    )
     assert facts(report)["pairs"] == "7 train, 4 valid"
     assert "queries" not in facts(report)
     assert table(report).columns == ("seed", "epoch", "of", "valid")
