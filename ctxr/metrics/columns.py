@@ -46,7 +46,7 @@ def mean_columns(each: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn
         name: RatioColumn(
             column.rows,
             np.mean([one[name].values for one in each], axis=0),
-            column.weights,
+            np.mean([one[name].weights for one in each], axis=0),
             None if column.value is None else float(np.mean([one[name].value for one in each])),
         )
         for name, column in each[0].items()
@@ -72,6 +72,29 @@ def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: b
         shares = drawn[weight > 0, place] / weight[weight > 0]
         intervals.append(interval_of(column.figure, shares, int(present[place])))
     return intervals
+
+
+def ratio_difference(
+    ours: RatioColumn, base: RatioColumn, clusters: Clusters, seed: tuple[int, int], draws: int
+) -> tuple[Interval, float]:
+    """How two ratios of the same queries differ whose weights differ, such as F1: with an interval, and a two-sided p-value for
+    swapping the runs in each cluster by itself."""
+    tables = [np.stack([one.values, one.weights], axis=1) for one in (ours, base)]
+    sums = [np.zeros((clusters.size, 2)) for _ in tables]
+    for total, table, column in zip(sums, tables, (ours, base), strict=True):
+        np.add.at(total, clusters.codes[column.rows], table)
+    swaps = np.random.default_rng(seed).integers(0, 2, (draws, clusters.size)).astype(np.float64)
+    change = swaps @ (sums[1] - sums[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = [clusters.weights.astype(np.float64) @ total for total in sums]
+        shares = drawn[0][:, 0] / drawn[0][:, 1] - drawn[1][:, 0] / drawn[1][:, 1]
+        swapped = [total.sum(axis=0) + change * sign for total, sign in zip(sums, (1, -1), strict=True)]
+        gains = swapped[0][:, 0] / swapped[0][:, 1] - swapped[1][:, 0] / swapped[1][:, 1]
+    if ours.figure is None or base.figure is None:
+        return Interval(None), 1.0
+    value = ours.figure - base.figure
+    interval = interval_of(value, shares[np.isfinite(shares)], clusters.size)
+    return interval, float((1 + (np.abs(gains) >= abs(value) - 1e-12).sum()) / (1 + draws))
 
 
 def opened(interval: Interval) -> Interval:

@@ -19,7 +19,7 @@ PROBLEMS: dict[str, str] = {
     "gallery": "ctxr.problems.gallery.question:Gallery",
     "contextual": "ctxr.problems.contextual.question:Contextual",
 }
-"""The question of each problem by dotted name. Whose something is, is asked in this order; the last takes what no other claims."""
+"""The question of each problem by dotted name. The first that takes an evaluation has it, and the last whatever no other takes."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,14 @@ class Question(Protocol):
 
     Attributes:
         NAME: in `PROBLEMS`. LEARNER: the other half, by dotted name. KIND, FOLDER: of its trained models, and of the project.
+        VARIANTS: of recipes for this problem, by which manifests of format 1 are known.
     """
 
     NAME: ClassVar[str]
     LEARNER: ClassVar[str]
     KIND: ClassVar[str]
     FOLDER: ClassVar[str]
-
-    def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
-        """Whether an artifact of this kind and config is a model that was trained for this problem; format 1 does not name it."""
+    VARIANTS: ClassVar[tuple[str, ...]] = ()
 
     def explains(self, config: Mapping[str, Any]) -> bool:
         """Whether a model of this config shows what it looks at (`OpenRun.explain`)."""
@@ -117,10 +116,10 @@ def problems() -> list[Question]:
     return [find_problem(name) for name in PROBLEMS]
 
 
-def problem_of(kind: str, config: Mapping[str, Any]) -> Question:
-    """The problem that a model was trained for, by its manifest; a recipe is a `run` or a `classifier` with its keys as config."""
+def problem_of(config: Mapping[str, Any]) -> Question:
+    """The problem that a model was trained for, by a recipe or the config of its manifest."""
     every = problems()
-    return next((one for one in every if one.owns(kind, config)), every[-1])
+    return next((one for one in every if config.get("variant") in one.VARIANTS), every[-1])
 
 
 def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenRun:
@@ -129,7 +128,7 @@ def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenR
     Raises UnfinishedError for a folder without a finished run, and what `Learner.open_run` raises.
     """
     manifest = open_artifact(folder.parent if folder.name.startswith("seed") else folder, None, "ctxr train").manifest
-    return find_learner(problem_of(manifest.kind, manifest.config)).open_run(folder, options, progress)
+    return find_learner(problem_of(manifest.config)).open_run(folder, options, progress)
 
 
 def evaluation_of(request: Any) -> Any:

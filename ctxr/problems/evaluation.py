@@ -11,11 +11,13 @@ from ctxr.datasets.lineage import common_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
+from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
 from ctxr.problems import ScoringOptions
 from ctxr.problems.figures import Columns, Figure, Summariser
 from ctxr.problems.results import Findings, QueryResult, write_findings
 from ctxr.problems.runs import AnyRun, check_name, run_folders
+from ctxr.problems.tables import percent
 from ctxr.store.artifacts import Content, Parent
 from ctxr.store.kinds import EVALUATION
 
@@ -92,9 +94,9 @@ class Evaluation(ABC):
         """Everything beside the parents that decides the result."""
         return {**self.options.key(), "runs": list(self.names)}
 
-    @abstractmethod
-    def groups(self, split: Any) -> Sequence[str]:
-        """What is drawn again as a whole: one for each row of the columns."""
+    def groups(self, split: Any) -> Sequence[Any]:
+        """What is drawn again as a whole, one for each row of the columns: by default each query by itself."""
+        return range(len(split))
 
     @abstractmethod
     def columns(self, split: Any, run: Any, summary: Summariser) -> Columns:
@@ -111,13 +113,14 @@ class Evaluation(ABC):
         """Runs whose queries are right or wrong outright, for McNemar's test."""
         return ()
 
-    def complete(self, split: Any, figures: list[Figure], summary: Summariser) -> None:
+    def complete(self, split: Any, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums, to the findings; `figures` are those of its columns."""
-        return
+        rows = tuple((one.run, one.part, one.measure, percent(one.interval)) for one in figures)
+        self.findings.tables[split.name] = Table(split.name, ("run", "on", "measure", "%"), rows)
 
     def finish(self) -> None:
         """Add what concerns all splits."""
-        return
+        self.findings.rows["tables"] = list(self.findings.tables.values())
 
     def rows(self) -> Iterable[QueryResult]:
         """What each scorer did on each query."""

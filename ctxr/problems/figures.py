@@ -6,10 +6,11 @@ All figures of a split see the same draws, so the interval of a difference is th
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from ctxr.metrics.columns import RatioColumn, opened, ratio_intervals
+from ctxr.metrics.columns import RatioColumn, opened, ratio_difference, ratio_intervals
 from ctxr.metrics.compare import Clusters, Interval, mcnemar_of_shares, sign_flip
 from ctxr.metrics.proportions import holm
 
@@ -99,7 +100,7 @@ class Summariser:
     """
 
     split: str
-    groups: Sequence[str]
+    groups: Sequence[Any]
     seed: tuple[int, int]
     resamples: int
     permutations: int
@@ -132,15 +133,11 @@ class Summariser:
         rows: list[RunDifference] = []
         for part, runs in parts.items():
             (first, base), *others = runs.items()
-            gains = [RatioColumn(base.rows, one.values - base.values, base.weights) for _, one in others]
-            if not gains:
+            if not others:
                 continue
             within = base.within
-            codes = self.clusters.codes[base.rows[within]]
-            flips = [
-                sign_flip(one.values[within], codes, np.random.default_rng(self.seed), self.permutations)
-                for one in gains
-            ]
+            tested = self._tested(base, [column for _, column in others])
+            flips = [p for _, p in tested]
             counted = {
                 run: mcnemar_of_shares(one.values[within], base.values[within])
                 for run, one in others
@@ -148,12 +145,23 @@ class Summariser:
             }
             exact = {run: p for run, (p, _) in counted.items() if p is not None}
             corrected = dict(zip(exact, holm(list(exact.values())), strict=True))
-            tested = zip(others, self._intervals(gains), flips, holm(flips), strict=True)
-            for (run, _), interval, flip, flip_corrected in tested:
+            for (run, _), (interval, flip), flip_corrected in zip(others, tested, holm(flips), strict=True):
                 mcnemar = exact.get(run), corrected.get(run), counted.get(run, (None, None))[1]
                 size = int(within.sum())
                 rows.append(RunDifference(self.split, part, run, first, size, interval, flip, flip_corrected, *mcnemar))
         return rows
+
+    def _tested(self, base: RatioColumn, others: Sequence[RatioColumn]) -> list[tuple[Interval, float]]:
+        """How runs differ from the first, and the p-value of that."""
+        if any(not np.array_equal(one.weights, base.weights) for one in others):
+            return [ratio_difference(one, base, self.clusters, self.seed, self.permutations) for one in others]
+        gains = [RatioColumn(base.rows, one.values - base.values, base.weights) for one in others]
+        codes = self.clusters.codes[base.rows[base.within]]
+        flips = [
+            sign_flip(one.values[base.within], codes, np.random.default_rng(self.seed), self.permutations)
+            for one in gains
+        ]
+        return list(zip(self._intervals(gains), flips, strict=True))
 
     def _intervals(self, columns: Sequence[RatioColumn]) -> list[Interval]:
         return ratio_intervals(columns, self.clusters, apart=self.together)

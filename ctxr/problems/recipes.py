@@ -10,7 +10,6 @@ from typing import Any, get_type_hints
 from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems import find_learner, problem_of
-from ctxr.store.kinds import RUN
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 """The recipes that come with ctxr."""
@@ -43,7 +42,7 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
-    kind: type[Recipe] = find_learner(problem_of(RUN, loaded)).Recipe
+    kind: type[Recipe] = find_learner(problem_of(loaded)).Recipe
     values = _checked(kind, str(file), {key: value for key, value in loaded.items() if key not in tables})
     parts = {profile: _checked(kind, f"{file} [{profile}]", table) for profile, table in tables.items()}
     recipe = kind(**(values | parts.get(parity, {}) | _typed(kind, changes)))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from torch import nn
@@ -45,12 +44,12 @@ class TrainJob(ABC):
     recipe: Recipe
     seeds: int
     out: Path
-    device: str = "cpu"
+    device: str
     progress: Progress
     parents: Sequence[Parent]
-    key: Mapping[str, Any] = MappingProxyType({})
+    key: Mapping[str, Any]
     dataset: str
-    encoder: str = ""
+    encoder: str
     queries: dict[str, int]
     checkpoint: Callable[[Path], Any]
     judged_on: str = ""

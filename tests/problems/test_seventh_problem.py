@@ -1,149 +1,149 @@
-"""A problem that the package does not know, in one file: is a text about a video? It is trained, evaluated and reported."""
+"""A problem that ctxr does not have, in this file alone: is a point above a line? It is trained, evaluated and reported."""
 
-from dataclasses import dataclass, make_dataclass
+import json
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from ctxr import problems
-from ctxr.datasets.open import open_dataset, origin_of
-from ctxr.engine.report import Table
-from ctxr.metrics.columns import RatioColumn
-from ctxr.models.training import checkpoint
-from ctxr.models.training.loop import Objective, Step, Update
+from ctxr.metrics.columns import RatioColumn, mean_columns
+from ctxr.models.training import loop
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.modelling import eval, train
 from ctxr.pipelines.modelling.config import Eval, Train
-from ctxr.problems.evaluation import Evaluation
-from ctxr.problems.queries import asked_of, by_split
-from ctxr.problems.runs import Run
-from ctxr.problems.training import TrainJob
-from ctxr.store.artifacts import Parent, open_artifact
-from ctxr.store.atomic import link_or_copy
-from ctxr.store.kinds import RUN, RUNS
-from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.problems import runs
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.store.artifacts import Parent
+from ctxr.store.scores import read_scores
 
 
-def table(queries: Any) -> Any:
-    words = [[sum(crc32(word.encode()) % 16 == n for word in one.text.split()) for n in range(16)] for one in queries]
-    return torch.tensor(words, dtype=torch.float32), torch.tensor([float(one.ordered) for one in queries])
+class LineRecipe(Recipe):
+    KNOWN = ("line",)
 
 
-@dataclass(frozen=True)
-class VideoRecipe(Recipe):
-    KNOWN = ("about-video",)
-    variant: str = "about-video"
+class Points(list[dict[str, Any]]):
+    def __init__(self, file: Path, name: str) -> None:
+        self.name = name
+        super().__init__(row for row in map(json.loads, file.read_text().splitlines()) if row["split"] == name)
+        self.x, self.above = torch.tensor([row["x"] for row in self]), torch.tensor([row["above"] for row in self])
 
 
-Notes: Any = make_dataclass("Notes", ["epoch", "made_by"])
-
-
-class VideoObjective(Objective):
-    def __init__(self, recipe: Any, train: Any, valid: Any, run: Any) -> None:
-        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
+class LineObjective(loop.Objective):
+    def __init__(self, recipe: Recipe, train: Points, run: loop.TrainingRun) -> None:
+        self.recipe, self.train, self.run = recipe, train, run
 
     def __len__(self) -> int:
-        return len(self.train[1])
+        return len(self.train)
 
-    def batches(self, epoch: int, generator: torch.Generator) -> Any:
-        return torch.split(torch.randperm(len(self), generator=generator), self.recipe.batch)
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        return torch.randperm(len(self), generator=generator).split(self.recipe.batch)
 
-    def updates(self, rows: torch.Tensor, apply: bool) -> Any:
-        yield Update(((Step((rows,), len(rows)), 1.0),), apply=apply)
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[loop.Update]:
+        yield loop.Update(((loop.Step((rows,), len(rows)), 1.0),), apply=apply)
 
-    def encode(self, model: nn.Module, tower: int, rows: torch.Tensor, facts: Any) -> Any:
-        return model(self.train[0][rows]).squeeze(1)
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
+        return model(self.train.x[rows])[:, 0]
 
-    def loss(self, model: nn.Module, encoded: Any, step: Step) -> torch.Tensor:
-        return nn.BCEWithLogitsLoss(reduction="sum")(encoded[0], self.train[1][step.towers[0]])
-
-    def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float:
-        return float(((model(self.valid[0]).squeeze(1) > 0) == (self.valid[1] > 0)).float().mean())
+    def loss(self, model: nn.Module, encoded: Sequence[Any], step: loop.Step) -> Tensor:
+        return (nn.functional.softplus(encoded[0]) - encoded[0] * self.train.above[step.towers[0]]).sum()
 
 
-class VideoJob(TrainJob):
-    KIND = RUN
-    checkpoint = staticmethod(partial(checkpoint.read_config, kind=Notes, what="a classifier of texts"))
+class LineJob(TrainJob):
+    KIND, device, encoder, key, dataset = "run", "cpu", "", {}, "points"
 
     def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
-        dataset = open_dataset(options.dataset, options.workdir, progress)
-        self.recipe, self.seeds, self.out, self.progress = recipe, options.seeds, options.folder(), progress
-        self.parents, self.dataset = [origin_of(dataset)], dataset.name
-        self.tables = {name: table(queries) for name, queries in by_split(asked_of(dataset)).items()}
-        self.queries = {name: len(rows[1]) for name, rows in self.tables.items()}
+        self.recipe, self.seeds, self.out, self.progress = recipe, options.seeds, options.folder("runs"), progress
+        self.train, self.parents = Points(options.dataset, "train"), [Parent("dataset", "dataset", "0" * 64)]
+        self.queries = {"train": len(self.train)}
 
     def seed_key(self, seed: int) -> str:
-        return f"{sorted(self.decisive().items())} {seed} {self.parents[0].sha256}"
+        return f"{self.decisive()} {seed}"
 
-    def fit(self, seed: int, train: Any) -> Any:
-        objective = partial(VideoObjective, self.recipe, self.tables["train"], self.tables["valid"])
-        state = train(nn.Linear(16, 1), self.queries["train"], objective)
+    def checkpoint(self, folder: Path) -> Any:
+        file = folder / "config.json"
+        return SimpleNamespace(**json.loads(file.read_text())) if file.exists() else SimpleNamespace(made_by="")
 
-        def save(folder: Path) -> None:
-            link_or_copy(train.weights, folder / "weights.safetensors")
-            checkpoint.write_config(folder, Notes(state.best or 0, self.seed_key(seed)))
-
-        return save
-
-
-class Split(list[Any]):
-    name = "test"
+    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
+        state = train(nn.Linear(2, 1), len(self.train), partial(LineObjective, self.recipe, self.train))
+        config = json.dumps({"epoch": state.best, "made_by": self.seed_key(seed)})
+        files = {"weights.safetensors": train.weights.read_bytes(), "config.json": config.encode()}
+        return lambda folder: (folder.mkdir(), [(folder / name).write_bytes(held) for name, held in files.items()])[0]
 
 
-class VideoEvaluation(Evaluation):
-    def __init__(self, request: Any) -> None:
+class LineEvaluation(Evaluation):
+    def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
-        self.dataset, self.parents = request.dataset.name, [origin_of(request.dataset)]
-        self.splits = [Split(by_split(asked_of(request.dataset))["test"])]
-        origins = [(name, open_artifact(self.options.workdir / RUNS / name).sha256) for name in self.options.runs]
-        self.runs = [Run(name, (), Parent(name, RUN, sha256)) for name, sha256 in origins]
+        self.dataset, self.splits = "points", [Points(self.options.dataset, "test")]
+        self.runs = [SimpleNamespace(name=Path(source).stem, source=source) for source in self.options.runs]
+        self.parents = [Parent("dataset", "dataset", "0" * 64)]
 
-    def groups(self, split: Split) -> list[str]:
-        return [one.image_set for one in split]
+    def columns(self, split: Points, run: Any, summariser: Any) -> Any:
+        if folder := runs.run_folder(run.source, self.options.workdir):
+            scores = problems.open_run(folder, self.request.scoring, self.progress).score(split)
+        else:
+            values = read_scores(Path(run.source))[""].values
+            scores = {run.name: np.array([values[row["id"]]["above"] for row in split])}
+        each = mean_columns([self.measured(split.above.numpy() * 1.0, values > 0) for values in scores.values()])
+        return [(("overall", "all", name), column) for name, column in each.items()]
 
-    def columns(self, split: Split, run: Any, summary: Any) -> Any:
-        opened = problems.open_run(self.options.workdir / RUNS / run.name, self.request.scoring, self.progress)
-        right = (opened.score(split)[""] > 0) == [one.ordered for one in split]
-        return [(("overall", "all", "accuracy"), RatioColumn(np.arange(len(split)), right * 1.0, np.ones(len(split))))]
-
-    def complete(self, split: Split, figures: Any, summary: Any) -> None:
-        rows = tuple((one.run, one.interval.value) for one in figures)
-        self.findings.rows["tables"] = [Table("test: is it a video", ("run", "accuracy"), rows)]
-
-
-class Video:
-    NAME, KIND, FOLDER, LEARNER = "about-video", RUN, RUNS, f"{__name__}:Video"
-    Recipe, job, evaluation = VideoRecipe, VideoJob, VideoEvaluation
-
-    def owns(self, kind: str, config: Any) -> bool:
-        return kind == RUN and config.get("variant") == self.NAME
-
-    def takes(self, request: Any) -> bool:
-        return "one" in request.options.runs
-
-    def open_run(self, source: Path, options: Any, progress: Any) -> Any:
-        self.weights = load_file(source / "seed0" / "weights.safetensors")
-        return self
-
-    def score(self, queries: Any) -> dict[str, np.ndarray]:
-        return {"": (table(queries)[0] @ self.weights["weight"].T + self.weights["bias"]).squeeze(1).numpy()}
+    def measured(self, above: Any, called: Any) -> dict[str, RatioColumn]:
+        rows = np.arange(len(above))
+        accuracy = RatioColumn(rows, (called == above) * 1.0, np.ones(len(above)))
+        return {"accuracy": accuracy, "F1": RatioColumn(rows, 2 * called * above, called + above)}
 
 
-def test_a_new_problem_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problems, "PROBLEMS", {Video.NAME: f"{__name__}:Video"} | problems.PROBLEMS)
-    write_benchmark(WorldBenchmark(tmp_path / "dataset", train=12, valid=4, test=6, video=0.5, side=48, workers=1))
-    (tmp_path / "video.toml").write_text('variant = "about-video"\nlr = 0.1\nbatch = 4\nepochs = 3\n')
-    for name, seeds in (("one", 1), ("two", 2)):
-        options = Train(str(tmp_path / "video.toml"), tmp_path / "dataset", name, seeds, workdir=tmp_path)
-        assert [len(train.run(options).seeds), train.run(options).up_to_date] == [seeds, True]
-    assert eval.run(Eval(("one", "two"), workdir=tmp_path, compare=True, resamples=20, permutations=20)).runs
-    assert "is it a video" in report.run(Report(tmp_path / "dataset", workdir=tmp_path)).page.read_text()
+class Line(problems.Question, problems.Learner):
+    NAME, LEARNER, KIND, FOLDER, VARIANTS = "line", f"{__name__}:Line", "run", "runs", ("line",)
+    Recipe, job, evaluation = LineRecipe, LineJob, LineEvaluation
+
+    def takes(self, request: EvalRequest) -> bool:
+        return bool(request.options.dataset.name == "points.jsonl")
+
+    def open_run(self, source: Path | str, options: problems.ScoringOptions, progress: Any) -> Any:
+        def score(points: Points) -> dict[str, Any]:
+            scores, model = {}, nn.Linear(2, 1)
+            for seed in runs.checkpoints(Path(source)):
+                model.load_state_dict(load_file(seed / "weights.safetensors"))
+                scores[seed.name] = model(points.x)[:, 0].detach().numpy()
+            return scores
+
+        return SimpleNamespace(score=score)
+
+
+def test_a_seventh_problem_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "PROBLEMS", {"line": f"{__name__}:Line", **problems.PROBLEMS})
+    points, work, always, recipe = (tmp_path / name for name in ("points.jsonl", "work", "always.jsonl", "line.toml"))
+    rows: list[dict[str, Any]] = []
+    for number, (x, y) in enumerate(np.random.default_rng(0).uniform(-1, 1, (240, 2)).tolist()):
+        split = ("test", "train", "train")[number % 3]
+        rows.append({"id": f"p{number}", "split": split, "x": [x, y], "above": y > x})
+    points.write_text("\n".join(map(json.dumps, rows)))
+    always.write_text("\n".join(json.dumps({"query": row["id"], "candidate": "above", "value": 1}) for row in rows))
+    recipe.write_text('variant = "line"\nlr = 0.1\nbatch = 16\nepochs = 30\n')
+    options = Train(str(recipe), points, seeds=2, workdir=work)
+    assert [seed.epochs for seed in train.run(options).seeds] == [30, 30]
+    assert train.run(options).up_to_date
+    asked = Eval((str(always), "line"), points, work, compare=True, resamples=100, permutations=99)
+    figures = json.loads((eval.run(asked).results / "figures.json").read_text())
+    assert eval.run(asked).up_to_date
+    found = {(row["run"], row["measure"]): row["value"] for row in figures["figures"]}
+    share = np.mean([row["above"] for row in rows if row["split"] == "test"])
+    assert found["always", "accuracy"] == pytest.approx(share)
+    assert found["always", "F1"] == pytest.approx(2 * share / (1 + share))
+    assert found["line", "accuracy"] > 0.9
+    for row in figures["differences"]:
+        assert row["value"] == pytest.approx(found["line", row["part"]] - found["always", row["part"]])
+        assert row["permutation"] < 0.05
+    page = report.run(Report(workdir=work, out=tmp_path / "page.html")).page.read_text()
+    assert f'<td class="n">{100 * found["line", "F1"]:.1f} (' in page

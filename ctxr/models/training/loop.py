@@ -240,12 +240,12 @@ class Objective(ABC):
     def loss(self, model: nn.Module, encoded: Sequence[Any], step: Step) -> Tensor:
         """The loss of a pass, or of a whole step where it does not split."""
 
-    @abstractmethod
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """How good the model is after an epoch, higher is better; None where the epoch is not validated.
 
         Raises FloatingPointError for scores that are not finite.
         """
+        return None
 
     def after_step(self, model: nn.Module) -> None:  # noqa: B027 (most objectives need none)
         """Called after each optimiser step, for instance to keep a weight within bounds."""

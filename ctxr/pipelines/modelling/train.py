@@ -18,7 +18,6 @@ from ctxr.problems import find_learner, problem_of
 from ctxr.problems.recipes import load_recipe
 from ctxr.problems.training import MAKING, SeedTrainer, TrainJob
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, finished, open_artifact, take_manifest
-from ctxr.store.kinds import RUN
 from ctxr.store.records import Record
 from ctxr.store.tables import read_table, write_table
 
@@ -42,7 +41,7 @@ def run(config: Train, progress: Progress | None = None) -> TrainReport:
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     if config.tensorboard:
         find_writer()  # hours before it is wanted
-    learner = find_learner(problem_of(RUN, asdict(recipe)))
+    learner = find_learner(problem_of(asdict(recipe)))
     stage = Training(config, learner.job(config, recipe, progress))
     report = stage.report(execute(stage, progress).up_to_date)
     remember_dataset(report.folder, config.dataset)

@@ -160,10 +160,7 @@ class Contextual(Question):
     LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner:ContextualLearner"
     KIND: ClassVar[str] = RUN
     FOLDER: ClassVar[str] = RUNS
-
-    def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
-        """Every other run."""
-        return kind == RUN
+    evaluation = SetEvaluation
 
     def explains(self, config: Mapping[str, Any]) -> bool:
         """Heads that look at the candidates of a query together."""
@@ -172,7 +169,3 @@ class Contextual(Question):
     def takes(self, request: EvalRequest) -> bool:
         """Everything: files of scores, runs and encoders on queries for an image."""
         return True
-
-    def evaluation(self, request: EvalRequest) -> SetEvaluation:
-        """See `SetEvaluation`."""
-        return SetEvaluation(request)

@@ -14,6 +14,7 @@ from ctxr.datasets.pairs import EntailmentPair
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
+from ctxr.models.training.recipe import ENTAILMENT
 from ctxr.problems import Question, find_learner
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
@@ -218,15 +219,9 @@ class Entailment(Question):
     LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner:EntailmentLearner"
     KIND: ClassVar[str] = CLASSIFIER
     FOLDER: ClassVar[str] = CLASSIFIERS
-
-    def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
-        """Classifiers."""
-        return kind == CLASSIFIER or config.get("variant") == "entailment"
+    VARIANTS: ClassVar[tuple[str, ...]] = (ENTAILMENT,)
+    evaluation = PairEvaluation
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether the runs are classifiers. Raises UsageError where only some are."""
         return bool(classifiers_of(request.options))
-
-    def evaluation(self, request: EvalRequest) -> PairEvaluation:
-        """See `PairEvaluation`."""
-        return PairEvaluation(request)

@@ -302,10 +302,8 @@ class Gallery(Question):
     LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner:GalleryLearner"
     KIND: ClassVar[str] = RUN
     FOLDER: ClassVar[str] = RUNS
-
-    def owns(self, kind: str, config: Mapping[str, Any]) -> bool:
-        """Runs whose batches were their own galleries."""
-        return kind == RUN and config.get("variant") == IN_BATCH
+    VARIANTS: ClassVar[tuple[str, ...]] = (IN_BATCH,)
+    evaluation = GalleryEvaluation
 
     def takes(self, request: EvalRequest) -> bool:
         """Whether images are looked for in galleries of photos, and no source needs a set to score a picture."""
@@ -314,10 +312,6 @@ class Gallery(Question):
         sets = [one for one in dataset.sets if one.id in wanted]
         galleries = all(one.kind == "photos" for one in sets) and max((len(one.images) for one in sets), default=0)
         return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in sources or finished_runs(workdir))
-
-    def evaluation(self, request: EvalRequest) -> GalleryEvaluation:
-        """See `GalleryEvaluation`."""
-        return GalleryEvaluation(request)
 
 
 def _searches(source: str, workdir: Path) -> bool:

@@ -160,7 +160,7 @@ def attended(
     where it is given, else it is searched for in the project.
     """
     found, notes = Attended(), list[str]()
-    runs = [(run, problem_of(run.manifest.kind, run.manifest.config)) for run in _attended_runs(project, scored)]
+    runs = [(run, problem_of(run.manifest.config)) for run in _attended_runs(project, scored)]
     runs = [(run, problem) for run, problem in runs if problem.explains(run.manifest.config)]
     if not runs or not shown:
         return found, notes
