@@ -2,7 +2,7 @@
 
 import shlex
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +40,7 @@ from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, load_recipe
-from ctxr.problems.scoring import Device, checkpoints, scorer_name, source_of
+from ctxr.problems.scoring import checkpoints, scorer_name, source_of
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
@@ -59,6 +59,7 @@ class ScorerJob(TrainJob):
 
     KIND: ClassVar[str] = RUN
 
+    checkpoint = staticmethod(read_checkpoint)
     asked: dict[str, list[EvalQuery]]
 
     def __init__(self, options: Any, recipe: Recipe, progress: Progress) -> None:
@@ -67,7 +68,12 @@ class ScorerJob(TrainJob):
         Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on, UnfinishedError for a start
         or a dataset that is not finished.
         """
-        _check_options(options, recipe)
+        if options.text_only or options.image_only:
+            raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
+        if options.judgments is not None and recipe.weak == "off":
+            raise UsageError(
+                "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
+            )
         refuse_nothing(options.dataset)
         self.device, self.progress = choose_device(options.device), progress
         source = find_encoder(recipe.encoder, progress.warn)
@@ -115,14 +121,6 @@ class ScorerJob(TrainJob):
     def objective(self, source: Source, train: Any, valid: Any) -> Callable[[TrainingRun], Objective]:
         """What is learned from them."""
 
-    @abstractmethod
-    def score_seeds(self, scorers: Sequence[tuple[Path, str]], device: Device) -> list[str]:
-        """Write what checkpoints, each with its name, say of validation and test; the names of the tables."""
-
-    @abstractmethod
-    def seed_results(self, scorers: Sequence[str]) -> list[tuple[float | None, float | None]]:
-        """(valid, test) of each scorer, as the tables say."""
-
     def content_key(self, sha256: str) -> str:
         """What the dataset is known by, of a hash over its queries and pictures."""
         return sha256
@@ -130,10 +128,6 @@ class ScorerJob(TrainJob):
     def seed_key(self, seed: int) -> str:
         """Recipe, weights, seed and data."""
         return sha256_of([self.decisive(), self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
-
-    def checkpoint(self, folder: Path) -> Checkpoint:
-        """See `TrainJob`."""
-        return read_checkpoint(folder)
 
     def check(self) -> None:
         """Read every picture but those of train, which are read before the first step."""
@@ -182,31 +176,16 @@ class ScorerJob(TrainJob):
             scorer.start_at_cosine(float(published.logit_scale.exp()))
         return scorer
 
-    def write_scores(self) -> list[str]:
-        """See `TrainJob`."""
-        return self.score_seeds(self._scorers(), Device(self.device, self.recipe.precision))
-
-    def results(self) -> list[tuple[float | None, float | None]]:
-        """See `TrainJob`."""
-        return self.seed_results([name for _, name in self._scorers()])
-
     def models(self) -> dict[str, Any]:
         """The encoder of the first seed."""
         notes = read_checkpoint(self.out / "seed0")
         return {"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}}
 
-    def _scorers(self) -> list[tuple[Path, str]]:
+    @property
+    def scorers(self) -> list[str]:
+        """Names of the scorers, by seed."""
         folders = checkpoints(self.out)
-        return [(folder, scorer_name(self.out, folder, len(folders))) for folder in folders]
-
-
-def _check_options(options: Any, recipe: Recipe) -> None:
-    if options.text_only or options.image_only:
-        raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
-    if options.judgments is not None and recipe.weak == "off":
-        raise UsageError(
-            "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
-        )
+        return [scorer_name(self.out, folder, len(folders)) for folder in folders]
 
 
 def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:

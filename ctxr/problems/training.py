@@ -28,13 +28,18 @@ class TrainJob(ABC):
     """What is trained, seed by seed, into the folder of a run.
 
     Attributes:
-        KIND: of the artifact. recipe: what decides a training. seeds: how many. out: folder of the run. device: to train on.
+        KIND: of the artifact. UNIT, MEASURE, NOTE: what a split counts, what results measure, and how.
+        recipe: what decides a training. seeds: how many. out: folder of the run. device: to train on.
         parents: what the run is made from. key: what decides it beside recipe, seeds and parents.
         dataset, encoder: names to report. queries: of each split. judged_on: split that chooses the epoch, "" where none does.
+        checkpoint: reads the config of a finished checkpoint, with its `epoch` and `made_by`; raises DataError where there is none.
         slow_validation: images that a validation scores, where that takes long; else 0.
     """
 
     KIND: ClassVar[str]
+    UNIT: ClassVar[str] = "queries"
+    MEASURE: ClassVar[str] = "accuracy"
+    NOTE: ClassVar[str] = ""
 
     recipe: Recipe
     seeds: int
@@ -46,16 +51,13 @@ class TrainJob(ABC):
     dataset: str
     encoder: str
     queries: dict[str, int]
+    checkpoint: Callable[[Path], Any]
     judged_on: str = ""
     slow_validation: int = 0
 
     @abstractmethod
     def seed_key(self, seed: int) -> str:
         """What decides the training of a seed: neither a state nor a checkpoint with another key is used."""
-
-    @abstractmethod
-    def checkpoint(self, folder: Path) -> Any:
-        """The config of a finished checkpoint, with its `epoch` and `made_by`. Raises DataError where there is none."""
 
     @abstractmethod
     def fit(self, seed: int, train: "SeedTrainer") -> Callable[[Path], None]:

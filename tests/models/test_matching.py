@@ -128,7 +128,7 @@ def test_the_loss_equals_that_of_pair_after_pair(kind: str, soft: float | None) 
     found = matching_loss(scores, compared(known, drawn, torch.arange(len(rows))), known, kind, soft)
     slow, weak_met = 0.0, 0
     for row in range(len(rows)):
-        told, own = int(known.told[row]), int(known.own[row])
+        told, own = int(known.caption_index[row]), int(known.image_index[row])
         pictures = [(told, one) for one in drawn.images[row][drawn.images_there[row]].tolist()]
         texts = [(one, own) for one in drawn.captions[row][drawn.captions_there[row]].tolist()]
         for others in (pictures, texts):

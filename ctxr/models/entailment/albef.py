@@ -18,8 +18,8 @@ from torch import Tensor
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.fresh import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
+from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
 from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim
-from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
+from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import PairTable, make_claims, probabilities

@@ -21,8 +21,8 @@ from ctxr.models.blip import stay_inside
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.base import TextSource
-from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
 from ctxr.models.entailment.fusion import FusionBranch, cut
+from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.hub import PATIENCE, answers
 from ctxr.models.published import careful

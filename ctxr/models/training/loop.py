@@ -13,6 +13,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -51,65 +52,51 @@ def cached_gradients(
     if all(len(parts) <= 1 for parts in towers):
         whole = loss_of([_joined([encode() for encode in parts]) for parts in towers])
         return float(whole.detach()), list(torch.autograd.grad(whole, weights, allow_unused=True))
-    states: list[list[_Chance]] = []
+    states: list[list[tuple[Tensor, Tensor | None]]] = []
     vectors: list[Tensor] = []
     with torch.no_grad():
         for parts in towers:
-            made, before = [], []
+            encoded_parts, before = [], []
             for encode in parts:
-                before.append(_Chance.now(device))
-                made.append(encode())
+                before.append(_random_state(device))
+                encoded_parts.append(encode())
             states.append(before)
-            vectors.append(_joined(made).detach().requires_grad_())
+            vectors.append(_joined(encoded_parts).detach().requires_grad_())
     loss = loss_of(vectors)
-    found = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
-    total: Gradients = list(found[len(vectors) :])
-    for parts, before, gradient in zip(towers, states, found, strict=False):
+    gradients = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
+    total: Gradients = list(gradients[len(vectors) :])
+    for parts, before, gradient in zip(towers, states, gradients, strict=False):
         start = 0
-        for encode, chance in zip(parts, before, strict=True):
-            with chance.again():
-                made_again = encode()
-            if gradient is not None and made_again.requires_grad:
-                own = gradient[start : start + len(made_again)]
-                _add(total, torch.autograd.grad(made_again, weights, own, allow_unused=True))
-            start += len(made_again)
+        for encode, state in zip(parts, before, strict=True):
+            with _drawing_from(state, device):
+                encoded = encode()
+            if gradient is not None and encoded.requires_grad:
+                own = gradient[start : start + len(encoded)]
+                _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
+            start += len(encoded)
     return float(loss.detach()), total
 
 
-@dataclass(frozen=True)
-class _Chance:
-    """What torch would draw next, on the CPU and on the device."""
-
-    device: str
-    cpu: Tensor
-    other: Tensor | None
-
-    @classmethod
-    def now(cls, device: str) -> "_Chance":
-        other = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
-        return cls(device, torch.get_rng_state(), other)
-
-    def again(self) -> "_Replay":
-        return _Replay(self)
+def _random_state(device: str) -> tuple[Tensor, Tensor | None]:
+    """Of torch on the CPU and on the device: what it would draw next."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
 
 
-class _Replay:
-    """Within the block torch draws what it drew then; after it, what it would have drawn without the block."""
-
-    def __init__(self, chance: _Chance) -> None:
-        self._then, self._before = chance, _Chance.now(chance.device)
-
-    def __enter__(self) -> None:
-        _restore(self._then)
-
-    def __exit__(self, *_: object) -> None:
-        _restore(self._before)
+def _restore(state: tuple[Tensor, Tensor | None], device: str) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)
 
 
-def _restore(chance: _Chance) -> None:
-    torch.set_rng_state(chance.cpu)
-    if chance.other is not None:
-        torch.cuda.set_rng_state(chance.other, chance.device)
+@contextmanager
+def _drawing_from(state: tuple[Tensor, Tensor | None], device: str) -> Iterator[None]:
+    """Within the block torch draws what it drew from that state; after it, what it would have drawn without the block."""
+    before = _random_state(device)
+    _restore(state, device)
+    try:
+        yield
+    finally:
+        _restore(before, device)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -117,10 +104,10 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
-    for place, gradient in enumerate(more):
+    for index, gradient in enumerate(more):
         if gradient is not None:
-            known = total[place]
-            total[place] = gradient if known is None else known + gradient
+            known = total[index]
+            total[index] = gradient if known is None else known + gradient
 
 
 T = TypeVar("T")

@@ -55,7 +55,7 @@ def draw_negatives(known: Contrast, count: int, soft: bool) -> Negatives:
     Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
     """
     free = ~(known.positive if soft else known.positive | known.weak)
-    return Negatives(*_drawn(free[known.told], count), *_drawn(free.T[known.own], count))
+    return Negatives(*_drawn(free[known.caption_index], count), *_drawn(free.T[known.image_index], count))
 
 
 Compared = list[tuple[Tensor, Tensor, Tensor]]
@@ -64,10 +64,10 @@ Compared = list[tuple[Tensor, Tensor, Tensor]]
 
 def compared(known: Contrast, drawn: Negatives, rows: Tensor) -> Compared:
     """Each of the pairs `rows` [b] of a batch among its drawn pictures, and among its drawn captions."""
-    told, own = known.told[rows, None], known.own[rows, None]
+    caption, image = known.caption_index[rows, None], known.image_index[rows, None]
     directions = (
-        (told, torch.cat([own, drawn.images[rows]], 1), drawn.images_there[rows]),
-        (torch.cat([told, drawn.captions[rows]], 1), own, drawn.captions_there[rows]),
+        (caption, torch.cat([image, drawn.images[rows]], 1), drawn.images_there[rows]),
+        (torch.cat([caption, drawn.captions[rows]], 1), image, drawn.captions_there[rows]),
     )
     listed = []
     for captions, images, others in directions:
@@ -100,10 +100,10 @@ def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, 
     nothing = torch.zeros(len(texts), dtype=torch.int64)
     batch = Batch(images, texts, columns[:, :most].contiguous(), there[:, :most].bool(), nothing.bool(), nothing - 1)
     scores = scorer(batch.to(device))
-    row, place = batch.mask.nonzero(as_tuple=True)
-    column = batch.candidates[row, place]
-    found = scores.new_zeros(wanted.shape)
-    return found.index_put((row.to(scores.device), column.to(scores.device)), scores[row, place])
+    row, rank = batch.mask.nonzero(as_tuple=True)
+    column = batch.candidates[row, rank]
+    table = scores.new_zeros(wanted.shape)
+    return table.index_put((row.to(scores.device), column.to(scores.device)), scores[row, rank])
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,11 +219,11 @@ def _drawn(free: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def _among(scores: Tensor, there: Tensor, weak: Tensor, kind: str, soft: float | None) -> Tensor:
     """Summed over rows [b, K], whose first candidate is right."""
     if kind == "softmax":
-        place = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-        return cross_entropy_of(scores, ~there, weak, place, soft) * len(scores)
-    right = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
-    right[:, 0] = 1.0
-    each = functional.binary_cross_entropy_with_logits(scores, right, reduction="none") * there
+        first = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+        return cross_entropy_of(scores, ~there, weak, first, soft) * len(scores)
+    labels = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
+    labels[:, 0] = 1.0
+    each = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none") * there
     return (each.sum(1) / there.sum(1)).sum()
 
 

@@ -103,6 +103,7 @@ class TrainReport:
         valid, test: means over the seeds; None where no target is known.
         up_to_date: whether it was finished before. regions: features that the encoder reads, "" for pixels.
         judged_on: the split that chose the epoch, "valid" or "test"; "" where none did.
+        unit: what is counted in each split. measure: what the results are a share of; note: how.
     """
 
     run: str
@@ -117,6 +118,9 @@ class TrainReport:
     up_to_date: bool = False
     regions: str = ""
     judged_on: str = "valid"
+    unit: str = "queries"
+    measure: str = "accuracy"
+    note: str = ""
 
 
 @dataclass(frozen=True)

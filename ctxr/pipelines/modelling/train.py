@@ -125,6 +125,9 @@ class Training(Stage):
             up_to_date=up_to_date,
             regions=job.recipe.regions,
             judged_on=job.judged_on,
+            unit=job.UNIT,
+            measure=job.MEASURE,
+            note=job.NOTE,
         )
 
     def _finished(self, out: Path, inputs: Inputs) -> Artifact | None:

@@ -20,7 +20,7 @@ from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.problems.scoring import SCORES, Device, open_run, scores_by
+from ctxr.problems.scoring import SCORES, Device, open_run, scores_by_seeds
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -29,6 +29,8 @@ from ctxr.store.tables import read_table
 
 class ContextualJob(ScorerJob):
     """Seeds that find the target of each query among the images of its set."""
+
+    NOTE: ClassVar[str] = "candidates that share the highest score share the hit"
 
     def read(self, dataset: Dataset, judgments: Path | None) -> list[tuple[str, tuple[str, ...]]]:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
@@ -47,30 +49,38 @@ class ContextualJob(ScorerJob):
     def examples(self, source: Source) -> tuple[ExampleTable, ExampleTable | None]:
         """For an encoder that learns, or of what a frozen one says."""
         prepare = self._prepare(source)
-        train, judged = prepare(self.asked["train"]), self._judged()
-        return train, prepare(judged) if judged else None
+        judged = [query for query in self.asked.get(self.judged_on, []) if query.target is not None]
+        if self.recipe.judged_on_test:
+            self.progress.warn(
+                "judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything"
+                if self.judged_on == "test"
+                else "judged_on_test: no target of the test side is known, so valid chooses the epoch"
+            )
+        return prepare(self.asked["train"]), prepare(judged) if judged else None
 
     def objective(self, source: Source, train: Any, valid: Any) -> Callable[[TrainingRun], Objective]:
         """The target among the candidates of its query."""
         return partial(ContextualObjective, self.recipe, train, valid)
 
-    def score_seeds(self, scorers: Sequence[tuple[Path, str]], device: Device) -> list[str]:
+    def write_scores(self) -> list[str]:
         """A score for every candidate."""
         judged = [query for split in ("valid", "test") for query in self.asked.get(split, [])]
-        each = (
-            scores_by(folder, self.encoder, name, judged, self.pictures, device, self.progress)
-            for folder, name in scorers
+        device = Device(self.device, self.recipe.precision)
+        write_scores(
+            self.out / SCORES,
+            scores_by_seeds(self.out, self.encoder, judged, self.pictures, device, self.progress),
         )
-        write_scores(self.out / SCORES, [row for rows in each for row in rows])
         return [SCORES]
 
-    def seed_results(self, scorers: Sequence[str]) -> list[tuple[float | None, float | None]]:
+    def results(self) -> list[tuple[float | None, float | None]]:
         """Expected accuracies."""
         values: dict[str, dict[str, dict[str, float]]] = {}
         for row in read_table(self.out / SCORES, Score):
             values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
         valid, test = (self.asked.get(split, []) for split in ("valid", "test"))
-        return [(_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in scorers]
+        return [
+            (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in self.scorers
+        ]
 
     def _prepare(self, source: Source) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
         recipe, pictures, device, progress = self.recipe, self.pictures, self.device, self.progress
@@ -82,19 +92,6 @@ class ContextualJob(ScorerJob):
             return lambda queries: as_pixels(queries, pictures, source, device, progress)
         frozen = Encoder(source, device, resolved(recipe.precision, device), progress.warn)
         return lambda queries: as_vectors(queries, pictures, frozen, progress)
-
-    def _judged(self) -> list[EvalQuery]:
-        """The queries that choose the epoch."""
-        valid, test = (
-            [query for query in self.asked.get(split, []) if query.target is not None] for split in ("valid", "test")
-        )
-        if not self.recipe.judged_on_test:
-            return valid
-        if not test:
-            self.progress.warn("judged_on_test: no target of the test side is known, so valid chooses the epoch")
-            return valid
-        self.progress.warn("judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything")
-        return test
 
 
 def _judged_on(recipe: Recipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:

@@ -12,7 +12,7 @@ from ctxr.errors import DataError, UnfinishedError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.checkpoint import TrainedClassifier, fingerprint_of, read_notes
-from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
+from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
 from ctxr.models.entailment.training import PairTable, looking_up, make_claims, probabilities

@@ -38,7 +38,9 @@ class ClassifierJob(TrainJob):
     """
 
     KIND: ClassVar[str] = CLASSIFIER
+    UNIT: ClassVar[str] = "pairs"
 
+    checkpoint = staticmethod(read_notes)
     recipe: ClassifierRecipe
 
     def __init__(self, options: Any, recipe: ClassifierRecipe, progress: Progress) -> None:
@@ -76,10 +78,6 @@ class ClassifierJob(TrainJob):
     def seed_key(self, seed: int) -> str:
         """Recipe, seed, data and branches."""
         return sha256_of([self.decisive(), seed, self.pairs.origin.sha256, self.fingerprints()])
-
-    def checkpoint(self, folder: Path) -> Notes:
-        """See `TrainJob`."""
-        return read_notes(folder)
 
     def fingerprints(self) -> tuple[str, str]:
         """Of text branch and image branch, "" for none."""

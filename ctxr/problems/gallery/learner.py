@@ -1,6 +1,6 @@
 """How models are trained and opened that answer about galleries."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,6 +33,9 @@ from ctxr.store.tables import read_table
 class GalleryJob(ScorerJob):
     """Seeds that learn captions and pictures of a batch against each other."""
 
+    MEASURE: ClassVar[str] = "mean recall"
+    NOTE: ClassVar[str] = "TR and IR at 1, 5, 10"
+
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:
         """See `ScorerJob`; the galleries of each split."""
         self.splits = splits_for(dataset, self.recipe, judgments)
@@ -60,15 +63,16 @@ class GalleryJob(ScorerJob):
         shortlist = None if split is None else shortlist_for(split, self.pictures, rerank, self.device, self.progress)
         return partial(MatchingObjective, self.recipe, train, valid, shortlist=shortlist)
 
-    def score_seeds(self, scorers: Sequence[tuple[Path, str]], device: Device) -> list[str]:
+    def write_scores(self) -> list[str]:
         """Rankings and recalls."""
+        device = Device(self.device, self.recipe.precision)
         splits = [self.splits[name] for name in ("valid", "test") if name in self.splits]
         return write_rankings(self.out, self.recipe, splits, self.pictures, device, self.progress)
 
-    def seed_results(self, scorers: Sequence[str]) -> list[tuple[float | None, float | None]]:
+    def results(self) -> list[tuple[float | None, float | None]]:
         """Mean recalls."""
         rows = read_table(self.out / RECALLS, RecallRow)
-        return [(mean_recall(rows, name, "valid"), mean_recall(rows, name, "test")) for name in scorers]
+        return [(mean_recall(rows, name, "valid"), mean_recall(rows, name, "test")) for name in self.scorers]
 
 
 class GalleryLearner:

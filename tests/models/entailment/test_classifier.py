@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
-from ctxr.models.entailment.checkpoint import CONFIG, Notes, read_notes
+from ctxr.models.entailment.checkpoint import Notes, read_notes
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
     PairBatch,
@@ -22,6 +22,7 @@ from ctxr.models.entailment.classifier import (
 )
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, BranchSizes, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
+from ctxr.models.training.checkpoint import CONFIG
 from ctxr.store.atomic import write_bytes
 from tests.models.blip_folder import WORDS
 

@@ -22,7 +22,6 @@ from ctxr.models.training.loop import Trainer
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
-from ctxr.pipelines.modelling.train import read_history
 from ctxr.problems.entailment.classifiers import judged, learned, open_classifier
 from ctxr.problems.entailment.learner import ClassifierJob, _threshold
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_seen
@@ -279,15 +278,6 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
         for one in (rows[row["pair"]] for row in held)
     ]
     np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
-
-
-def test_a_classifier_of_fewer_seeds_forgets_the_epochs_of_the_others(world: Path, tmp_path: Path) -> None:
-    config = Train("entailment-tiny", world, seeds=2, changes=(*SMALL, "epochs=1"), workdir=tmp_path, device="cpu")
-    folder = train.run(config).folder
-    assert {row.seed for row in read_history(folder)} == {0, 1}
-    train.run(replace(config, seeds=1))
-    assert {row.seed for row in read_history(folder)} == {0}
-    assert not (folder / "seed1").exists()
 
 
 class Listening(Silent):
