@@ -231,7 +231,8 @@ def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]
     blind = [KINDS.get(kind, kind) for kind in kinds if figures[kind, "accuracy"][0] <= figures[kind, "majority"][0]]
     warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
     note = (
-        f"How often it is right about pairs whose answer is known. It says yes from a probability of {threshold:.3g} on. Its probabilities are off by {error:.3f} in the mean (ECE); "
+        "How often it is right about pairs whose answer is known. "
+        f"It says yes from a probability of {threshold:.3g} on. Its probabilities are off by {error:.3f} in the mean (ECE); "
         f"Brier score {brier:.3f}. In brackets what 95 % of other pictures and premises would give."
     )
     heads = (f"{name} on {split}, %", "pairs", *FIGURES, "commoner answer")
