@@ -186,10 +186,10 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda seed: int(seed.name[4:]))
 
 
-def scorer_name(run: Path, seed: Path, seeds: int) -> str:
-    """What the scorer of a checkpoint is called: as its run, which holds `seeds` of them."""
-    name = run.resolve().name
-    return name if seeds == 1 else f"{name}/{seed.name}"
+def scorers_in(run: Path) -> dict[str, Path]:
+    """The checkpoints of a run by the names of their scorers: the run's own, or `NAME/seedN` where there are several."""
+    name, seeds = run.resolve().name, checkpoints(run)
+    return {name if len(seeds) == 1 else f"{name}/{seed.name}": seed for seed in seeds}
 
 
 def run_folder(source: str, workdir: Path) -> Path | None:

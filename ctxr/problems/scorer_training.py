@@ -40,7 +40,8 @@ from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, load_recipe
-from ctxr.problems.scoring import checkpoints, scorer_name, source_of
+from ctxr.problems.runs import scorers_in
+from ctxr.problems.scoring import source_of
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
@@ -184,8 +185,7 @@ class ScorerJob(TrainJob):
     @property
     def scorers(self) -> list[str]:
         """Names of the scorers, by seed."""
-        folders = checkpoints(self.out)
-        return [scorer_name(self.out, folder, len(folders)) for folder in folders]
+        return list(scorers_in(self.out))
 
 
 def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:

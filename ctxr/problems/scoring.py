@@ -29,7 +29,7 @@ from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_f
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
 from ctxr.problems.runs import SCORES as SCORES
 from ctxr.problems.runs import checkpoints as checkpoints
-from ctxr.problems.runs import scorer_name as scorer_name
+from ctxr.problems.runs import scorers_in
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import RUN
@@ -114,7 +114,7 @@ class OpenSets(OpenRun):
     def explain(self, examples: tuple[Dataset, Collection[str]]) -> dict[tuple[str, str], list[list[int]]]:
         """Attention of the last layer, averaged over heads, of the queries that are shown; kept in the project's cache."""
         (dataset, shown), run, progress = examples, Path(self.source), self.progress
-        config, seeds = open_artifact(run, RUN).manifest.config, checkpoints(run)
+        config = open_artifact(run, RUN).manifest.config
         device = Device(self.options.device, str(config.get("precision", "auto")))
         encoder, regions = str(config["encoder"]), str(config.get("regions", ""))
         attention = {}
@@ -126,14 +126,12 @@ class OpenSets(OpenRun):
             files = pictures_of(dataset, queries)
             pictures = PictureFiles(files, contents_of(dataset, files), self.options.workdir)
             pictures = with_regions(pictures, encoder, regions, progress)
-            for seed in seeds:
-                name = scorer_name(run, seed, len(seeds))
-                for row, table in zip(
-                    rows, _attention(seed, encoder, queries, rows, pictures, device, progress), strict=True
-                ):
+            for scorer, seed in scorers_in(run).items():
+                tables = _attention(seed, encoder, queries, rows, pictures, device, progress)
+                for row, table in zip(rows, tables, strict=True):
                     count = len(queries[row].images)
                     percent = np.rint(100 * table[:count, :count]).astype(int).tolist()
-                    attention[name, queries[row].query] = percent
+                    attention[scorer, queries[row].query] = percent
         return attention
 
 
@@ -178,12 +176,11 @@ def scores_by_seeds(
     progress: Progress | None,
 ) -> list[Score]:
     """Scores by every checkpoint of a run."""
-    seeds = checkpoints(run)
-    each = (
-        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, progress)
-        for seed in seeds
-    )
-    return [row for scores in each for row in scores]
+    return [
+        row
+        for scorer, seed in scorers_in(run).items()
+        for row in scores_by(seed, encoder, scorer, asked, pictures, machine, progress)
+    ]
 
 
 def scores_by(

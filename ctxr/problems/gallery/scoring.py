@@ -33,7 +33,8 @@ from ctxr.problems.gallery.rankings import mean_recall as mean_recall
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import image_inputs
 from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
-from ctxr.problems.scoring import Device, checkpoints, scorer_name, source_of, with_regions
+from ctxr.problems.runs import scorers_in
+from ctxr.problems.scoring import Device, source_of, with_regions
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 from ctxr.store.tables import write_table
@@ -126,9 +127,8 @@ def write_rankings(
     """Rankings and recalls by every seed of a run; the names of the tables."""
     rankings: list[QueryRanking] = []
     recalls: list[RecallRow] = []
-    rerank, seeds = Rerank(recipe.rerank, recipe.rerank_by), checkpoints(run)
-    for seed in seeds:
-        scorer = scorer_name(run, seed, len(seeds))
+    rerank = Rerank(recipe.rerank, recipe.rerank_by)
+    for scorer, seed in scorers_in(run).items():
         for side in sides:
             found = score_gallery(seed, recipe.encoder, side, pictures, machine, rerank, progress)
             rankings += rankings_of(side, found, scorer)
@@ -184,10 +184,9 @@ def open_run(source: Path | str, options: ScoringOptions, progress: Progress) ->
     if isinstance(source, str):
         device = Device(options.device, options.precision)
         return OpenGallery({source: None}, source, device, rerank or Rerank(), options, progress)
-    artifact, seeds = open_artifact(source, RUN), checkpoints(source)
-    config = artifact.manifest.config
+    config = open_artifact(source, RUN).manifest.config
     return OpenGallery(
-        {scorer_name(source, seed, len(seeds)): seed for seed in seeds},
+        dict(scorers_in(source)),
         str(config["encoder"]),
         Device(options.device, str(config.get("precision", "auto"))),
         rerank or Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", ""))),
