@@ -120,7 +120,7 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
 
 
 def _quieten(layer: Any) -> None:
-    """Initial scale of what a layer adds: small, so that words and patches are nearly unchanged at first."""
+    """Scale down what a layer adds, so that it passes words and patches on nearly unchanged at first."""
     outs = [
         getattr(layer, "narrow", None),
         getattr(layer, "out", None),
