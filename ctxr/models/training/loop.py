@@ -123,14 +123,14 @@ class Callbacks:
     Attributes:
         warn: with a warning. note: with a remark.
         advance: with the number of queries trained on since the last call. epoch: with the metrics of each epoch.
-        looked: with the number of images scored by a long validation since the last call.
+        validated: with the number of images scored by a long validation since the last call.
     """
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
     epoch: Callable[[Epoch], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
-    looked: Callable[[float], None] = lambda _: None
+    validated: Callable[[float], None] = lambda _: None
 
 
 @dataclass(frozen=True)
