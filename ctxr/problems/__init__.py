@@ -3,7 +3,7 @@
 Loops, evaluation and report name no problem: they ask the registry. No problem imports another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from ctxr.engine.progress import Progress
+from ctxr.engine.report import Table
 from ctxr.errors import UsageError
-from ctxr.store.artifacts import open_artifact
+from ctxr.store.artifacts import Artifact, open_artifact
 
 PROBLEMS: dict[str, str] = {
     "entailment": "ctxr.problems.entailment.question:Entailment",
@@ -41,12 +42,21 @@ class ScoringOptions:
     rerank_by: str = ""
 
 
+@dataclass(frozen=True)
+class Card:
+    """A table of a page; `warning` says what one should not overlook."""
+
+    table: Table
+    warning: str = ""
+
+
 class Question(Protocol):
     """What models are asked, and how answers are evaluated. Needs no torch: enough for files of scores, endpoints and people.
 
     Attributes:
         NAME: in `PROBLEMS`. LEARNER: the other half, by dotted name. KIND, FOLDER: of its trained models, and of the project.
         VARIANTS: of recipes for this problem, by which manifests of format 1 are known.
+        evaluation: the class of its `Evaluation`, made of an `EvalRequest`.
     """
 
     NAME: ClassVar[str]
@@ -54,6 +64,7 @@ class Question(Protocol):
     KIND: ClassVar[str]
     FOLDER: ClassVar[str]
     VARIANTS: ClassVar[tuple[str, ...]] = ()
+    evaluation: ClassVar[type[Any]]
 
     def explains(self, config: Mapping[str, Any]) -> bool:
         """Whether a model of this config shows what it looks at (`OpenRun.explain`)."""
@@ -62,8 +73,9 @@ class Question(Protocol):
     def takes(self, request: Any) -> bool:
         """Whether runs and dataset of a `EvalRequest` are this problem's to evaluate; cheap, and without weights."""
 
-    def evaluation(self, request: Any) -> Any:
-        """The `Evaluation` of a request."""
+    def cards(self, artifact: Artifact) -> Sequence[Card]:
+        """What the report shows of an evaluation without queries."""
+        return ()
 
 
 class OpenRun(Protocol):

@@ -16,19 +16,19 @@ OWNERS = {"entailment": "entailment", "in-batch": "gallery"}
 def test_a_problem_is_a_question_and_a_learner(name: str) -> None:
     question = find_problem(name)
     learner = find_learner(question)
-    assert question.NAME == name
+    assert name == question.NAME
     assert issubclass(learner.Recipe, Recipe)
     assert {type(question).KIND, type(question).FOLDER} <= {"run", "runs", "classifier", "classifiers"}
     assert issubclass(question.evaluation, Evaluation)
     for variant in question.VARIANTS:
-        assert problem_of({"variant": variant}).NAME == name
+        assert name == problem_of({"variant": variant}).NAME
 
 
 @pytest.mark.parametrize("recipe", list_recipes())
 def test_every_recipe_belongs_to_the_problem_that_trains_it(recipe: str) -> None:
     loaded = load_recipe(recipe)
     question = problem_of({"variant": loaded.variant})
-    assert question.NAME == OWNERS.get(loaded.variant, "contextual")
+    assert OWNERS.get(loaded.variant, "contextual") == question.NAME
     assert type(loaded) is find_learner(question).Recipe
 
 

@@ -1,6 +1,7 @@
 """A problem that ctxr does not have, in this file alone: is a point above a line? It is trained, evaluated and reported."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,7 @@ class LineObjective(loop.Objective):
         return len(self.train)
 
     def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
-        return torch.randperm(len(self), generator=generator).split(self.recipe.batch)
+        return torch.split(torch.randperm(len(self), generator=generator), self.recipe.batch)
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[loop.Update]:
         yield loop.Update(((loop.Step((rows,), len(rows)), 1.0),), apply=apply)
@@ -55,7 +56,7 @@ class LineObjective(loop.Objective):
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
         return model(self.train.x[rows])[:, 0]
 
-    def loss(self, model: nn.Module, encoded: Sequence[Any], step: loop.Step) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[Any], step: loop.Step) -> Any:
         return (nn.functional.softplus(encoded[0]) - encoded[0] * self.train.above[step.towers[0]]).sum()
 
 
@@ -74,11 +75,10 @@ class LineJob(TrainJob):
         file = folder / "config.json"
         return SimpleNamespace(**json.loads(file.read_text())) if file.exists() else SimpleNamespace(made_by="")
 
-    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
+    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], Any]:
         state = train(nn.Linear(2, 1), len(self.train), partial(LineObjective, self.recipe, self.train))
-        config = json.dumps({"epoch": state.best, "made_by": self.seed_key(seed)})
-        files = {"weights.safetensors": train.weights.read_bytes(), "config.json": config.encode()}
-        return lambda folder: (folder.mkdir(), [(folder / name).write_bytes(held) for name, held in files.items()])[0]
+        (train.folder / "config.json").write_text(json.dumps({"epoch": state.best, "made_by": self.seed_key(seed)}))
+        return partial(shutil.copytree, train.folder)
 
 
 class LineEvaluation(Evaluation):
@@ -114,7 +114,7 @@ class Line(problems.Question, problems.Learner):
         def score(points: Points) -> dict[str, Any]:
             scores, model = {}, nn.Linear(2, 1)
             for seed in runs.checkpoints(Path(source)):
-                model.load_state_dict(load_file(seed / "weights.safetensors"))
+                model.load_state_dict(load_file(seed / "best.safetensors"))
                 scores[seed.name] = model(points.x)[:, 0].detach().numpy()
             return scores
 

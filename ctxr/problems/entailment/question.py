@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from ctxr.datasets.lineage import common_dataset
 from ctxr.datasets.pairs import EntailmentPair
-from ctxr.engine.report import Table
+from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.models.training.recipe import ENTAILMENT
-from ctxr.problems import Question, find_learner
+from ctxr.problems import Card, Question, find_learner
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
@@ -212,6 +212,33 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
     }
 
 
+FIGURES = ("accuracy", "precision", "recall", "F0.5")
+
+
+def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> Card:
+    """A classifier on a split: how often it is right, by kind of pair, and how far its probabilities hold."""
+    figures = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
+    kinds = list(dict.fromkeys(kind for kind, _ in figures))
+    rows = []
+    for kind in kinds:
+        cells = [
+            share_with_interval(dict(zip(("value", "low", "high"), figures[kind, one], strict=False)))
+            for one in FIGURES
+        ]
+        common = f"{100 * figures[kind, 'majority'][0]:.1f}"
+        rows.append((KINDS.get(kind, kind), f"{figures[kind, 'accuracy'][3]:,}", *cells, common))
+    error, _, brier, threshold = next(row[2:] for row in sure if row[:2] == [name, "all"])
+    blind = [KINDS.get(kind, kind) for kind in kinds if figures[kind, "accuracy"][0] <= figures[kind, "majority"][0]]
+    warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
+    note = (
+        "How often it is right about pairs whose answer is known. "
+        f"It says yes from a probability of {threshold:.3g} on. Its probabilities are off by {error:.3f} in the mean (ECE); "
+        f"Brier score {brier:.3f}. In brackets what 95 % of other pictures and premises would give."
+    )
+    heads = (f"{name} on {split}, %", "pairs", *FIGURES, "commoner answer")
+    return Card(Table(f"{name} on {split}", heads, tuple(rows), note), warning if blind else "")
+
+
 class Entailment(Question):
     """Pairs of a premise and a text."""
 
@@ -225,3 +252,13 @@ class Entailment(Question):
     def takes(self, request: EvalRequest) -> bool:
         """Whether the runs are classifiers. Raises UsageError where only some are."""
         return bool(classifiers_of(request.options))
+
+    def cards(self, artifact: Artifact) -> list[Card]:
+        """One for each classifier. Raises DataError for a damaged file."""
+        file, split = artifact.path / TABLES, str(artifact.manifest.config.get("split"))
+        try:
+            tables = msgspec.json.decode(file.read_bytes())
+            quality, sure = (tables[f"{split}/{name}"]["rows"] for name in ("quality", "calibration"))
+            return [_card(name, split, quality, sure) for name in dict.fromkeys(row[0] for row in quality)]
+        except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error

@@ -14,7 +14,7 @@ from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.inspection.pages.chain import ALONE
 from ctxr.pipelines.inspection.pages.edition import Edition, Section
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems import ScoringOptions, find_learner, problem_of
+from ctxr.problems import ScoringOptions, find_learner, problem_of, problems
 from ctxr.problems.figures import PARTS
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
 from ctxr.problems.tables import STATIC, p_value, percent
@@ -31,7 +31,7 @@ class EvaluationRows:
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
         figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
-        tables: those of galleries, as they were printed. artifacts: the evaluations that `names` names.
+        tables: those that lie there, as they were printed. artifacts: the evaluations that `names` names.
         notes: what one should know first. dataset: SHA-256 of what was evaluated on. origins: what the runs are, by content.
     """
 
@@ -61,8 +61,7 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
-    artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
-    artifacts = [one for one in artifacts if one.manifest.kind == EVALUATION]
+    artifacts = [one for one in _evaluations(project) if one.manifest.kind == EVALUATION]
     if not artifacts:
         return None
     here = {open_artifact(file.parent).sha256 for file in sorted(project.glob(f"*/{MANIFEST}"))}
@@ -253,9 +252,10 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, known)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     sides = list(dict.fromkeys(row["side"] for row in scored.figures))
+    plotted = {row["side"] for row in scored.figures if (row["part"], row["measure"]) == ("all", "accuracy")}
     data["asked"] = asked = len({row.query for row in scored.rows})
     return {
-        "panels": [_panel(scored, side) for side in sides],
+        "panels": [_panel(scored, side) for side in sides if side in plotted],
         "people": scored.people,
         "tables": scored.tables,
         "notes": [*scored.notes, *unseen],
@@ -355,7 +355,7 @@ def _table(
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
-    ranked = any((run, "all", "mrr") in found for run in runs)  # galleries have recalls instead
+    ranked = any((run, "all", "mrr") in found for run in runs)
     sizes = {run: found[run, "all", "accuracy"]["queries"] for run in runs}
     counted = len(set(sizes.values())) > 1
     heads = [
@@ -444,4 +444,20 @@ def _scores(
     }
 
 
+def make_tables(edition: Edition) -> Mapping[str, Any] | None:
+    """The tables of evaluations that have no queries to show; None without any."""
+    kinds = {problem.evaluation.KIND: problem for problem in problems()}
+    artifacts = [one for one in _evaluations(edition.chain.project) if one.manifest.kind in kinds.keys() - {EVALUATION}]
+    if not artifacts:
+        return None
+    edition.evaluations += tuple(artifacts)
+    edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
+    return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}
+
+
+def _evaluations(project: Path) -> list[Artifact]:
+    return [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
+
+
 RESULTS_SECTION = Section("results", "Results", make_results)
+TABLES_SECTION = Section("tables", "Tables", make_tables)
