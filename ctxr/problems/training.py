@@ -108,10 +108,10 @@ class SeedTrainer:
             task = stack.enter_context(progress.task(f"training seed {self.seed}", epochs * examples))
             slow = progress if job.slow_validation else Silent()
             validation = slow.task(f"validating seed {self.seed}", epochs * job.slow_validation)
-            looked = stack.enter_context(validation).advance
+            validated = stack.enter_context(validation).advance
             if self.events is not None:
                 stack.callback(self.events.close)
-            callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, looked)
+            callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, validated)
             bf16 = in_bf16(job.recipe.precision, job.device)
             run = TrainingRun(self.folder, self.seed, job.seed_key(self.seed), job.device, bf16, callbacks)
             state = Trainer(model, objective(run)).run()

@@ -107,7 +107,7 @@ class TrainedClassifier:
         A claim with premise and picture is judged by the head over both, one with only one of them by the head of its branch; a
         classifier that lacks that branch sees a black picture, or an empty premise.
         """
-        found = np.zeros(len(claims), np.float32)
+        entailed = np.zeros(len(claims), np.float32)
         by_picture: dict[Path | None, list[int]] = {}
         for row, claim in enumerate(claims):
             by_picture.setdefault(claim.image, []).append(row)
@@ -116,8 +116,8 @@ class TrainedClassifier:
             part = pictures[start : start + PICTURES]
             rows = [row for picture in part for row in by_picture[picture]]
             table = self.table([claims[row] for row in rows])
-            found[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
-        return found
+            entailed[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
+        return entailed
 
     def table(self, claims: Sequence[Claim]) -> PairTable:
         """The claims as arrays; labels are 0."""
@@ -166,9 +166,9 @@ def _sha256(file: Path) -> str:
 
 def _trained_on(file: Path) -> frozenset[str]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        names = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{file} does not say what was trained on", hint=TRAIN_AGAIN) from error
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{file} holds no list of pictures", hint=TRAIN_AGAIN)
-    return frozenset(found)
+    return frozenset(names)

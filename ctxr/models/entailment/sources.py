@@ -36,8 +36,8 @@ def find_image(name: str, sizes: BranchSizes, device: str = "cpu") -> ImageSourc
         return aligned_source(name, sizes, device)
     if name in RANDOM:
         return random_source(name, sizes)
-    known = "albef:FOLDER, blip:DIRECTORY, aligned:ctxr-tiny, " + ", ".join(RANDOM)
-    raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={known}")
+    names = "albef:FOLDER, blip:DIRECTORY, aligned:ctxr-tiny, " + ", ".join(RANDOM)
+    raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={names}")
 
 
 def find_text(name: str, sizes: BranchSizes) -> TextSource:

@@ -73,7 +73,7 @@ def make_pairs(
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of a batch of m captions and n pictures, each of which occurs once.
+    """The pairs of a batch over its m captions and n pictures, without repetition.
 
     Attributes:
         captions: [m] their numbers, ascending. images: [n] rows, ascending.

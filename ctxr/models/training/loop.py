@@ -123,14 +123,14 @@ class Callbacks:
     Attributes:
         warn: with a warning. note: with a remark.
         advance: with the number of queries trained on since the last call. epoch: with the metrics of each epoch.
-        looked: with the number of images scored by a long validation since the last call.
+        validated: with the number of images scored by a long validation since the last call.
     """
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
     epoch: Callable[[Epoch], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
-    looked: Callable[[float], None] = lambda _: None
+    validated: Callable[[float], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class Step:
     """Rows to encode.
 
     Attributes:
-        towers: int64 rows of each tower. queries: over how many the loss is taken.
-        facts: what encoding and loss need to know about the whole step.
+        towers: int64 rows of each tower. queries: number of queries in the loss.
+        facts: arguments of encoding and loss about the whole step.
     """
 
     towers: tuple[Tensor, ...]
@@ -213,7 +213,7 @@ class Objective(ABC):
     """
 
     SPLITS: ClassVar[bool] = True
-    """Whether the loss of a step is a sum over its rows, so that passes can be differentiated separately."""
+    """Whether the loss of a step is a sum over its rows: its passes are differentiated one by one."""
     AVERAGES: ClassVar[bool] = False
     """Whether `loss` is already divided by the queries of the step."""
 

@@ -127,26 +127,26 @@ class PairMatcher:
         Args:
             images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: called with the number of pictures scored.
         """
-        found = np.zeros(wanted.shape, np.float32)
+        table = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
         for start in range(0, len(images), PICTURES):
             part = wanted[start : start + PICTURES]
             pixels = self.pictures(torch.from_numpy(images[start : start + PICTURES]))
-            asked = np.flatnonzero(part.any(0))
-            passes = np.cumsum(part[:, asked].sum(0)) // PAIRS
+            columns = np.flatnonzero(part.any(0))
+            passes = np.cumsum(part[:, columns].sum(0)) // PAIRS
 
-            def score(places: Tensor, pixels: Tensor = pixels, part: Wanted = part, start: int = start) -> None:
-                mask = torch.from_numpy(part[:, places.numpy()])
+            def score(chosen: Tensor, pixels: Tensor = pixels, part: Wanted = part, start: int = start) -> None:
+                mask = torch.from_numpy(part[:, chosen.numpy()])
                 rows = mask.any(1).nonzero().flatten()
                 kept = pixels[rows.to(pixels.device)]
                 with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-                    scores = scores_of(self.scorer, kept, texts[places], mask[rows].T.contiguous(), self.device)
-                found[start + rows.numpy()[:, None], places.numpy()] = scores.float().cpu().numpy().T
+                    scores = scores_of(self.scorer, kept, texts[chosen], mask[rows].T.contiguous(), self.device)
+                table[start + rows.numpy()[:, None], chosen.numpy()] = scores.float().cpu().numpy().T
 
-            for chunk in np.split(asked, np.flatnonzero(np.diff(passes)) + 1):
+            for chunk in np.split(columns, np.flatnonzero(np.diff(passes)) + 1):
                 in_microbatches(torch.from_numpy(chunk), len(chunk), self.device, score)
             advance(len(part))
-        return found
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,42 +165,45 @@ class Shortlist:
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
 
         Args:
-            without: [g, 2] places of pairs that are no candidates.
+            without: [g, 2] indices of pairs that are no candidates.
         """
         marked = np.full((len(images), len(captions)), self.vectors is None)
         if self.vectors is not None:
-            seen, told = self.vectors.queries[images], self.vectors.candidates[captions]
+            pictures, texts = self.vectors.queries[images], self.vectors.candidates[captions]
             left = np.zeros((0, 2), np.int64) if without is None else without
-            for asked, pool, table, pairs in ((seen, told, marked, left), (told, seen, marked.T, left[:, ::-1])):
-                near = best_matches(asked, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
-                row, place = np.nonzero(near != NOBODY)
-                table[row, near[row, place]] = True
+            for queries, pool, table, pairs in (
+                (pictures, texts, marked, left),
+                (texts, pictures, marked.T, left[:, ::-1]),
+            ):
+                near = best_matches(queries, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
+                row, rank = np.nonzero(near != NOBODY)
+                table[row, near[row, rank]] = True
         return marked
 
-    def ordered(self, looked: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
-        """`looked` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
+    def ordered(self, scores: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
+        """`scores` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
         if self.vectors is None:
-            return looked
+            return scores
         cosines = self.vectors.queries[images] @ self.vectors.candidates[captions].T
-        return np.where(wanted, looked, cosines + (_least(looked, wanted) - BELOW))
+        return np.where(wanted, scores, cosines + (_least(scores, wanted) - BELOW))
 
 
 def gallery_scores(
-    galleries: Rows, owners: Rows, shortlist: Shortlist, look: Callable[[Rows, Rows, Wanted], Table]
+    galleries: Rows, owners: Rows, shortlist: Shortlist, score: Callable[[Rows, Rows, Wanted], Table]
 ) -> Matrix:
     """Pictures, as queries, against captions [N, C]: each gallery by itself, and what lies in two of them below everything.
 
     Args:
         galleries: [N] of each picture. owners: [C] gallery of each caption.
-        look: scores [n, m] of some pictures (rows) with some captions (numbers), where they are wanted.
+        score: scores [n, m] of some pictures (rows) with some captions (numbers), where they are wanted.
     """
     values = np.zeros((len(galleries), len(owners)), np.float32)
     inside = galleries[:, None] == owners
     for gallery in np.unique(galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
         wanted = shortlist.wanted(images, captions)
-        looked = look(images, captions, wanted)
-        values[np.ix_(images, captions)] = shortlist.ordered(looked, wanted, images, captions)
+        scores = score(images, captions, wanted)
+        values[np.ix_(images, captions)] = shortlist.ordered(scores, wanted, images, captions)
     values[~inside] = _least(values, inside) - BELOW
     return Matrix(values)
 
@@ -272,7 +275,7 @@ class MatchingObjective(GalleryObjective):
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
         """Scores of the shortlisted pairs, the others below them."""
         run = self.run
-        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, run.callbacks.looked)
+        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, run.callbacks.validated)
 
 
 def match_scores(

@@ -192,11 +192,11 @@ class Recipe:
                     hint="--set weak=off",
                 )
             return
-        given = [name for name in _NOT_IN_BATCH if getattr(self, name)]
-        if given or (self.loss != "softmax" and not makes_pairs(self.encoder)):
+        unknown = [name for name in _NOT_IN_BATCH if getattr(self, name)]
+        if unknown or (self.loss != "softmax" and not makes_pairs(self.encoder)):
             raise UsageError(
-                f"{given[0] if given else 'loss'} means nothing to the variant {IN_BATCH!r}",
-                hint=f"--set {given[0]}=false" if given else "--set loss=softmax",
+                f"{unknown[0] if unknown else 'loss'} means nothing to the variant {IN_BATCH!r}",
+                hint=f"--set {unknown[0]}=false" if unknown else "--set loss=softmax",
             )
 
     def _check_rerank(self) -> None:
