@@ -57,21 +57,14 @@ def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: b
     """The figures with intervals: the queries of a row are drawn again with it.
 
     Args:
-        clusters: over the rows. apart: multiply values and weights one after the other; the last digits of a product depend on its width.
+        clusters: over the rows. apart: see `Clusters.ratios`.
     """
     rows = len(clusters.codes)
-    totals = [np.bincount(one.rows, one.values, rows) for one in columns]
-    totals += [np.bincount(one.rows, one.weights, rows) for one in columns]
-    table = np.stack(totals, axis=1).astype(np.float64)
-    halves = [table[:, : len(columns)], table[:, len(columns) :]]
-    drawn = np.hstack([clusters.totals(half) for half in halves]) if apart else clusters.totals(table)
-    present = (clusters.sums(halves[1]) > 0).sum(axis=0)
-    intervals = []
-    for place, column in enumerate(columns):
-        weight = drawn[:, len(columns) + place]
-        shares = drawn[weight > 0, place] / weight[weight > 0]
-        intervals.append(interval_of(column.figure, shares, int(present[place])))
-    return intervals
+    values, weights = (
+        np.stack([np.bincount(one.rows, getattr(one, name), rows) for one in columns], axis=1)
+        for name in ("values", "weights")
+    )
+    return clusters.ratios(values, weights, [one.figure for one in columns], apart)
 
 
 def ratio_difference(

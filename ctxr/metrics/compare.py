@@ -10,7 +10,7 @@ sets, 90 % with 10, 94 % with 20 and 95 % with 200; over single queries in 75 to
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -100,16 +100,32 @@ class Clusters:
         """
         held = within.astype(np.float64)
         weighed = np.where(within, values, 0.0)
-        drawn, sizes = self.totals(weighed), self.totals(held)
-        present = (self.sums(held) > 0).sum(axis=0)
-        counts = held.sum(axis=0)
-        found = []
-        for place in range(values.shape[1]):
-            value = float(weighed[:, place].sum() / counts[place]) if counts[place] else None
-            there = sizes[:, place] > 0
-            shares = drawn[there, place] / sizes[there, place]
-            found.append(interval_of(value, shares, int(present[place]), confidence))
-        return found
+        sums = [(weighed[:, place].sum(), held[:, place].sum()) for place in range(values.shape[1])]
+        figures = [float(total / count) if count else None for total, count in sums]
+        return self.ratios(weighed, held, figures, confidence=confidence)
+
+    def ratios(
+        self,
+        values: Doubles,
+        weights: Doubles,
+        figures: Sequence[float | None],
+        apart: bool = True,
+        confidence: float = LEVEL,
+    ) -> list[Interval]:
+        """The intervals of M `figures`, each the ratio of the sums of its values and weights [N, M].
+
+        Args:
+            apart: multiply values and weights one after the other; the last digits of a product depend on its width.
+        """
+        tables = [values, weights]
+        drawn = np.hstack([self.totals(one) for one in tables]) if apart else self.totals(np.hstack(tables))
+        present = (self.sums(weights) > 0).sum(axis=0)
+        intervals = []
+        for place, figure in enumerate(figures):
+            weight = drawn[:, len(figures) + place]
+            shares = drawn[weight > 0, place] / weight[weight > 0]
+            intervals.append(interval_of(figure, shares, int(present[place]), confidence))
+        return intervals
 
 
 def mean_interval(
