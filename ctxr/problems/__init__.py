@@ -1,6 +1,6 @@
-"""What models are asked. A problem is a question (examples, columns, tables: numpy, whoever answers) and a learner (torch).
+"""What models are asked. A problem has a question (examples, columns, tables; no torch) and a learner (training and scoring).
 
-Loops, evaluation and report name no problem: they ask the registry. No problem imports another.
+Training, evaluation and report name no problem: they look it up in the registry. No problem imports another.
 """
 
 from collections.abc import Mapping, Sequence

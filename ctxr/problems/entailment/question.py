@@ -216,7 +216,7 @@ FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
 def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> Card:
-    """A classifier on a split: how often it is right, by kind of pair, and how far its probabilities hold."""
+    """Accuracy and calibration of a classifier on a split, by kind of pair."""
     figures = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
     kinds = list(dict.fromkeys(kind for kind, _ in figures))
     rows = []
@@ -231,9 +231,8 @@ def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]
     blind = [KINDS.get(kind, kind) for kind in kinds if figures[kind, "accuracy"][0] <= figures[kind, "majority"][0]]
     warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
     note = (
-        "How often it is right about pairs whose answer is known. "
-        f"It says yes from a probability of {threshold:.3g} on. Its probabilities are off by {error:.3f} in the mean (ECE); "
-        f"Brier score {brier:.3f}. In brackets what 95 % of other pictures and premises would give."
+        f"On pairs with known labels, in brackets 95 % intervals over pictures and premises. Threshold {threshold:.3g}, "
+        f"expected calibration error {error:.3f}, Brier score {brier:.3f}."
     )
     heads = (f"{name} on {split}, %", "pairs", *FIGURES, "commoner answer")
     return Card(Table(f"{name} on {split}", heads, tuple(rows), note), warning if blind else "")

@@ -96,7 +96,7 @@ class GalleryEvaluation(Evaluation):
     @cached_property
     def shortlists(self) -> dict[str, dict[str, Any]]:
         """What each cross-encoder rescores, with the weights of its retriever."""
-        return {run.name: run.opened.shortlist for run in self.runs if run.opened.shortlist is not None}
+        return {run.name: one for run in self.runs if (one := run.opened.shortlist) is not None}
 
     @property
     def key(self) -> Mapping[str, Any]:

@@ -30,9 +30,9 @@ class EvaluationRows:
 
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
-        figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
-        tables: those that lie there, as they were printed. artifacts: the evaluations that `names` names.
-        notes: what one should know first. dataset: SHA-256 of what was evaluated on. origins: what the runs are, by content.
+        figures, differences: rows of `figures.json`. people: a table of human accuracy, or None.
+        tables: as the evaluations printed them. artifacts: the evaluations that `names` names.
+        notes: warnings. dataset: SHA-256 of what was evaluated on. origins: the runs, by content.
     """
 
     names: tuple[str, ...]
