@@ -54,12 +54,11 @@ class Question(Protocol):
     """What models are asked, and how answers are evaluated. Needs no torch: enough for files of scores, endpoints and people.
 
     Attributes:
-        NAME: in `PROBLEMS`. LEARNER: the other half, by dotted name. KIND, FOLDER: of its trained models, and of the project.
+        LEARNER: the other half, by dotted name. KIND, FOLDER: of its trained models, and of the project.
         VARIANTS: of recipes for this problem, by which manifests of format 1 are known.
         evaluation: the class of its `Evaluation`, made of an `EvalRequest`.
     """
 
-    NAME: ClassVar[str]
     LEARNER: ClassVar[str]
     KIND: ClassVar[str]
     FOLDER: ClassVar[str]

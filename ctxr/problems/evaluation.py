@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import common_dataset
@@ -48,14 +48,6 @@ class EvalRequest:
         return ScoringOptions(
             options.workdir, options.device, "auto", options.regions, options.rerank, options.rerank_by
         )
-
-
-class Examples(Protocol):
-    """Examples of a split of the benchmark."""
-
-    @property
-    def name(self) -> str:
-        """One of `SIDES`."""
 
 
 class Evaluation(ABC):

@@ -11,7 +11,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.models.leakage import Nearness, leakage_table
-from ctxr.problems.evaluation import Evaluation, Examples
+from ctxr.problems.evaluation import Evaluation
 from ctxr.problems.runs import AnyRun
 from ctxr.store.artifacts import Artifact
 
@@ -64,7 +64,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[Examples], progress: Progress) -> list[str]:
+def leakage_notes(dataset: Dataset, sides: Sequence[Any], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
     if isinstance(table, str):
@@ -78,7 +78,7 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Examples], progress: Progres
     return notes
 
 
-def contamination_notes(dataset: Dataset, sides: Sequence[Examples], runs: Sequence[AnyRun]) -> list[str]:
+def contamination_notes(dataset: Dataset, sides: Sequence[Any], runs: Sequence[AnyRun]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {side.name for side in sides}
     as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]

@@ -104,7 +104,7 @@ class LineEvaluation(Evaluation):
 
 
 class Line(problems.Question, problems.Learner):
-    NAME, LEARNER, KIND, FOLDER, VARIANTS = "line", f"{__name__}:Line", "run", "runs", ("line",)
+    LEARNER, KIND, FOLDER, VARIANTS = f"{__name__}:Line", "run", "runs", ("line",)
     Recipe, job, evaluation = LineRecipe, LineJob, LineEvaluation
 
     def takes(self, request: EvalRequest) -> bool:

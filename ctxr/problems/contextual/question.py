@@ -156,7 +156,6 @@ def tagged_elsewhere(dataset: Dataset) -> list[str]:
 class Contextual(Question):
     """Sets of similar images."""
 
-    NAME: ClassVar[str] = "contextual"
     LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner:ContextualLearner"
     KIND: ClassVar[str] = RUN
     FOLDER: ClassVar[str] = RUNS

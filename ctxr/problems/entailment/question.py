@@ -241,7 +241,6 @@ def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]
 class Entailment(Question):
     """Pairs of a premise and a text."""
 
-    NAME: ClassVar[str] = "entailment"
     LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner:EntailmentLearner"
     KIND: ClassVar[str] = CLASSIFIER
     FOLDER: ClassVar[str] = CLASSIFIERS

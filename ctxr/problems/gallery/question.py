@@ -298,7 +298,6 @@ def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> 
 class Gallery(Question):
     """Galleries of photos."""
 
-    NAME: ClassVar[str] = "gallery"
     LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner:GalleryLearner"
     KIND: ClassVar[str] = RUN
     FOLDER: ClassVar[str] = RUNS
