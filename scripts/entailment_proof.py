@@ -20,10 +20,10 @@ from ctxr.cli.render import Terminal, show_table
 from ctxr.engine.report import Table
 from ctxr.errors import CtxrError
 from ctxr.pipelines.modelling import train
-from ctxr.pipelines.modelling.classifier_eval import JudgedPair
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
-from ctxr.problems.entailment import PROBABILITIES
+from ctxr.problems.entailment.pairs import PROBABILITIES
+from ctxr.problems.entailment.question import JudgedPair
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 

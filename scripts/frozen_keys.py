@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.cli.commands import COMMANDS, named
-from ctxr.models.recipes import PROFILES, list_recipes, load_recipe
+from ctxr.problems.recipes import PROFILES, list_recipes, load_recipe
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "frozen_keys.json"
 

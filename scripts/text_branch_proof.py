@@ -23,10 +23,10 @@ from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval, mcnemar, mean_interval
 from ctxr.metrics.entailment import quality
 from ctxr.pipelines.modelling import train
-from ctxr.pipelines.modelling.classifier_eval import JudgedPair
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import run as evaluate
-from ctxr.problems.entailment import PAIRS, PROBABILITIES
+from ctxr.problems.entailment.pairs import PAIRS, PROBABILITIES
+from ctxr.problems.entailment.question import JudgedPair
 from ctxr.store.tables import read_table, write_table
 from scripts.ending import exit_code
 from scripts.weak_positive_proof import Spoken

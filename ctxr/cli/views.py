@@ -13,7 +13,6 @@ from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import FindingsError, PartialError, plural
-from ctxr.models.training.recipe import ENTAILMENT, IN_BATCH
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
 from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
 from ctxr.pipelines.inspection.config import AuditReport, Check, ReportPage, StatsReport
@@ -419,7 +418,7 @@ def training_facts(report: TrainReport) -> dict[str, str | None]:
         "encoder": report.encoder,
         "regions": report.regions or None,
         "dataset": report.dataset,
-        "pairs" if report.variant == ENTAILMENT else "queries": counts,
+        report.unit: counts,
         "written": str(report.folder),
         "already": "trained before: nothing to do" if report.up_to_date else None,
     }
@@ -436,13 +435,8 @@ def training_table(report: TrainReport) -> Table:
         rows.append(("mean", None, None, *(_share_in_percent(getattr(report, split)) for split in splits)))
         rows.append(("s.d.", None, None, *(_spread(report.seeds, split) for split in splits)))
     remarks = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
-    galleries = report.variant == IN_BATCH
-    if galleries:
-        remarks.append("TR and IR at 1, 5, 10")
-    elif report.variant != ENTAILMENT:
-        remarks.append("candidates that share the highest score share the hit")
-    what = "mean recall, %" if galleries else "accuracy, %"
-    return Table(what, ("seed", "epoch", "of", *splits), tuple(rows), "; ".join(remarks), digits=1)
+    remarks += [report.note] if report.note else []
+    return Table(f"{report.measure}, %", ("seed", "epoch", "of", *splits), tuple(rows), "; ".join(remarks), digits=1)
 
 
 def _share_in_percent(share: float | None) -> float | None:

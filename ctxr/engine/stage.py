@@ -62,7 +62,7 @@ class Stage(ABC):
             completing the folder in place. shard: the units of a rank, which writes no manifest; None for a whole run.
     """
 
-    KIND: ClassVar[str]
+    KIND: str
     STAGED: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:

@@ -10,7 +10,7 @@ sets, 90 % with 10, 94 % with 20 and 95 % with 200; over single queries in 75 to
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -103,15 +103,31 @@ class Clusters:
         """
         counted = within.astype(np.float64)
         weighed = np.where(within, values, 0.0)
-        totals, sizes = self.totals(weighed), self.totals(counted)
-        present = (self.sums(counted) > 0).sum(axis=0)
-        counts = counted.sum(axis=0)
+        sums = [(weighed[:, column].sum(), counted[:, column].sum()) for column in range(values.shape[1])]
+        figures = [float(total / count) if count else None for total, count in sums]
+        return self.ratios(weighed, counted, figures, confidence=confidence)
+
+    def ratios(
+        self,
+        values: Doubles,
+        weights: Doubles,
+        figures: Sequence[float | None],
+        apart: bool = True,
+        confidence: float = LEVEL,
+    ) -> list[Interval]:
+        """The intervals of M `figures`, each the ratio of the sums of its values and weights [N, M].
+
+        Args:
+            apart: multiply values and weights one after the other; the last digits of a product depend on its width.
+        """
+        tables = [values, weights]
+        drawn = np.hstack([self.totals(one) for one in tables]) if apart else self.totals(np.hstack(tables))
+        present = (self.sums(weights) > 0).sum(axis=0)
         intervals = []
-        for column in range(values.shape[1]):
-            value = float(weighed[:, column].sum() / counts[column]) if counts[column] else None
-            defined = sizes[:, column] > 0
-            shares = totals[defined, column] / sizes[defined, column]
-            intervals.append(interval_of(value, shares, int(present[column]), confidence))
+        for column, figure in enumerate(figures):
+            weight = drawn[:, len(figures) + column]
+            shares = drawn[weight > 0, column] / weight[weight > 0]
+            intervals.append(interval_of(figure, shares, int(present[column]), confidence))
         return intervals
 
 

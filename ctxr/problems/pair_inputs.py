@@ -12,12 +12,10 @@ from ctxr.models.training.examples import ExampleTable, Images, RegionTable, wit
 from ctxr.models.training.scoring import features_of, in_bf16
 from ctxr.problems.embeddings import PictureFiles, cached, pixels_of, questions_with
 from ctxr.problems.queries import EvalQuery
+from ctxr.problems.runs import REGIONS
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_of
 from ctxr.store.regions import RegionFeatures, read_regions
-
-REGIONS = "regions"
-"""Folder of a project that holds a folder for each set of region features."""
 
 AT_ONCE = {"cpu": 4}
 """Queries in one pass of an encoder of pairs that does not learn, by device; elsewhere `_AT_ONCE`."""

@@ -1,25 +1,50 @@
 """Where scores come from: a trained run, a file of scores, or a published model."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Protocol
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.recipes import list_recipes
-from ctxr.problems.entailment import classifiers_in
-from ctxr.problems.scoring import SCORES, Device, scores_of
+from ctxr.problems import ScoringOptions, find_learner, find_problem, problems
+from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import MODEL, RUN, RUNS
-from ctxr.store.records import Score
 from ctxr.store.scores import ScoresFile, read_scores
+
+SCORES = "scores.jsonl"
+"""Table of a run with what its scorers say of validation and test."""
+
+REGIONS = "regions"
+"""Folder of a project that holds a folder for each set of region features."""
 
 PLAIN_ENCODERS = ("ctxr-tiny", "auto")
 """Names of encoders that hold no colon."""
+
+
+Values = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Scores by scorer, query and candidate."""
+
+
+class AnyRun(Protocol):
+    """What is one row of a table."""
+
+    @property
+    def name(self) -> str:
+        """Of its row."""
+
+    @property
+    def origin(self) -> Parent:
+        """What it is, by content."""
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """Of a trained run."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +82,7 @@ class Scoring:
 
     Attributes:
         queries: asked for when something is to be scored: ids. device: where.
-        regions: name of region features in the project, for models that look at regions.
+        regions: name of region features in the project, for models that look at regions. problem: whose models score.
     """
 
     dataset: Dataset
@@ -66,11 +91,14 @@ class Scoring:
     device: str
     progress: Progress
     regions: str = ""
+    problem: str = "contextual"
 
-    def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> list[Score]:
+    def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> Values:
         """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
         wanted = self.queries() if queries is None else queries
-        return scores_of(source, self.dataset, wanted, self.workdir, Device(self.device), self.progress, self.regions)
+        options = ScoringOptions(self.workdir, self.device, regions=self.regions)
+        opened = find_learner(find_problem(self.problem)).open_run(source, options, self.progress)
+        return opened.score((self.dataset, wanted))
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -120,15 +148,17 @@ def check_name(source: str, workdir: Path) -> None:
         return
     if ":" in source or source in PLAIN_ENCODERS:
         return
-    runs, classifiers = finished_runs(workdir), classifiers_in(workdir)
-    near = get_close_matches(source, [*runs, *classifiers], n=1)
+    folders = {one.FOLDER: one.KIND for one in reversed(problems())}
+    names = {folder: finished_names(workdir, folder, kind) for folder, kind in folders.items()}
+    near = get_close_matches(source, [name for listed in names.values() for name in listed], n=1)
     hint = f"did you mean {near[0]}? " if near and source not in list_recipes() else ""
     if source in list_recipes():
         hint += f"ctxr train --recipe {source}   makes it; "
-    hint += f"the runs are {', '.join(runs)}; " if runs else "no run is finished yet; "
-    hint += f"the classifiers are {', '.join(classifiers)}; " if classifiers else ""
+    for folder, listed in names.items():
+        missing = "no run is finished yet; " if folder == RUNS else ""
+        hint += f"the {folder} are {', '.join(listed)}; " if listed else missing
     raise UsageError(
-        f"there is neither a run nor a classifier {source!r} in {workdir}",
+        f"there is neither {' nor '.join(f'a {kind}' for kind in folders.values())} {source!r} in {workdir}",
         hint=f"{hint}an encoder is named as in ViT-B-32:openai",
     )
 
@@ -141,7 +171,25 @@ def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
 
 def finished_runs(workdir: Path) -> list[str]:
     """Names of the finished runs of a project."""
-    return sorted(file.parent.name for file in (workdir / RUNS).glob(f"*/{MANIFEST}"))
+    return finished_names(workdir, RUNS)
+
+
+def finished_names(workdir: Path, folder: str, kind: str = "") -> list[str]:
+    """Names of the finished artifacts in a folder of a project, of a kind."""
+    artifacts = sorted(file.parent for file in (workdir / folder).glob(f"*/{MANIFEST}"))
+    return [one.name for one in artifacts if kind in ("", RUN) or open_artifact(one).manifest.kind == kind]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The finished checkpoints of a run, by seed."""
+    found = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
+    return sorted(found, key=lambda seed: int(seed.name[4:]))
+
+
+def scorers_in(run: Path) -> dict[str, Path]:
+    """The checkpoints of a run by the names of their scorers: the run's own, or `NAME/seedN` where there are several."""
+    name, seeds = run.resolve().name, checkpoints(run)
+    return {name if len(seeds) == 1 else f"{name}/{seed.name}": seed for seed in seeds}
 
 
 def run_folder(source: str, workdir: Path) -> Path | None:
@@ -266,10 +314,8 @@ def _name_of(path: Path) -> str:
     return path.resolve().parent.name if path.name == SCORES else path.stem
 
 
-def _scorers(run: str, scores: Iterable[Score]) -> tuple[ModelScores, ...]:
-    """Scores in memory, by scorer."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for row in scores:
-        found.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
-    names = {name: run if len(found) == 1 else _seed_name(run, name) for name in sorted(found)}
-    return tuple(ModelScores(names[name], found[name], lambda _query, _candidate: run) for name in names)
+def _scorers(run: str, scores: Values) -> tuple[ModelScores, ...]:
+    """Scores in memory."""
+    names = {name: run if len(scores) == 1 else _seed_name(run, name) for name in sorted(scores)}
+    values = {name: {query: dict(row) for query, row in scores[name].items()} for name in names}
+    return tuple(ModelScores(names[name], values[name], lambda _query, _candidate: run) for name in names)

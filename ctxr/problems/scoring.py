@@ -5,29 +5,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
 from ctxr.models.context import PLACES
 from ctxr.models.cross.sources import CrossSource
+from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
+from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.precision import choose_device
 from ctxr.models.scorers import ClipScorer, PairScorer
-from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_checkpoint, tuned
+from ctxr.models.training.checkpoint import CONFIG, HEAD, fingerprint_of, load_head, read_checkpoint, tuned
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import WITH_HEAD
-from ctxr.models.training.scoring import in_bf16, resolved, score_all
-from ctxr.problems.embeddings import PictureFiles, as_vectors
+from ctxr.models.training.scoring import attend_all, in_bf16, resolved, score_all
+from ctxr.problems import OpenRun, ScoringOptions
+from ctxr.problems.embeddings import Array, PictureFiles, as_vectors, cached
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
+from ctxr.problems.runs import SCORES as SCORES
+from ctxr.problems.runs import checkpoints as checkpoints
+from ctxr.problems.runs import scorers_in
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Score
-
-SCORES = "scores.jsonl"
-"""Table of a run with what its scorers say of validation and test."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,84 @@ def scores_of(
     return scores_by_seeds(folder, encoder, asked, pictures, machine, progress)
 
 
+@dataclass(frozen=True)
+class OpenSets(OpenRun):
+    """A run or an encoder that scores the images of sets."""
+
+    source: Path | str
+    options: ScoringOptions
+    progress: Progress
+
+    def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
+        """Values by scorer, query and candidate, of queries of a dataset, None for all."""
+        options = self.options
+        device = Device(options.device, options.precision)
+        rows = scores_of(self.source, *examples, options.workdir, device, self.progress, options.regions)
+        values: dict[str, dict[str, dict[str, float]]] = {}
+        for row in rows:
+            values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+        return values
+
+    def vectors(self, dataset: Dataset) -> PictureVectors | None:
+        """Of all pictures, by an encoder."""
+        return vectors_of(dataset, str(self.source), self.options.device, self.progress)
+
+    def explain(self, examples: tuple[Dataset, Collection[str]]) -> dict[tuple[str, str], list[list[int]]]:
+        """Attention of the last layer, averaged over heads, of the queries that are shown; kept in the project's cache."""
+        (dataset, shown), run, progress = examples, Path(self.source), self.progress
+        config = open_artifact(run, RUN).manifest.config
+        device = Device(self.options.device, str(config.get("precision", "auto")))
+        encoder, regions = str(config["encoder"]), str(config.get("regions", ""))
+        attention = {}
+        # whole splits, as they were asked for when the run was trained and evaluated: their vectors are in the cache
+        for queries in by_split(asked_of(dataset)).values():
+            rows = [row for row, one in enumerate(queries) if one.query in shown]
+            if not rows:
+                continue
+            files = pictures_of(dataset, queries)
+            pictures = PictureFiles(files, contents_of(dataset, files), self.options.workdir)
+            pictures = with_regions(pictures, encoder, regions, progress)
+            for scorer, seed in scorers_in(run).items():
+                tables = _attention(seed, encoder, queries, rows, pictures, device, progress)
+                for row, table in zip(rows, tables, strict=True):
+                    count = len(queries[row].images)
+                    percent = np.rint(100 * table[:count, :count]).astype(int).tolist()
+                    attention[scorer, queries[row].query] = percent
+        return attention
+
+
+def _attention(
+    seed: Path,
+    encoder: str,
+    queries: Sequence[EvalQuery],
+    rows: list[int],
+    pictures: PictureFiles,
+    machine: Device,
+    progress: Progress,
+) -> Array:
+    """float32 [n, K, K] of the queries at `rows`, by the checkpoint `seed`; computed once."""
+    contents = [
+        sha256_of([one.text, [pictures.contents[image] for image in one.images], one.ordered])
+        for one in (queries[row] for row in rows)
+    ]
+    most = max(len(one.images) for one in queries)
+    made_by = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
+
+    def make(part: slice) -> Array:
+        device, source = choose_device(machine.device), source_of(seed, encoder, progress)
+        plan = plan_scoring(seed, source, pictures, Device(device, machine.precision), progress)
+        shares: Array = attend_all(plan.ranker.eval(), plan.prepare(queries), rows[part], plan.at_once, device).numpy()
+        return shares
+
+    with progress.task("attention", len(rows)) as task:
+        return np.concatenate(cached(pictures.workdir, made_by, contents, make, task.advance))
+
+
+def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenSets:
+    """A run by its folder, or an encoder by its name; it is opened once something is to be scored."""
+    return OpenSets(source, options, progress)
+
+
 def scores_by_seeds(
     run: Path,
     encoder: str,
@@ -92,24 +176,11 @@ def scores_by_seeds(
     progress: Progress | None,
 ) -> list[Score]:
     """Scores by every checkpoint of a run."""
-    seeds = checkpoints(run)
-    each = (
-        scores_by(seed, encoder, scorer_name(run, seed, len(seeds)), asked, pictures, machine, progress)
-        for seed in seeds
-    )
-    return [row for scores in each for row in scores]
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """The finished checkpoints of a run, by seed."""
-    found = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
-    return sorted(found, key=lambda seed: int(seed.name[4:]))
-
-
-def scorer_name(run: Path, seed: Path, seeds: int) -> str:
-    """What the scorer of a checkpoint is called: as its run, which holds `seeds` of them."""
-    name = run.resolve().name
-    return name if seeds == 1 else f"{name}/{seed.name}"
+    return [
+        row
+        for scorer, seed in scorers_in(run).items()
+        for row in scores_by(seed, encoder, scorer, asked, pictures, machine, progress)
+    ]
 
 
 def scores_by(

@@ -128,7 +128,7 @@ def test_the_loss_equals_that_of_pair_after_pair(kind: str, soft: float | None) 
     found = matching_loss(scores, compared(known, drawn, torch.arange(len(rows))), known, kind, soft)
     slow, weak_met = 0.0, 0
     for row in range(len(rows)):
-        told, own = int(known.told[row]), int(known.own[row])
+        told, own = int(known.caption_index[row]), int(known.image_index[row])
         pictures = [(told, one) for one in drawn.images[row][drawn.images_there[row]].tolist()]
         texts = [(one, own) for one in drawn.captions[row][drawn.captions_there[row]].tolist()]
         for others in (pictures, texts):
@@ -166,6 +166,23 @@ def test_passes_of_any_size_add_up_to_the_gradient_of_the_batch(tmp_path: Path, 
         assert total == pytest.approx(found[0][0], rel=1e-12)
         for gradient, whole in zip(gradients, found[0][1], strict=True):
             torch.testing.assert_close(gradient, whole)
+
+
+def test_a_weighted_batch_counts_the_rounded_sum_of_its_passes_to_the_bit(tmp_path: Path) -> None:
+    found = []
+    for weight in (1.0, 0.3):
+        one = make_trainer(tmp_path, replace(SMALL, at_once=2, batch=15), scorer=make_looker().float())
+        for parameter in one.weights:
+            parameter.grad = torch.full_like(parameter, 0.7) if weight != 1.0 else None
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            pairs = replace(one.objective.pairs, images=Table(one.objective.pairs.images.content.float()))  # type: ignore[attr-defined]
+            one.objective.pairs = pairs
+            one.accumulate(one.objective.step(pairs.captions, pairs.candidates[:, 0]), weight)
+        found.append([parameter.grad for parameter in one.weights])
+    for sums, weighted in zip(*found, strict=True):
+        if sums is not None and weighted is not None:
+            assert torch.equal(weighted, 0.7 + 0.3 * sums)
 
 
 @pytest.mark.parametrize("weak", ["mask-only", "extra-batch", "loss-weight"])

@@ -134,7 +134,7 @@ def test_summed_gradients_sum_the_second_loss_too(tmp_path: Path) -> None:
             trainer = make_trainer(tmp_path, replace(recipe, weak=mode), head(), questions=questions)
             trainer.update(torch.arange(18), 0.0, apply=False)
             found.append(torch.cat([one.grad.flatten() for one in trainer.weights if one.grad is not None]))
-        count = int((trainer.objective.again >= 0).sum())
+        count = int((trainer.objective.repeats >= 0).sum())
     mean, mean_both, summed_alone, summed_both = found
     torch.testing.assert_close(summed_alone, 18 * mean)
     torch.testing.assert_close(summed_both - summed_alone, count * (mean_both - mean), rtol=1e-6, atol=1e-8)
@@ -209,7 +209,7 @@ def test_a_second_loss_that_is_no_number_stops_before_its_step(tmp_path: Path) -
     questions, _ = small()
     for mode in ("extra-batch", "loss-weight"):
         trainer = make_trainer(tmp_path, replace(STILL, weak=mode), head(), questions=questions)
-        trainer.objective.asked.texts[18:] = torch.nan
+        trainer.objective.queries.texts[18:] = torch.nan
         before = [weights.detach().clone() for weights in trainer.weights]
         assert math.isnan(trainer.update(torch.arange(18), 1e-3))
         moved = any(not torch.equal(*pair) for pair in zip(before, trainer.weights, strict=True))

@@ -18,8 +18,8 @@ from torch import Tensor
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.fresh import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
+from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
 from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess
@@ -147,12 +147,12 @@ def _vision_sizes(state: Mapping[str, Tensor], path: Path) -> dict[str, int]:
 
 def _fusion_config(path: Path, image_width: int, words: int) -> FusionConfig:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        layers, below = int(told["num_hidden_layers"]), int(told["fusion_layer"])
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        layers, below = int(settings["num_hidden_layers"]), int(settings["fusion_layer"])
         config = FusionConfig(
-            int(told["vocab_size"]), int(told["hidden_size"]), below, layers - below, int(told["num_attention_heads"]),
-            int(told["intermediate_size"]), int(told.get("encoder_width", image_width)),
-            int(told["max_position_embeddings"]), int(told["type_vocab_size"]), float(told["hidden_dropout_prob"]),
+            int(settings["vocab_size"]), int(settings["hidden_size"]), below, layers - below, int(settings["num_attention_heads"]),
+            int(settings["intermediate_size"]), int(settings.get("encoder_width", image_width)),
+            int(settings["max_position_embeddings"]), int(settings["type_vocab_size"]), float(settings["hidden_dropout_prob"]),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
@@ -179,8 +179,8 @@ def _files(folder: Path) -> tuple[Path, Path]:
     configs = named[:1] or sorted(folder.glob("*.json"))
     safe = folder / "model.safetensors"
     weights = [safe] if safe.is_file() else sorted(folder.glob("*.pth"))
-    for found, what in ((configs, "config (config_bert.json)"), (weights, "weights (*.pth, model.safetensors)")):
-        if len(found) != 1:
-            names = ", ".join(one.name for one in found) or "none"
+    for files, what in ((configs, "config (config_bert.json)"), (weights, "weights (*.pth, model.safetensors)")):
+        if len(files) != 1:
+            names = ", ".join(file.name for file in files) or "none"
             raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
     return configs[0], weights[0]

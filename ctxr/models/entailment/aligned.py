@@ -98,8 +98,8 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 @torch.no_grad()
 def word_vectors(model: Any, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
     """Unit vectors [V, E] of words, each told to the text tower by itself."""
-    said = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
-    parts = (said[start : start + WORDS_AT_ONCE] for start in range(0, len(said), WORDS_AT_ONCE))
+    words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
+    parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
     return torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
 
 
@@ -120,7 +120,7 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
 
 
 def _quieten(layer: Any) -> None:
-    """Initial scale of what a layer adds: small, so that words and patches are nearly unchanged at first."""
+    """Scale down what a layer adds, so that it passes words and patches on nearly unchanged at first."""
     outs = [
         getattr(layer, "narrow", None),
         getattr(layer, "out", None),

@@ -14,16 +14,18 @@ from safetensors import safe_open
 from ctxr.errors import DataError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim
-from ctxr.models.entailment.fresh import FINEST, black_picture, cells_of
+from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
 from ctxr.models.entailment.training import PairTable, make_claims, probabilities
 from ctxr.models.regions import GridRegions
-from ctxr.models.training.checkpoint import fill
+from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, fill, read_config, write_config
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
 
-CONFIG, WEIGHTS, TRAINED_ON = "config.json", "weights.safetensors", "trained_on.json"
+WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
+
+WHAT = "a trained classifier"
 
 PICTURES = 64
 """Pictures that are held in memory while the claims about them are judged."""
@@ -56,16 +58,16 @@ def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequ
     folder.mkdir(parents=True, exist_ok=True)
     link_or_copy(trained, folder / WEIGHTS)
     write_bytes(folder / TRAINED_ON, json.dumps(sorted(trained_on), indent=0).encode() + b"\n")
-    write_bytes(folder / CONFIG, json.dumps(asdict(notes), indent=1).encode() + b"\n")
+    write_config(folder, notes)
 
 
 def read_notes(folder: Path) -> Notes:
-    """The config of a trained classifier. Raises DataError for one that is missing or damaged."""
+    """The config of a trained classifier. Raises DataError for one that is missing, damaged, or of a removed kind."""
+    notes = read_config(folder, Notes, WHAT)
     try:
-        notes = Notes(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
         ClassifierRecipe(**notes.recipe).check()
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder / CONFIG} is no config of a trained classifier", hint="train it again") from error
+    except TypeError as error:
+        raise DataError(f"{folder / CONFIG} is no config of {WHAT}", hint=TRAIN_AGAIN) from error
     except UsageError as error:
         raise DataError(f"{folder} cannot be opened: {error}", hint=error.hint) from error
     return notes
@@ -105,7 +107,7 @@ class TrainedClassifier:
         A claim with premise and picture is judged by the head over both, one with only one of them by the head of its branch; a
         classifier that lacks that branch sees a black picture, or an empty premise.
         """
-        found = np.zeros(len(claims), np.float32)
+        entailed = np.zeros(len(claims), np.float32)
         by_picture: dict[Path | None, list[int]] = {}
         for row, claim in enumerate(claims):
             by_picture.setdefault(claim.image, []).append(row)
@@ -114,8 +116,8 @@ class TrainedClassifier:
             part = pictures[start : start + PICTURES]
             rows = [row for picture in part for row in by_picture[picture]]
             table = self.table([claims[row] for row in rows])
-            found[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
-        return found
+            entailed[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
+        return entailed
 
     def table(self, claims: Sequence[Claim]) -> PairTable:
         """The claims as arrays; labels are 0."""
@@ -159,14 +161,14 @@ def _sha256(file: Path) -> str:
         with safe_open(file, "pt"):
             return sha256_file(file)
     except Exception as error:  # safetensors has errors of its own
-        raise DataError(f"{file} cannot be read as weights", hint="train it again: ctxr train") from error
+        raise DataError(f"{file} cannot be read as weights", hint=TRAIN_AGAIN) from error
 
 
 def _trained_on(file: Path) -> frozenset[str]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        names = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} does not say what was trained on", hint="train it again: ctxr train") from error
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise DataError(f"{file} holds no list of pictures", hint="train it again: ctxr train")
-    return frozenset(found)
+        raise DataError(f"{file} does not say what was trained on", hint=TRAIN_AGAIN) from error
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"{file} holds no list of pictures", hint=TRAIN_AGAIN)
+    return frozenset(names)

@@ -23,7 +23,7 @@ class PairBatch:
         images: [N, ...] as the image branch takes them. place: [B] rows of `images`; that of a black one where there is none.
         text, types: [B, T] ids and types of "[CLS] premise [SEP] hypothesis [SEP]", 0 where there is none; the premise may be empty.
             Of a text branch that stays as it is `text` is h^t, float [B, D].
-        told: [B, U] ids of the hypothesis for the image branch.
+        hypotheses: [B, U] ids of the hypothesis for the image branch.
         label: [B] 1 entailed, 0 not. theta: [B, 3] bool, which of the three losses count.
     """
 
@@ -31,7 +31,7 @@ class PairBatch:
     place: Tensor
     text: Tensor
     types: Tensor
-    told: Tensor
+    hypotheses: Tensor
     label: Tensor
     theta: Tensor
 
@@ -117,19 +117,19 @@ class EntailmentClassifier(nn.Module):
         both = theta[:, JOINT].nonzero().flatten()
         if self.gates and len(both):
             joint = sum(self.gates[str(one)](hidden[one][both]) for one in (TEXT, IMAGE))
-            told = self.heads[str(JOINT)](joint).to(logits.dtype)
-            logits = logits.index_put((both, torch.full_like(both, JOINT)), told)
+            joint_logits = self.heads[str(JOINT)](joint).to(logits.dtype)
+            logits = logits.index_put((both, torch.full_like(both, JOINT)), joint_logits)
         return logits
 
     def _text(self, batch: PairBatch, rows: Tensor) -> Tensor:
         ids = batch.text[rows] if batch.text.is_floating_point() else cut(batch.text[rows])
-        told: Tensor = self.text(ids, batch.types[rows, : ids.shape[1]])
-        return told
+        hidden: Tensor = self.text(ids, batch.types[rows, : ids.shape[1]])
+        return hidden
 
     def _image(self, batch: PairBatch, rows: Tensor) -> Tensor:
         used, place = torch.unique(batch.place[rows], return_inverse=True)
-        told: Tensor = self.image(batch.images[used], place, cut(batch.told[rows]))
-        return told
+        hidden: Tensor = self.image(batch.images[used], place, cut(batch.hypotheses[rows]))
+        return hidden
 
 
 def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
@@ -188,7 +188,7 @@ def with_masked(batch: PairBatch, branch: Any, ratio: float, rows: Tensor) -> Pa
     theta = batch.theta[rows].clone()
     theta[:, TEXT] = False
     copies = {
-        "text": batch.text[rows], "types": batch.types[rows], "told": batch.told[rows],
+        "text": batch.text[rows], "types": batch.types[rows], "hypotheses": batch.hypotheses[rows],
         "label": torch.zeros_like(rows), "theta": theta,
     }  # fmt: skip
     places = len(batch.images) + torch.arange(len(rows), device=rows.device)

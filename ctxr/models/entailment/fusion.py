@@ -132,8 +132,8 @@ class FusionBranch(nn.Module):
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
         """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
-        told: Tensor = self.words.fuse(tokens, self.vision(images)[place])[:, 0]
-        return told
+        hidden: Tensor = self.words.fuse(tokens, self.vision(images)[place])[:, 0]
+        return hidden
 
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch, [N, P]."""

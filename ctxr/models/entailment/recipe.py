@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ctxr.errors import UsageError
 from ctxr.models.training.recipe import ENTAILMENT, Recipe
@@ -25,6 +26,8 @@ class ClassifierRecipe(Recipe):
         image_size: pixels of a side that a published vision transformer looks at; 0 as it was trained.
         width, vision_layers, text_layers, fusion_layers: of branches that start from nothing.
     """
+
+    DOCS: ClassVar[str] = "docs/models.md and docs/entailment.md"
 
     variant: str = ENTAILMENT
     encoder: str = ""

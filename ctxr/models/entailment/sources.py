@@ -13,7 +13,7 @@ from ctxr.models.entailment.albef import albef_source
 from ctxr.models.entailment.base import ImageSource, TextSource
 from ctxr.models.entailment.blip import blip_source
 from ctxr.models.entailment.classifier import EntailmentClassifier
-from ctxr.models.entailment.fresh import RANDOM, aligned_source, random_source
+from ctxr.models.entailment.image_branches import RANDOM, aligned_source, random_source
 from ctxr.models.entailment.recipe import SHARED, BranchSizes, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 
@@ -36,8 +36,8 @@ def find_image(name: str, sizes: BranchSizes, device: str = "cpu") -> ImageSourc
         return aligned_source(name, sizes, device)
     if name in RANDOM:
         return random_source(name, sizes)
-    known = "albef:FOLDER, blip:DIRECTORY, aligned:ctxr-tiny, " + ", ".join(RANDOM)
-    raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={known}")
+    names = "albef:FOLDER, blip:DIRECTORY, aligned:ctxr-tiny, " + ", ".join(RANDOM)
+    raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={names}")
 
 
 def find_text(name: str, sizes: BranchSizes) -> TextSource:

@@ -21,8 +21,8 @@ from ctxr.models.blip import stay_inside
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.base import TextSource
-from ctxr.models.entailment.fresh import PREMISE, paired, spread_of
 from ctxr.models.entailment.fusion import FusionBranch, cut
+from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import BranchSizes
 from ctxr.models.hub import PATIENCE, answers
 from ctxr.models.published import careful
@@ -44,10 +44,10 @@ def read_pooling(folder: Path) -> str:
     if not file.is_file():
         return CLS
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        settings = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{file} is no JSON", hint="bring back the file, or remove it to take [CLS]") from error
-    modes = told.items() if isinstance(told, dict) else ()
+    modes = settings.items() if isinstance(settings, dict) else ()
     chosen = [name for name, on in modes if name.startswith("pooling_mode_") and on is True]
     if len(chosen) != 1 or chosen[0] not in _MODES:
         named = " and ".join(chosen) or "no mode"
@@ -88,14 +88,14 @@ class BertBranch(nn.Module):
 
     def states(self, ids: Tensor, types: Tensor) -> Tensor:
         """[B, T, D] of each token."""
-        told = {"token_type_ids": types} if self.typed else {}
-        found: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **told).last_hidden_state
-        return found
+        more = {"token_type_ids": types} if self.typed else {}
+        states: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **more).last_hidden_state
+        return states
 
 
-def leftwards(told: Tensor, ids: Tensor) -> Tensor:
-    """What is told of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
-    return told.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))
+def leftwards(values: Tensor, ids: Tensor) -> Tensor:
+    """Values of tokens [B, T], those that are none (id 0) behind all others; the order stays otherwise."""
+    return values.gather(1, (ids == 0).to(torch.uint8).argsort(dim=1, stable=True))
 
 
 class LateBranch(BertBranch):
@@ -115,9 +115,9 @@ class LateBranch(BertBranch):
         alike = (hypothesis[1] @ premise[1].transpose(1, 2)).masked_fill(~words, -1.0)
         covered, back = alike.amax(2), alike.amax(1)
         least = covered.masked_fill(~hypothesis[2], 1.0).amin(1)
-        told = torch.stack([whole, _mean(covered, hypothesis[2]), least, _mean(back, premise[2])], 1)
-        found: Tensor = (SPREAD * (told - MIDDLE)).repeat_interleave(-(-self.width // 4), 1)[:, : self.width]
-        return found
+        likenesses = torch.stack([whole, _mean(covered, hypothesis[2]), least, _mean(back, premise[2])], 1)
+        spread: Tensor = (SPREAD * (likenesses - MIDDLE)).repeat_interleave(-(-self.width // 4), 1)[:, : self.width]
+        return spread
 
     def _read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(unit vectors [B, D], of each token [B, T, D], which tokens are words [B, T]: neither the first nor the last)."""
@@ -130,8 +130,8 @@ class LateBranch(BertBranch):
 
 def _mean(values: Tensor, there: Tensor) -> Tensor:
     """[B] mean over the tokens present in [B, T]; 0 where there are none."""
-    found: Tensor = (values * there).sum(1) / there.sum(1).clamp(min=1)
-    return found
+    mean: Tensor = (values * there).sum(1) / there.sum(1).clamp(min=1)
+    return mean
 
 
 TINY = "random:bert-tiny"
@@ -239,16 +239,16 @@ def bert_source(name: str) -> TextSource:
         DataError: a folder whose files are not all there, cannot be read, or hold no encoder with padding 0.
         CtxrError: files that cannot be fetched.
     """
-    kind, _, given = name.partition(":")
-    if not given:
+    kind, _, source = name.partition(":")
+    if not source:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
-    folder = Path(given) if Path(given).is_dir() else _fetched(given)
+    folder = Path(source) if Path(source).is_dir() else _fetched(source)
     stay_inside(folder)
     apart, pooling = kind == LATE, read_pooling(folder)
     branch = LateBranch if apart else BertBranch
-    told = f"text branch {name!r}"
-    build = careful(told, lambda: branch(_pretrained(folder), pooling))
-    tokenize, words = careful(told, lambda: _tokenizer(folder, apart))()
+    what = f"text branch {name!r}"
+    build = careful(what, lambda: branch(_pretrained(folder), pooling))
+    tokenize, words = careful(what, lambda: _tokenizer(folder, apart))()
     model = build()
     digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
     for key, tensor in sorted(model.state_dict().items()):
@@ -282,11 +282,11 @@ def _fetched(repository: str) -> Path:
 def _pretrained(folder: Path) -> Any:
     from transformers import AutoModel
 
-    model, found = AutoModel.from_pretrained(
+    model, report = AutoModel.from_pretrained(
         folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
         output_loading_info=True,
     )  # fmt: skip
-    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key and "position_ids" not in key)
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key and "position_ids" not in key)
     if missing:
         raise DataError(f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more")
     if not hasattr(model.config, "hidden_size"):
@@ -307,11 +307,11 @@ def _tokenizer(
     words = hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
 
     def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
-        told = tokenizer(
+        tokens = tokenizer(
             list(premises), list(hypotheses), truncation="longest_first", max_length=most, padding=True,
             return_token_type_ids=True, return_tensors="pt",
         )  # fmt: skip
-        return told["input_ids"], told["token_type_ids"]
+        return tokens["input_ids"], tokens["token_type_ids"]
 
     def tokenize_separately(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
         first, second = (
@@ -340,27 +340,27 @@ class CachedBranch(nn.Module):
         super().__init__()
         self.width = width
 
-    def forward(self, told: Tensor, types: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, types: Tensor) -> Tensor:
         """h^t [B, D], as it is."""
-        return told
+        return hidden
 
 
 def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
     """The branch of `source` as it is; the encoder is built when it is first asked, and runs on `device`."""
-    made: list[nn.Module] = []
+    encoders: list[nn.Module] = []
 
     @torch.no_grad()
     def ask(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
-        if not made:
-            made.append(source.build().to(device).eval())
-        found = torch.zeros(len(premises), source.width)
+        if not encoders:
+            encoders.append(source.build().to(device).eval())
+        hidden = torch.zeros(len(premises), source.width)
         order = sorted(range(len(premises)), key=lambda row: len(premises[row]) + len(hypotheses[row]))
         for start in range(0, len(order), AT_ONCE):
             rows = order[start : start + AT_ONCE]
             ids, types = source.tokenize([premises[row] for row in rows], [hypotheses[row] for row in rows])
             ids = cut(ids)
-            found[rows] = made[0](ids.to(device), types[:, : ids.shape[1]].to(device)).float().cpu()
-        return found, torch.zeros(len(premises), 1, dtype=torch.int64)
+            hidden[rows] = encoders[0](ids.to(device), types[:, : ids.shape[1]].to(device)).float().cpu()
+        return hidden, torch.zeros(len(premises), 1, dtype=torch.int64)
 
     fingerprint = hashlib.sha256(f"{source.fingerprint} as it is".encode()).hexdigest()
     return TextSource(source.name, fingerprint, source.width, lambda: CachedBranch(source.width), ask, asked=True)

@@ -43,8 +43,10 @@ class PairTable:
         """Some of the claims; a picture that several of them are about stands in the batch once."""
         used, place = torch.unique(self.place[rows], return_inverse=True)
         texts = [(self.premises[row], self.hypotheses[row]) for row in rows.tolist()]
-        ids, types, told = self.tokenize([one for one, _ in texts], [one for _, one in texts])
-        return PairBatch(self.images(used), place, ids, types, told, self.label[rows], self.theta[rows])
+        ids, types, hypotheses = self.tokenize(
+            [premise for premise, _ in texts], [hypothesis for _, hypothesis in texts]
+        )
+        return PairBatch(self.images(used), place, ids, types, hypotheses, self.label[rows], self.theta[rows])
 
 
 def make_claims(
@@ -141,15 +143,15 @@ def probabilities(
 
 
 def looking_up(
-    texts: Sequence[tuple[str, str]], said: npt.NDArray[np.float32], branches: Branches
+    texts: Sequence[tuple[str, str]], hidden: npt.NDArray[np.float32], branches: Branches
 ) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]:
-    """As `Branches.tokenize`, from what was said [N, D] of premises and hypotheses; zeros for others, whose text counts in no loss."""
-    known = torch.from_numpy(np.concatenate([said, np.zeros((1, said.shape[1]), np.float32)]))
+    """As `Branches.tokenize`, from what was hidden [N, D] of premises and hypotheses; zeros for others, whose text counts in no loss."""
+    table = torch.from_numpy(np.concatenate([hidden, np.zeros((1, hidden.shape[1]), np.float32)]))
     row = {pair: number for number, pair in enumerate(texts)}
 
     def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
         rows = [row.get(pair, len(texts)) for pair in zip(premises, hypotheses, strict=True)]
         nothing = torch.zeros(len(rows), 1, dtype=torch.int64)
-        return known[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing
+        return table[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing
 
     return tokenize

@@ -108,8 +108,10 @@ class PatchStem(nn.Module):
 
 
 class CellStem(nn.Module):
-    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D] and only then normalised, so that a projection which
-    means something keeps its meaning."""
+    """Cells [N, P, F] of another encoder's feature map, projected to [N, P, D] and then normalised.
+
+    An aligned projection keeps its meaning because nothing normalises the cells before it.
+    """
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from math import gcd
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -27,6 +27,10 @@ from ctxr.store.hashing import sha256_file, sha256_of
 CONFIG, ENCODER, HEAD, ALONE = "config.json", "encoder.safetensors", "head.safetensors", "score.safetensors"
 _PARTS = {"encoder": ENCODER, "head": HEAD, "alone": ALONE}
 """Parts of a scorer, and the file of each."""
+
+TRAIN_AGAIN = "train it again: ctxr train"
+
+ConfigT = TypeVar("ConfigT")
 
 
 @dataclass(frozen=True)
@@ -141,19 +145,22 @@ def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> N
             save_tensors(folder / name, own, {})
 
 
-def write_config(folder: Path, notes: Checkpoint) -> None:
-    """Write how to build the scorer, last: a checkpoint without it is unfinished."""
+def write_config(folder: Path, notes: Any) -> None:
+    """Write how to build the model, last: a checkpoint without it is unfinished."""
     write_bytes(folder / CONFIG, json.dumps(asdict(notes), indent=1).encode() + b"\n")
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """The config of a trained scorer. Raises DataError for one that is missing or damaged."""
+def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
+    """The config of a checkpoint. Raises DataError for one that is missing, damaged, or not of `what`."""
     try:
-        return Checkpoint(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        return kind(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{folder / CONFIG} is no config of a trained scorer", hint="train it again: ctxr train"
-        ) from error
+        raise DataError(f"{folder / CONFIG} is no config of {what}", hint=TRAIN_AGAIN) from error
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The config of a trained scorer. Raises what `read_config` raises."""
+    return read_config(folder, Checkpoint, "a trained scorer")
 
 
 def load_head(folder: Path, encoder: Any = None) -> Any:
@@ -193,7 +200,7 @@ def fill(module: nn.Module, file: Path, what: str) -> None:
     try:
         module.load_state_dict(load_file(file))
     except (OSError, SafetensorError) as error:
-        raise DataError(f"{file} cannot be read as weights", hint="train it again: ctxr train") from error
+        raise DataError(f"{file} cannot be read as weights", hint=TRAIN_AGAIN) from error
     except RuntimeError as error:
         raise DataError(
             f"{file} holds weights of something else than {what}", hint="name the encoder it was trained with"

@@ -24,7 +24,7 @@ class ContextualObjective(Objective):
 
     def __init__(self, recipe: Recipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
-        self.asked, self.again = self._twice(train, 0)
+        self.queries, self.repeats = self._twice(train, 0)
 
     def __len__(self) -> int:
         return len(self.train)
@@ -34,25 +34,25 @@ class ContextualObjective(Objective):
         without_sets = torch.arange(len(self.train))
         order = by_sets(without_sets if self.recipe.variant == "none" else self.train.sets, generator)
         batches = torch.split(order, self.recipe.batch)
-        self.asked, self.again = self._twice(self._candidates(epoch, batches), epoch)
+        self.queries, self.repeats = self._twice(self._candidates(epoch, batches), epoch)
         return batches
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """The queries, and those among them that are repeated for a weak positive."""
-        again = self.again[rows]
-        again = again[again >= 0]
-        second = Step((again,), len(again)) if len(again) else None
+        repeats = self.repeats[rows]
+        repeats = repeats[repeats >= 0]
+        second = Step((repeats,), len(repeats)) if len(repeats) else None
         yield from weighted_updates(self.recipe, Step((rows,), len(rows)), lambda: second, apply)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> tuple[Batch, Tensor]:
         """The batch and its scores [B, K]."""
-        batch = self.asked.batch(rows).to(self.run.device)
+        batch = self.queries.batch(rows).to(self.run.device)
         return batch, model(batch)
 
     def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: Step) -> Tensor:
         """The loss, summed over the queries."""
         (batch, scores), (rows,) = encoded[0], step.towers
-        weak = self.asked.weak_marks(rows)
+        weak = self.queries.weak_marks(rows)
         weak = None if weak is None else weak.to(self.run.device)
         return loss_of(scores, batch, self.recipe.loss, weak, self.recipe.weak_share)
 
@@ -78,15 +78,15 @@ class ContextualObjective(Objective):
         """The queries of an epoch with the candidates that it trains on."""
         if self.recipe.variant != "none":
             return self.train
-        turn = 0 if self.recipe.fixed_distractors else epoch
-        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + turn + 500_009)
+        draw = 0 if self.recipe.fixed_distractors else epoch
+        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + draw + 500_009)
         if self.recipe.shared_distractors:
             return with_shared_distractors(self.train, batches, self.recipe.distractors, chance)
         return with_distractors(self.train, self.recipe.distractors, chance)
 
-    def _twice(self, asked: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
+    def _twice(self, queries: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
         """Queries followed by those that are repeated for a weak positive, and the row of each one's repetition or -1."""
         if not self.recipe.repeats_queries:
-            return asked, torch.full((len(asked),), -1)
+            return queries, torch.full((len(queries),), -1)
         chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch + 700_001)
-        return with_weak_targets(asked, chance, anywhere=self.recipe.variant == "none")
+        return with_weak_targets(queries, chance, anywhere=self.recipe.variant == "none")

@@ -30,9 +30,9 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft
     """
     scores = scale * texts.to(_wide(texts)) @ images.to(_wide(images)).T
     positive, weak = known.positive.to(scores.device), known.weak.to(scores.device)
-    told, own = known.told.to(scores.device), known.own.to(scores.device)
-    to_image = cross_entropy_of(scores[told], positive[told], weak[told], own, soft)
-    to_text = cross_entropy_of(scores.T[own], positive.T[own], weak.T[own], told, soft)
+    captions, pictures = known.caption_index.to(scores.device), known.image_index.to(scores.device)
+    to_image = cross_entropy_of(scores[captions], positive[captions], weak[captions], pictures, soft)
+    to_text = cross_entropy_of(scores.T[pictures], positive.T[pictures], weak.T[pictures], captions, soft)
     return (to_image + to_text) / 2
 
 

@@ -53,54 +53,55 @@ def make_pairs(
     """
     table = torch.tensor(written, dtype=torch.int64).reshape(-1, 2)
     captions, own = table[:, 0].contiguous(), table[:, 1].contiguous()
-    named = torch.from_numpy(galleries)
-    there = torch.ones(len(captions), dtype=torch.bool)
+    numbers = torch.from_numpy(galleries)
+    mask = torch.ones(len(captions), dtype=torch.bool)
     return GalleryPairs(
         images=images,
         texts=torch.from_numpy(texts)[captions],
         candidates=own[:, None],
-        mask=there[:, None],
-        ordered=~there,
+        mask=mask[:, None],
+        ordered=~mask,
         target=torch.zeros(len(captions), dtype=torch.int64),
-        sets=named[own],
+        sets=numbers[own],
         captions=captions,
         written=PositivePairs.of(written, len(texts)),
         weak=PositivePairs.of(weak, len(texts)),
         first=torch.searchsorted(captions, torch.arange(len(texts))),
-        galleries=named,
+        galleries=numbers,
     )
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of a batch of m captions and n pictures, each of which occurs once.
+    """The pairs of a batch over its m captions and n pictures, without repetition.
 
     Attributes:
         captions: [m] their numbers, ascending. images: [n] rows, ascending.
-        told, own: [B] indices of each pair's caption and picture among them.
+        caption_index, image_index: [B] of each pair's caption and picture among them.
         positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that also hold.
     """
 
     captions: Tensor
     images: Tensor
-    told: Tensor
-    own: Tensor
+    caption_index: Tensor
+    image_index: Tensor
     positive: Tensor
     weak: Tensor
 
 
 def contrast(pairs: GalleryPairs, captions: Tensor, images: Tensor) -> Contrast:
     """What is known of the captions [B], each with the picture [B] that it stands for here."""
-    texts, told = torch.unique(captions, return_inverse=True)
-    pictures, own = torch.unique(images, return_inverse=True)
+    texts, caption_index = torch.unique(captions, return_inverse=True)
+    pictures, image_index = torch.unique(images, return_inverse=True)
     positive = pairs.written.mask(texts, pictures)
-    positive[told, own] = True
-    return Contrast(texts, pictures, told, own, positive, pairs.weak.mask(texts, pictures) & ~positive)
+    positive[caption_index, image_index] = True
+    weak = pairs.weak.mask(texts, pictures) & ~positive
+    return Contrast(texts, pictures, caption_index, image_index, positive, weak)
 
 
-def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, place: Tensor, soft: float | None) -> Tensor:
-    """Mean over rows [B, K]: the candidate at `place` is right, other positives are left out, weak ones too without `soft`."""
-    right = functional.one_hot(place, scores.shape[1]).bool()
+def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, target: Tensor, soft: float | None) -> Tensor:
+    """Mean over rows [B, K]: the candidate at `target` is right, other positives are left out, weak ones too without `soft`."""
+    right = functional.one_hot(target, scores.shape[1]).bool()
     left_out = (positive if soft is not None else positive | weak) & ~right
     logs = scores.masked_fill(left_out, float("-inf")).log_softmax(1)
     wanted = right.to(scores.dtype)
@@ -161,7 +162,7 @@ class GalleryObjective(Objective):
         return mean_recall(scores, self.valid)
 
 
-def mean_recall(found: QueryScores, pairs: GalleryPairs) -> float:
+def mean_recall(scores: QueryScores, pairs: GalleryPairs) -> float:
     """Mean of TR@1, 5, 10 and IR@1, 5, 10, 0..1: the recall sum of the literature over 600.
 
     Every gallery is searched by itself, and counts as often as it has captions.
@@ -170,6 +171,6 @@ def mean_recall(found: QueryScores, pairs: GalleryPairs) -> float:
     total = 0.0
     for gallery in np.unique(galleries[owners]):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        means = caption_retrieval(found.part(images, captions), np.searchsorted(images, owners[captions])).means()
+        means = caption_retrieval(scores.part(images, captions), np.searchsorted(images, owners[captions])).means()
         total += len(captions) * sum(means.values()) / len(means)
     return total / len(owners)

@@ -13,6 +13,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -51,65 +52,51 @@ def cached_gradients(
     if all(len(parts) <= 1 for parts in towers):
         whole = loss_of([_joined([encode() for encode in parts]) for parts in towers])
         return float(whole.detach()), list(torch.autograd.grad(whole, weights, allow_unused=True))
-    states: list[list[_Chance]] = []
+    states: list[list[tuple[Tensor, Tensor | None]]] = []
     vectors: list[Tensor] = []
     with torch.no_grad():
         for parts in towers:
-            made, before = [], []
+            encoded_parts, before = [], []
             for encode in parts:
-                before.append(_Chance.now(device))
-                made.append(encode())
+                before.append(_random_state(device))
+                encoded_parts.append(encode())
             states.append(before)
-            vectors.append(_joined(made).detach().requires_grad_())
+            vectors.append(_joined(encoded_parts).detach().requires_grad_())
     loss = loss_of(vectors)
-    found = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
-    total: Gradients = list(found[len(vectors) :])
-    for parts, before, gradient in zip(towers, states, found, strict=False):
+    gradients = torch.autograd.grad(loss, [*vectors, *weights], allow_unused=True)
+    total: Gradients = list(gradients[len(vectors) :])
+    for parts, before, gradient in zip(towers, states, gradients, strict=False):
         start = 0
-        for encode, chance in zip(parts, before, strict=True):
-            with chance.again():
-                made_again = encode()
-            if gradient is not None and made_again.requires_grad:
-                own = gradient[start : start + len(made_again)]
-                _add(total, torch.autograd.grad(made_again, weights, own, allow_unused=True))
-            start += len(made_again)
+        for encode, state in zip(parts, before, strict=True):
+            with _drawing_from(state, device):
+                encoded = encode()
+            if gradient is not None and encoded.requires_grad:
+                own = gradient[start : start + len(encoded)]
+                _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
+            start += len(encoded)
     return float(loss.detach()), total
 
 
-@dataclass(frozen=True)
-class _Chance:
-    """What torch would draw next, on the CPU and on the device."""
-
-    device: str
-    cpu: Tensor
-    other: Tensor | None
-
-    @classmethod
-    def now(cls, device: str) -> "_Chance":
-        other = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
-        return cls(device, torch.get_rng_state(), other)
-
-    def again(self) -> "_Replay":
-        return _Replay(self)
+def _random_state(device: str) -> tuple[Tensor, Tensor | None]:
+    """Of torch on the CPU and on the device: what it would draw next."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
 
 
-class _Replay:
-    """Within the block torch draws what it drew then; after it, what it would have drawn without the block."""
-
-    def __init__(self, chance: _Chance) -> None:
-        self._then, self._before = chance, _Chance.now(chance.device)
-
-    def __enter__(self) -> None:
-        _restore(self._then)
-
-    def __exit__(self, *_: object) -> None:
-        _restore(self._before)
+def _restore(state: tuple[Tensor, Tensor | None], device: str) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)
 
 
-def _restore(chance: _Chance) -> None:
-    torch.set_rng_state(chance.cpu)
-    if chance.other is not None:
-        torch.cuda.set_rng_state(chance.other, chance.device)
+@contextmanager
+def _drawing_from(state: tuple[Tensor, Tensor | None], device: str) -> Iterator[None]:
+    """Within the block torch draws what it drew from that state; after it, what it would have drawn without the block."""
+    before = _random_state(device)
+    _restore(state, device)
+    try:
+        yield
+    finally:
+        _restore(before, device)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -117,10 +104,10 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
-    for place, gradient in enumerate(more):
+    for index, gradient in enumerate(more):
         if gradient is not None:
-            known = total[place]
-            total[place] = gradient if known is None else known + gradient
+            known = total[index]
+            total[index] = gradient if known is None else known + gradient
 
 
 T = TypeVar("T")
@@ -136,14 +123,14 @@ class Callbacks:
     Attributes:
         warn: with a warning. note: with a remark.
         advance: with the number of queries trained on since the last call. epoch: with the metrics of each epoch.
-        looked: with the number of images scored by a long validation since the last call.
+        validated: with the number of images scored by a long validation since the last call.
     """
 
     warn: Callable[[str], None] = lambda _: None
     advance: Callable[[float], None] = lambda _: None
     epoch: Callable[[Epoch], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
-    looked: Callable[[float], None] = lambda _: None
+    validated: Callable[[float], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -169,8 +156,8 @@ class Step:
     """Rows to encode.
 
     Attributes:
-        towers: int64 rows of each tower. queries: over how many the loss is taken.
-        facts: what encoding and loss need to know about the whole step.
+        towers: int64 rows of each tower. queries: number of queries in the loss.
+        facts: arguments of encoding and loss about the whole step.
     """
 
     towers: tuple[Tensor, ...]
@@ -226,7 +213,7 @@ class Objective(ABC):
     """
 
     SPLITS: ClassVar[bool] = True
-    """Whether the loss of a step is a sum over its rows, so that passes can be differentiated separately."""
+    """Whether the loss of a step is a sum over its rows: its passes are differentiated one by one."""
     AVERAGES: ClassVar[bool] = False
     """Whether `loss` is already divided by the queries of the step."""
 
@@ -253,12 +240,12 @@ class Objective(ABC):
     def loss(self, model: nn.Module, encoded: Sequence[Any], step: Step) -> Tensor:
         """The loss of a pass, or of a whole step where it does not split."""
 
-    @abstractmethod
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """How good the model is after an epoch, higher is better; None where the epoch is not validated.
 
         Raises FloatingPointError for scores that are not finite.
         """
+        return None
 
     def after_step(self, model: nn.Module) -> None:  # noqa: B027 (most objectives need none)
         """Called after each optimiser step, for instance to keep a weight within bounds."""
@@ -327,20 +314,26 @@ class Trainer(Generic[ObjectiveT]):
         return loss * step.queries if self.objective.AVERAGES else loss
 
     def _accumulate_passes(self, step: Step, weight: float) -> float:
-        total, done, rows = 0.0, 0, len(step.towers[0])
-        share, factor = (1.0, weight) if self.objective.AVERAGES else (weight, 1.0)
-        if not (self.objective.AVERAGES or self.recipe.summed_gradients):
-            share /= step.queries
+        total, done, rows, averages = 0.0, 0, len(step.towers[0]), self.objective.AVERAGES
+        share = weight if self.recipe.summed_gradients else weight / step.queries
+        summed: Gradients = [None] * len(self.weights)
         while done < rows:
             stop = min(done + self.progress.at_once, rows)
-            result = self._attempt(partial(self._gradients, step.part(done, stop), share), stop - done)
+            result = self._attempt(
+                partial(self._gradients, step.part(done, stop), 1.0 if averages else share), stop - done
+            )
             if result is None:
                 continue
             loss, gradients = result
             if not math.isfinite(loss):
                 return loss
-            self._add(gradients, factor)
+            # the order decides how floats round: a mean is weighted as a whole, a sum pass by pass
+            if averages:
+                _add(summed, gradients)
+            else:
+                self._add(gradients, 1.0)
             total, done = total + loss, stop
+        self._add(summed, weight)
         return total
 
     def _accumulate_whole(self, step: Step, weight: float) -> float:

@@ -55,7 +55,7 @@ def draw_negatives(known: Contrast, count: int, soft: bool) -> Negatives:
     Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
     """
     free = ~(known.positive if soft else known.positive | known.weak)
-    return Negatives(*_drawn(free[known.told], count), *_drawn(free.T[known.own], count))
+    return Negatives(*_drawn(free[known.caption_index], count), *_drawn(free.T[known.image_index], count))
 
 
 Compared = list[tuple[Tensor, Tensor, Tensor]]
@@ -64,10 +64,10 @@ Compared = list[tuple[Tensor, Tensor, Tensor]]
 
 def compared(known: Contrast, drawn: Negatives, rows: Tensor) -> Compared:
     """Each of the pairs `rows` [b] of a batch among its drawn pictures, and among its drawn captions."""
-    told, own = known.told[rows, None], known.own[rows, None]
+    caption, image = known.caption_index[rows, None], known.image_index[rows, None]
     directions = (
-        (told, torch.cat([own, drawn.images[rows]], 1), drawn.images_there[rows]),
-        (torch.cat([told, drawn.captions[rows]], 1), own, drawn.captions_there[rows]),
+        (caption, torch.cat([image, drawn.images[rows]], 1), drawn.images_there[rows]),
+        (torch.cat([caption, drawn.captions[rows]], 1), image, drawn.captions_there[rows]),
     )
     listed = []
     for captions, images, others in directions:
@@ -100,10 +100,10 @@ def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, 
     nothing = torch.zeros(len(texts), dtype=torch.int64)
     batch = Batch(images, texts, columns[:, :most].contiguous(), there[:, :most].bool(), nothing.bool(), nothing - 1)
     scores = scorer(batch.to(device))
-    row, place = batch.mask.nonzero(as_tuple=True)
-    column = batch.candidates[row, place]
-    found = scores.new_zeros(wanted.shape)
-    return found.index_put((row.to(scores.device), column.to(scores.device)), scores[row, place])
+    row, rank = batch.mask.nonzero(as_tuple=True)
+    column = batch.candidates[row, rank]
+    table = scores.new_zeros(wanted.shape)
+    return table.index_put((row.to(scores.device), column.to(scores.device)), scores[row, rank])
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,26 +127,26 @@ class PairMatcher:
         Args:
             images: [n] rows. captions: [m] rows of texts. wanted: [n, m]. advance: called with the number of pictures scored.
         """
-        found = np.zeros(wanted.shape, np.float32)
+        table = np.zeros(wanted.shape, np.float32)
         texts = self.texts[torch.from_numpy(captions)]
         for start in range(0, len(images), PICTURES):
             part = wanted[start : start + PICTURES]
             pixels = self.pictures(torch.from_numpy(images[start : start + PICTURES]))
-            asked = np.flatnonzero(part.any(0))
-            passes = np.cumsum(part[:, asked].sum(0)) // PAIRS
+            columns = np.flatnonzero(part.any(0))
+            passes = np.cumsum(part[:, columns].sum(0)) // PAIRS
 
-            def score(places: Tensor, pixels: Tensor = pixels, part: Wanted = part, start: int = start) -> None:
-                mask = torch.from_numpy(part[:, places.numpy()])
+            def score(chosen: Tensor, pixels: Tensor = pixels, part: Wanted = part, start: int = start) -> None:
+                mask = torch.from_numpy(part[:, chosen.numpy()])
                 rows = mask.any(1).nonzero().flatten()
                 kept = pixels[rows.to(pixels.device)]
                 with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-                    scores = scores_of(self.scorer, kept, texts[places], mask[rows].T.contiguous(), self.device)
-                found[start + rows.numpy()[:, None], places.numpy()] = scores.float().cpu().numpy().T
+                    scores = scores_of(self.scorer, kept, texts[chosen], mask[rows].T.contiguous(), self.device)
+                table[start + rows.numpy()[:, None], chosen.numpy()] = scores.float().cpu().numpy().T
 
-            for chunk in np.split(asked, np.flatnonzero(np.diff(passes)) + 1):
+            for chunk in np.split(columns, np.flatnonzero(np.diff(passes)) + 1):
                 in_microbatches(torch.from_numpy(chunk), len(chunk), self.device, score)
             advance(len(part))
-        return found
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,42 +165,45 @@ class Shortlist:
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
 
         Args:
-            without: [g, 2] places of pairs that are no candidates.
+            without: [g, 2] indices of pairs that are no candidates.
         """
         marked = np.full((len(images), len(captions)), self.vectors is None)
         if self.vectors is not None:
-            seen, told = self.vectors.queries[images], self.vectors.candidates[captions]
+            pictures, texts = self.vectors.queries[images], self.vectors.candidates[captions]
             left = np.zeros((0, 2), np.int64) if without is None else without
-            for asked, pool, table, pairs in ((seen, told, marked, left), (told, seen, marked.T, left[:, ::-1])):
-                near = best_matches(asked, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
-                row, place = np.nonzero(near != NOBODY)
-                table[row, near[row, place]] = True
+            for queries, pool, table, pairs in (
+                (pictures, texts, marked, left),
+                (texts, pictures, marked.T, left[:, ::-1]),
+            ):
+                near = best_matches(queries, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
+                row, rank = np.nonzero(near != NOBODY)
+                table[row, near[row, rank]] = True
         return marked
 
-    def ordered(self, looked: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
-        """`looked` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
+    def ordered(self, scores: Table, wanted: Wanted, images: Rows, captions: Rows) -> Table:
+        """`scores` [n, m] where it is wanted; elsewhere numbers below all of these, in the order of the vectors."""
         if self.vectors is None:
-            return looked
+            return scores
         cosines = self.vectors.queries[images] @ self.vectors.candidates[captions].T
-        return np.where(wanted, looked, cosines + (_least(looked, wanted) - BELOW))
+        return np.where(wanted, scores, cosines + (_least(scores, wanted) - BELOW))
 
 
 def gallery_scores(
-    galleries: Rows, owners: Rows, shortlist: Shortlist, look: Callable[[Rows, Rows, Wanted], Table]
+    galleries: Rows, owners: Rows, shortlist: Shortlist, score: Callable[[Rows, Rows, Wanted], Table]
 ) -> Matrix:
     """Pictures, as queries, against captions [N, C]: each gallery by itself, and what lies in two of them below everything.
 
     Args:
         galleries: [N] of each picture. owners: [C] gallery of each caption.
-        look: scores [n, m] of some pictures (rows) with some captions (numbers), where they are wanted.
+        score: scores [n, m] of some pictures (rows) with some captions (numbers), where they are wanted.
     """
     values = np.zeros((len(galleries), len(owners)), np.float32)
     inside = galleries[:, None] == owners
     for gallery in np.unique(galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
         wanted = shortlist.wanted(images, captions)
-        looked = look(images, captions, wanted)
-        values[np.ix_(images, captions)] = shortlist.ordered(looked, wanted, images, captions)
+        scores = score(images, captions, wanted)
+        values[np.ix_(images, captions)] = shortlist.ordered(scores, wanted, images, captions)
     values[~inside] = _least(values, inside) - BELOW
     return Matrix(values)
 
@@ -219,11 +222,11 @@ def _drawn(free: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def _among(scores: Tensor, there: Tensor, weak: Tensor, kind: str, soft: float | None) -> Tensor:
     """Summed over rows [b, K], whose first candidate is right."""
     if kind == "softmax":
-        place = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-        return cross_entropy_of(scores, ~there, weak, place, soft) * len(scores)
-    right = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
-    right[:, 0] = 1.0
-    each = functional.binary_cross_entropy_with_logits(scores, right, reduction="none") * there
+        first = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+        return cross_entropy_of(scores, ~there, weak, first, soft) * len(scores)
+    labels = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
+    labels[:, 0] = 1.0
+    each = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none") * there
     return (each.sum(1) / there.sum(1)).sum()
 
 
@@ -272,7 +275,7 @@ class MatchingObjective(GalleryObjective):
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
         """Scores of the shortlisted pairs, the others below them."""
         run = self.run
-        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, run.callbacks.looked)
+        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, run.callbacks.validated)
 
 
 def match_scores(

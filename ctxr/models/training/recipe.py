@@ -1,6 +1,7 @@
 """Everything that decides a training, as numbers and names: the hyper-parameters and each quirk of the released code."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ctxr.errors import UsageError
 from ctxr.models.hub import makes_pairs
@@ -22,7 +23,6 @@ ENTAILMENT = "entailment"
 """Of recipes for classifiers (`ctxr.models.entailment.recipe`)."""
 
 _CHOICES = {
-    "variant": (*VARIANTS, IN_BATCH, ENTAILMENT),
     "optimiser": ("adam", "adamw"),
     "schedule": ("constant", "linear", "cosine"),
     "precision": ("auto", "fp32", "bf16"),
@@ -76,6 +76,11 @@ class Recipe:
         all_positions: positions act on sets without order too.
         judged_on_test: test chooses the epoch, where its targets are known.
     """
+
+    DOCS: ClassVar[str] = "docs/models.md"
+    """Where all keys are described."""
+    KNOWN: ClassVar[tuple[str, ...]] = (*VARIANTS, IN_BATCH, ENTAILMENT)
+    """What `variant` can be."""
 
     variant: str = "batch"
     encoder: str = "ViT-B-16:openai"
@@ -149,7 +154,7 @@ class Recipe:
 
     def check(self) -> None:
         """Raises UsageError for a value that makes no sense."""
-        for name, choices in _CHOICES.items():
+        for name, choices in {"variant": self.KNOWN, **_CHOICES}.items():
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
         for name in (*_POSITIVE, "lr"):
@@ -187,11 +192,11 @@ class Recipe:
                     hint="--set weak=off",
                 )
             return
-        given = [name for name in _NOT_IN_BATCH if getattr(self, name)]
-        if given or (self.loss != "softmax" and not makes_pairs(self.encoder)):
+        unknown = [name for name in _NOT_IN_BATCH if getattr(self, name)]
+        if unknown or (self.loss != "softmax" and not makes_pairs(self.encoder)):
             raise UsageError(
-                f"{given[0] if given else 'loss'} means nothing to the variant {IN_BATCH!r}",
-                hint=f"--set {given[0]}=false" if given else "--set loss=softmax",
+                f"{unknown[0] if unknown else 'loss'} means nothing to the variant {IN_BATCH!r}",
+                hint=f"--set {unknown[0]}=false" if unknown else "--set loss=softmax",
             )
 
     def _check_rerank(self) -> None:

@@ -89,18 +89,18 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
         soft: the share of a positive to which each of these is right: 0 makes them negatives like any other; None leaves
             them out, as if they were no candidates.
     """
-    counted, right = batch.mask, functional.one_hot(batch.target, scores.shape[1]).to(scores.dtype)
+    counted, labels = batch.mask, functional.one_hot(batch.target, scores.shape[1]).to(scores.dtype)
     if weak is not None and soft is None:
         scores, counted = scores.masked_fill(weak, float("-inf")), counted & ~weak
     if weak is not None and soft:
-        right = right + soft * weak.to(scores.dtype)
+        labels = labels + soft * weak.to(scores.dtype)
         if kind == "softmax":
-            logs = scores.log_softmax(1).masked_fill(right == 0, 0.0)
-            return -(right / right.sum(1, keepdim=True) * logs).sum()
+            logs = scores.log_softmax(1).masked_fill(labels == 0, 0.0)
+            return -(labels / labels.sum(1, keepdim=True) * logs).sum()
     if kind == "softmax":
         return functional.cross_entropy(scores, batch.target, reduction="sum")
     logits = torch.where(counted, scores, 0.0)
-    each = functional.binary_cross_entropy_with_logits(logits, right, reduction="none") * counted
+    each = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none") * counted
     summed: Tensor = (each.sum(1) / counted.sum(1)).sum()
     return summed
 
@@ -110,16 +110,16 @@ def features_of(
     encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, bf16: bool
 ) -> npt.NDArray[np.float32]:
     """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
-    found: list[Tensor] = []
+    features: list[Tensor] = []
 
-    def look(part: Tensor) -> None:
+    def encode(part: Tensor) -> None:
         batch = questions.batch(part).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
             pairs = encoder.pairs(batch.images, batch.texts, batch.candidates, batch.mask)
-        found.append((pairs.float() * batch.mask[..., None]).cpu())
+        features.append((pairs.float() * batch.mask[..., None]).cpu())
 
-    in_microbatches(torch.tensor(rows, dtype=torch.int64), at_once, device, look)
-    return np.asarray(torch.cat(found).numpy())
+    in_microbatches(torch.tensor(rows, dtype=torch.int64), at_once, device, encode)
+    return np.asarray(torch.cat(features).numpy())
 
 
 @torch.no_grad()
@@ -137,9 +137,9 @@ def attend_all(
     if scorer.head is None:
         raise ValueError("a scorer without a head attends to nothing")
     count = questions.mask.shape[1]
-    found = [torch.zeros(0, count, count)]
+    attention = [torch.zeros(0, count, count)]
     for rows in torch.split(torch.tensor(wanted, dtype=torch.long), at_once):
         batch = questions.batch(rows).to(device)
         shares = attention_of(scorer.head, scorer.pairs(batch), batch.mask, batch.ordered)
-        found.append(shares[:, -1].mean(1).float().cpu())
-    return torch.cat(found)
+        attention.append(shares[:, -1].mean(1).float().cpu())
+    return torch.cat(attention)

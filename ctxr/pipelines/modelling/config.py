@@ -5,16 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Seed, Switch, Text, Workdir
 from ctxr.engine.report import Table
-from ctxr.models.recipes import recipe_name
-from ctxr.store.kinds import CLASSIFIERS
-
-if TYPE_CHECKING:
-    from ctxr.models.training.recipe import Recipe
-
+from ctxr.problems.recipes import recipe_name
+from ctxr.store.kinds import RUNS
 
 Name = Annotated[str | None, NotDecisive]
 Draws = Annotated[int, Range(1, inf, "a number of draws, at least 1; default: 10000")]
@@ -61,10 +57,9 @@ class Train(Options):
     image_only: Switch = False
     """Train an entailment classifier without its text branch: --set text=."""
 
-    def folder(self, recipe: "Recipe | None" = None) -> Path:
-        """Where the run is written; classifiers have their own folder."""
-        kind = "runs" if recipe is None or recipe.variant != "entailment" else CLASSIFIERS
-        return self.workdir / kind / (self.name or recipe_name(self.recipe))
+    def folder(self, home: str = RUNS) -> Path:
+        """Where the run is written, in a folder of the project."""
+        return self.workdir / home / (self.name or recipe_name(self.recipe))
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A name that a folder can have, and at least one branch."""
@@ -99,6 +94,7 @@ class TrainReport:
         valid, test: means over the seeds; None where no target is known.
         up_to_date: whether it was finished before. regions: features that the encoder reads, "" for pixels.
         judged_on: the split that chose the epoch, "valid" or "test"; "" where none did.
+        unit: what is counted in each split. measure: what the results are a share of; note: how.
     """
 
     run: str
@@ -113,6 +109,9 @@ class TrainReport:
     up_to_date: bool = False
     regions: str = ""
     judged_on: str = "valid"
+    unit: str = "queries"
+    measure: str = "accuracy"
+    note: str = ""
 
 
 @dataclass(frozen=True)

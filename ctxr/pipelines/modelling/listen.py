@@ -31,7 +31,7 @@ from ctxr.pipelines.modelling.chat import (
 )
 from ctxr.pipelines.modelling.config import Listen, ListenReport
 from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_queries
-from ctxr.problems.scoring import SCORES
+from ctxr.problems.runs import SCORES
 from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, plain
 from ctxr.store.atomic import disk_errors

@@ -1,177 +1,209 @@
-"""`ctxr train`: a recipe and a dataset become a run: trained scorers, their history, and their scores."""
+"""`ctxr train`: a recipe and a dataset become a run: trained models, their history, and their scores."""
 
-import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+import shutil
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
+from statistics import mean
 
-from ctxr.datasets.changes import parent_of
-from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import foreign_notes, remember_dataset
-from ctxr.datasets.open import open_dataset
+from ctxr.datasets.lineage import remember_dataset
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import refuse_nothing
-from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.models.context import PLACES
-from ctxr.models.cross.sources import CrossSource
-from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.families import find_encoder
-from ctxr.models.precision import choose_device
-from ctxr.models.recipes import list_recipes, load_recipe
-from ctxr.models.training.checkpoint import check_head, fingerprint_of, width_of
+from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.errors import DataError
 from ctxr.models.training.events import find_writer
-from ctxr.models.training.recipe import IN_BATCH, Recipe
-from ctxr.pipelines.modelling.config import Train, TrainReport
-from ctxr.pipelines.modelling.entailment_training import train_classifier
-from ctxr.pipelines.modelling.seed import ScorerJob, train_run
-from ctxr.problems.embeddings import PictureFiles
-from ctxr.problems.gallery.splits import GallerySplit, splits_for
-from ctxr.problems.pair_inputs import regions_for
-from ctxr.problems.queries import (
-    EvalQuery,
-    asked_of,
-    by_split,
-    check_positions,
-    contents_of,
-    pictures_of,
-    sha256_of_queries,
-)
-from ctxr.problems.weak_positives import with_weak_positives
-from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
-from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import REGION_FEATURES, RUN
+from ctxr.models.training.state import Epoch
+from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
+from ctxr.problems import find_learner, problem_of
+from ctxr.problems.recipes import load_recipe
+from ctxr.problems.training import MAKING, SeedTrainer, TrainJob
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, finished, open_artifact, take_manifest
+from ctxr.store.records import Record
+from ctxr.store.tables import read_table, write_table
 
+HISTORY, CLOCK = "history.jsonl", "clock.jsonl"
 
-def train(config: Train, recipe: Recipe, progress: Progress) -> TrainReport:
-    """The run of a configuration, finished. Raises what `pipelines.train.run` says."""
-    if config.tensorboard:
-        find_writer()  # hours before it is wanted
-    refuse_nothing(config.dataset)
-    device = choose_device(config.device)
-    source = find_encoder(recipe.encoder, progress.warn)
-    recipe = replace(recipe, encoder=source.name)
-    check_head(recipe, width_of(source), device)
-    regions = regions_for(source, recipe.regions, config.workdir) if isinstance(source, CrossSource) else None
-    start = _start(config, recipe)
-    dataset = open_dataset(config.dataset, config.workdir, progress)
-    galleries = splits_for(dataset, recipe, config.judgments) if recipe.variant == IN_BATCH else {}
-    sides = {} if galleries else _sides(dataset, recipe)
-    if sides and recipe.weak != "off":
-        sides["train"] = with_weak_positives(sides["train"], dataset, recipe, config.judgments, progress)
-    everything = [one for side in sides.values() for one in side] + [one.asked() for one in galleries.values()]
-    if recipe.variant == "temporal":
-        check_positions(everything, PLACES, recipe.all_positions)
-    files = pictures_of(dataset, everything)
-    contents = contents_of(dataset, files)
-    parents = [_asked_parent(dataset, everything, contents, galleries)]
-    if start is not None:
-        origin = open_artifact(start, RUN)
-        parents.append(Parent(start.name, RUN, origin.sha256))
-        for note in foreign_notes(origin, dataset):
-            progress.warn(note)
-    if regions is not None:
-        parents.append(Parent(recipe.regions, REGION_FEATURES, regions.sha256))
-    if recipe.rerank:
-        parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(find_encoder(recipe.rerank_by, progress.warn))))
-    if recipe.weak != "off":
-        weak = galleries["train"].weak if galleries else [(one.query, one.weak) for one in sides["train"] if one.weak]
-        parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
-    pictures, seeds = PictureFiles(files, contents, config.workdir, regions), config.seeds if recipe.learns else 1
-    job = ScorerJob(
-        recipe, seeds, config.folder(), dataset.name, sides, pictures, fingerprint_of(source), start, tuple(parents), device,
-        progress, config.tensorboard, galleries,
-    )  # fmt: skip
-    return train_run(job)
+_NAMED = 3
+"""Settings that are named where a run was trained otherwise."""
 
-
-def _asked_parent(
-    dataset: Dataset, asked: list[EvalQuery], contents: dict[str, str], galleries: Mapping[str, GallerySplit]
-) -> Parent:
-    """The dataset, known by what is asked of it."""
-    sha256 = sha256_of_queries(asked, contents)
-    return parent_of(dataset, sha256_of([sha256, *(one.sha256 for one in galleries.values())]) if galleries else sha256)
-
-
-def _start(config: Train, recipe: Recipe) -> Path | None:
-    """The run that a recipe starts from; None for the encoder as it was published."""
-    if not recipe.start:
-        return None
-    folder = config.workdir / "runs" / recipe.start
-    if folder.resolve() == config.folder().resolve():
-        raise UsageError(
-            f"the run {folder.name} cannot start from itself: it would be written over", hint="give it another --name"
-        )
-    if not (folder / MANIFEST).is_file():
-        raise UnfinishedError(
-            f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
-            hint=f"{_making_start(config, recipe)}   first, or --set start= for the encoder as it was published",
-        )
-    return folder
-
-
-def _making_start(config: Train, recipe: Recipe) -> str:
-    """The command that makes a run which the recipe can start from: of its name, its encoder, and the same dataset."""
-    known = list_recipes()
-    starts = (
-        recipe.start,
-        load_recipe(config.recipe, config.parity).start,
-    )  # a run may be called otherwise than its recipe
-    made = next((one for one in starts if one in known), "")
-    words = ["ctxr", "train", "--recipe", made or "RECIPE"]
-    words += [] if made == recipe.start else ["--name", recipe.start]
-    words += [] if config.dataset is None else ["--dataset", str(config.dataset)]
-    if not made or load_recipe(made, config.parity).encoder != recipe.encoder:
-        words += ["--set", f"encoder={recipe.encoder}"]
-    words += [] if config.workdir == Train.workdir else ["--workdir", str(config.workdir)]
-    return shlex.join(words)
-
-
-def _sides(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
-    """The queries of each side that the recipe has to do with; those for training all have targets."""
-    sides = by_split(asked_of(dataset))
-    train = [one for one in sides.get("train", []) if one.target is not None]
-    if recipe.learns and not train:
-        raise DataError(
-            f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
-            hint="name another --dataset; the recipe clip-zero-shot needs no training",
-        )
-    if recipe.learns and recipe.leaked_gradients and len(train) < recipe.batch:
-        raise UsageError(
-            f"with leaked_gradients a step of fewer than batch = {recipe.batch} queries is never taken, and {dataset.name} "
-            f"has {len(train)} to train on: nothing would be learned",
-            hint=f"--set batch={len(train)}, or --set leaked_gradients=false",
-        )
-    judged = {side: sides[side] for side in ("valid", "test") if side in sides}
-    if not judged and not recipe.learns:
-        raise DataError(
-            f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
-        )
-    return ({"train": train} if recipe.learns else {}) | judged
+Seed = tuple[int, list[Epoch], Callable[[Path], None]]
+"""A trained seed, its epochs, and what writes its checkpoint."""
 
 
 def run(config: Train, progress: Progress | None = None) -> TrainReport:
-    """Train, or go on where it was stopped, and say what came out.
+    """Train, or resume where it was stopped, and report the result.
 
     Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
-    UnfinishedError without a finished dataset, CtxrError when the loss is no number any more.
+    UnfinishedError without a finished dataset, CtxrError when the loss is not finite.
     """
     config.check()
+    progress = progress or Silent()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
-    if isinstance(recipe, ClassifierRecipe):
-        if config.text_only or config.image_only:
-            recipe = replace(recipe, image="") if config.text_only else replace(recipe, text="")
-            recipe.check()
-        return _remembered(config, train_classifier(config, recipe, progress or Silent()))
-    if config.text_only or config.image_only:
-        raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
-    if config.judgments is not None and recipe.weak == "off":
-        raise UsageError(
-            "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
-        )
-    return _remembered(config, train(config, recipe, progress or Silent()))
-
-
-def _remembered(config: Train, report: TrainReport) -> TrainReport:
-    """The report; where the dataset lies is noted for `ctxr eval`."""
+    if config.tensorboard:
+        find_writer()  # hours before it is wanted
+    learner = find_learner(problem_of(asdict(recipe)))
+    stage = Training(config, learner.job(config, recipe, progress))
+    report = stage.report(execute(stage, progress).up_to_date)
     remember_dataset(report.folder, config.dataset)
     return report
+
+
+class Training(Stage):
+    """A run: its seeds one after another. Finished seeds are not trained again."""
+
+    options: Train
+
+    def __init__(self, options: Train, job: TrainJob) -> None:
+        super().__init__(options)
+        self.job = job
+        self.KIND = job.KIND
+
+    def out(self) -> Path:
+        """The folder of the run."""
+        return self.job.out
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """The data and the recipe, which the job resolved."""
+        job = self.job
+        return Inputs(job.parents, key={**asdict(job.recipe), **job.key, "seeds": job.seeds})
+
+    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
+        """Exactly this run, as it was written. What it was made from may have been renamed."""
+        artifact = self._finished(out, inputs)
+        return None if artifact is None or artifact.changed_files() else artifact
+
+    def require_free(self, out: Path) -> None:
+        """Read every picture first: a folder is not made in vain."""
+        self.job.check()
+        super().require_free(out)
+
+    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
+        """Train the first unfinished seed. An earlier run stays until that is done, so an interrupted training loses nothing."""
+        self._check_earlier(inputs, out, progress)
+        seeds = self._trained()
+        first = next(seeds, None)
+        return replace(inputs, data=seeds if first is None else chain([first], seeds))
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """A checkpoint of each seed, the history, and what the checkpoints say of validation and test."""
+        trained: Iterable[Seed] = inputs.data
+        count = range(self.job.seeds)
+        for seed, epochs, save in trained:
+            shutil.rmtree(out / f"seed{seed}", ignore_errors=True)
+            write_history(out, {*count} - {seed}, seed, epochs)
+            save(out / f"seed{seed}")
+        seeds = [f"seed{seed}" for seed in count]
+        for extra in out.glob("seed*"):
+            if extra.name[4:].isdigit() and extra.name not in seeds:
+                shutil.rmtree(extra)
+        write_history(out, count)  # a run may have had more
+        files = [*self.job.write_scores(), HISTORY]
+        files += [f"{seed}/{file.name}" for seed in seeds for file in (out / seed).iterdir()]
+        report = self.report(up_to_date=False)
+        shutil.rmtree(out / MAKING, ignore_errors=True)
+        return Content(files, self.job.counts(report.valid, report.test), self.job.models())
+
+    def report(self, up_to_date: bool) -> TrainReport:
+        """Every seed and all, as the files of the run say."""
+        job, history, seeds = self.job, read_history(self.job.out), []
+        results = job.results()
+        for seed in range(job.seeds):
+            accuracies = {row.epoch: row.accuracy for row in history if row.seed == seed}
+            epoch = job.checkpoint(job.out / f"seed{seed}").epoch
+            valid, test = (accuracies.get(epoch), None) if results is None else results[seed]
+            seeds.append(SeedResult(seed, epoch, len(accuracies), valid, test))
+        return TrainReport(
+            run=job.out.resolve().name,
+            folder=job.out,
+            variant=job.recipe.variant,
+            encoder=job.encoder,
+            dataset=job.dataset,
+            queries=job.queries,
+            seeds=tuple(seeds),
+            valid=_mean([seed.valid for seed in seeds]),
+            test=_mean([seed.test for seed in seeds]),
+            up_to_date=up_to_date,
+            regions=job.recipe.regions,
+            judged_on=job.judged_on,
+            unit=job.UNIT,
+            measure=job.MEASURE,
+            note=job.NOTE,
+        )
+
+    def _finished(self, out: Path, inputs: Inputs) -> Artifact | None:
+        return finished(out, self.KIND, self.options.COMMAND, self.key(inputs), inputs.parents, renamed=True)
+
+    def _check_earlier(self, inputs: Inputs, out: Path, progress: Progress) -> None:
+        """Report a finished run that differs from the requested one; remove its seeds with damaged files, to be trained again."""
+        if not (out / MANIFEST).is_file():
+            return
+        if self._finished(out, inputs) is None:
+            config = open_artifact(out, self.KIND).manifest.config
+            other = [name for name, value in self.key(inputs).items() if config.get(name) != value]
+            why = ", ".join(other[:_NAMED]) + (f" and {len(other) - _NAMED} more" if len(other) > _NAMED else "")
+            progress.warn(
+                f"{out} holds a run that was trained otherwise ({why or 'on other data'}): it stays until the first seed of the new "
+                "one is done; --name keeps both"
+            )
+            return
+        damaged = open_artifact(out, self.KIND).changed_files()
+        take_manifest(out)
+        for seed in sorted({Path(name).parts[0] for name in damaged if "/" in name}):
+            progress.warn(f"{out / seed} was changed or damaged since it was written, so this seed is trained again")
+            shutil.rmtree(out / seed, ignore_errors=True)
+
+    def _trained(self) -> Iterator[Seed]:
+        """The seeds without a finished checkpoint, each trained when it is reached."""
+        for seed in range(self.job.seeds):
+            if not self._is_made(seed):
+                train = SeedTrainer(self.job, seed, self.options.tensorboard)
+                save = self.job.fit(seed, train)
+                yield seed, train.epochs, save
+
+    def _is_made(self, seed: int) -> bool:
+        try:
+            made_by = self.job.checkpoint(self.job.out / f"seed{seed}").made_by
+        except DataError:
+            return False
+        return bool(made_by == self.job.seed_key(seed))
+
+
+def _mean(shares: Iterable[float | None]) -> float | None:
+    """The mean of those that are known."""
+    known = [share for share in shares if share is not None]
+    return mean(known) if known else None
+
+
+class HistoryRow(Record, frozen=True):
+    """Metrics of an epoch of a seed: mean loss of its queries, accuracy on valid 0..1; None where it was not validated."""
+
+    KEY = ("seed", "epoch")
+
+    seed: int
+    epoch: int
+    loss: float
+    accuracy: float | None
+
+
+class ClockRow(Record, frozen=True):
+    """How long an epoch took: the one table that differs between equal runs, so no manifest lists it."""
+
+    KEY = ("seed", "epoch")
+
+    seed: int
+    epoch: int
+    seconds: float
+
+
+def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: Sequence[Epoch] = ()) -> None:
+    """Keep the epochs of some seeds, and add those of one."""
+    rows = [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in epochs]
+    clocks = [ClockRow(seed, row.epoch, round(row.seconds, 3)) for row in epochs]
+    write_table(run / HISTORY, [*(row for row in read_history(run) if row.seed in kept), *rows])
+    earlier = read_table(run / CLOCK, ClockRow) if (run / CLOCK).exists() else []
+    write_table(run / CLOCK, [*(row for row in earlier if row.seed in kept), *clocks])
+
+
+def read_history(run: Path) -> list[HistoryRow]:
+    """Every epoch of every seed."""
+    return read_table(run / HISTORY, HistoryRow) if (run / HISTORY).exists() else []

@@ -19,9 +19,9 @@ from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Claim, Classifier
 from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.problems import entailment as entailing
 from ctxr.problems.embeddings import cached
-from ctxr.problems.entailment import classifiers_in, is_classifier
+from ctxr.problems.entailment import classifiers as entailing
+from ctxr.problems.entailment.pairs import classifiers_in, is_classifier
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import CLASSIFIERS
 from ctxr.store.tables import read_table

@@ -57,7 +57,7 @@ from ctxr.pipelines.revision.inputs import (
 )
 from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.embeddings import PictureFiles
-from ctxr.problems.entailment import own_fingerprint, own_threshold
+from ctxr.problems.entailment.classifiers import own_fingerprint, own_threshold
 from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.records import ImageSet

@@ -10,16 +10,15 @@ import numpy as np
 from ctxr.datasets.readers.relevance import Rated, read_similarities
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
-from ctxr.metrics.compare import Clusters, Interval, interval_of, sign_flip
+from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
-from ctxr.metrics.proportions import holm
 from ctxr.metrics.retrieval import Matrix, Numbered, Retrieved, Vectors, caption_retrieval, retrieved
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import AuditedPairs, Sampled, audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, RunDifference
-from ctxr.problems.gallery.scoring import first_owners
-from ctxr.problems.gallery.splits import GallerySplit
+from ctxr.problems.gallery.splits import GallerySplit, first_owners
 from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
 from ctxr.problems.tables import none_had, p_value, percent
 
@@ -27,21 +26,8 @@ COCO_TEST = 5000
 """Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A measure of each of n queries.
-
-    Attributes:
-        images: [n] the picture that each query is, or was written for: pictures are drawn again. values: [n].
-        value: the figure as it is defined, where it is no plain mean.
-    """
-
-    images: Codes
-    values: Doubles
-    value: float | None = None
-
-
-Columns = dict[str, Column]
+Recalls = dict[str, RatioColumn]
+"""Measures of queries, by name; a query is drawn again with the picture that it is, or was written for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +54,10 @@ class EntailFigure:
 
 def columns_of(
     side: GallerySplit, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
-) -> Columns:
+) -> Recalls:
     """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, and what the ground truths say."""
     galleries, owners = np.array(side.image_galleries), first_owners(side)
-    parts: dict[str, list[Column]] = {}
+    parts: dict[str, list[RatioColumn]] = {}
     for gallery in range(len(side.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
         part, own = found.part(images, captions), np.searchsorted(images, owners[captions])
@@ -87,7 +73,7 @@ def columns_of(
                     if f"{way}@{k}" in pointless(side, both.ks, folds):
                         continue
                     value = means[f"{way}@{k}"] if len(side.galleries) == 1 else None
-                    parts.setdefault(f"{name}{way}@{k}", []).append(Column(of, values[:, place], value))
+                    parts.setdefault(f"{name}{way}@{k}", []).append(_column(of, values[:, place], value))
     joined = {measure: _joined(listed) for measure, listed in parts.items()}
     for name, (captions_of, images_of) in truths.items():
         every_image, every_caption = np.arange(len(side.images)), owners
@@ -182,7 +168,7 @@ def entailments(
     return rows
 
 
-def entail_columns(counted: Counted, labels: Labels) -> Columns:
+def entail_columns(counted: Counted, labels: Labels) -> Recalls:
     """Entail@K of every picture as measures like any other: `E@K` by the drawn truth, `auto E@K` by the classifier's labels,
     and by published or human labels (`people E@K`) where all pairs were judged: elsewhere differences would depend on coverage."""
     images = np.arange(len(counted.written)) if labels.asked is None else labels.asked
@@ -191,7 +177,7 @@ def entail_columns(counted: Counted, labels: Labels) -> Columns:
     whole = [
         not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
     ]
-    return {f"{name}E@{k}": Column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
+    return {f"{name}E@{k}": _column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
 
 
 def for_accuracy(side: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
@@ -205,79 +191,24 @@ def for_accuracy(side: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
     return found
 
 
-def mean_columns(each: Sequence[Columns]) -> Columns:
-    """The columns of a run: the mean over its seeds, query by query."""
-    first = each[0]
-    return {
-        name: Column(
-            column.images,
-            np.mean([one[name].values for one in each], axis=0),
-            None if column.value is None else float(np.mean([one[name].value for one in each])),
-        )
-        for name, column in first.items()
-    }
-
-
-def figures(side: GallerySplit, runs: Mapping[str, Columns], clusters: Clusters) -> list[Figure]:
-    """Every measure of every run; `clusters` is over the pictures of the side, one row each."""
-    rows = []
-    for run, columns in runs.items():
-        intervals = _intervals(list(columns.values()), clusters)
-        rows += [
-            Figure(side.name, run, "overall", "all", name, len(column.values), interval)
-            for (name, column), interval in zip(columns.items(), intervals, strict=True)
-        ]
-    return rows
-
-
-def differences(
-    side: GallerySplit, runs: Mapping[str, Columns], clusters: Clusters, seed: tuple[int, int], draws: int
-) -> list[RunDifference]:
-    """Every run but the first against the first, measure by measure; each measure is one family of tests."""
-    first, *others = runs
-    rows = []
-    for name, base in runs[first].items():
-        if not others or any(name not in runs[run] for run in others):
-            continue
-        gains = [Column(base.images, runs[run][name].values - base.values) for run in others]
-        flips = [sign_flip(one.values, clusters.codes[one.images], np.random.default_rng(seed), draws) for one in gains]
-        told = zip(others, _intervals(gains, clusters), flips, holm(flips), strict=True)
-        for run, interval, flip, corrected in told:
-            rows.append(
-                RunDifference(side.name, name, run, first, len(base.values), interval, flip, corrected, None, None)
-            )
-    return rows
-
-
-def _intervals(columns: Sequence[Column], clusters: Clusters) -> list[Interval]:
-    """Means with intervals: the queries of a picture are drawn again with it."""
-    rows = len(clusters.codes)
-    weighed = [one.values for one in columns] + [np.ones(len(one.values)) for one in columns]
-    totals = [np.bincount(one.images, held, rows) for one, held in zip([*columns, *columns], weighed, strict=True)]
-    table = np.stack(totals, axis=1).astype(np.float64)
-    drawn, there = clusters.totals(table), clusters.sums(table[:, len(columns) :]) > 0
-    found = []
-    for place, column in enumerate(columns):
-        value = column.value if column.value is not None or not len(column.values) else float(column.values.mean())
-        own, of = int(there[:, place].sum()), drawn[:, len(columns) + place]
-        found.append(interval_of(value, drawn[of > 0, place] / of[of > 0], own))
-    return found
-
-
-def _published(name: str, way: str, found: Retrieved, images: Codes) -> Columns:
+def _published(name: str, way: str, found: Retrieved, images: Codes) -> Recalls:
     """R@k by CxC; R@1, R-Precision and mAP@R by ECCV."""
     title, of = PUBLISHED[name], images[found.queries]
     recalls = {f"{title} {way}@{k}": found.recalls[:, place] for place, k in enumerate(found.ks)}
     if name == "eccv":
         recalls = {f"{title} {way} R@1": found.recalls[:, found.ks.index(1)]}
         recalls |= {f"{title} {way} R-Precision": found.r_precision, f"{title} {way} mAP@R": found.map_at_r}
-    return {measure: Column(of, values) for measure, values in recalls.items()}
+    return {measure: _column(of, values) for measure, values in recalls.items()}
 
 
-def _joined(columns: Sequence[Column]) -> Column:
+def _joined(columns: Sequence[RatioColumn]) -> RatioColumn:
     if len(columns) == 1:
         return columns[0]
-    return Column(np.concatenate([one.images for one in columns]), np.concatenate([one.values for one in columns]))
+    return _column(np.concatenate([one.rows for one in columns]), np.concatenate([one.values for one in columns]))
+
+
+def _column(images: Codes, values: Doubles, value: float | None = None) -> RatioColumn:
+    return RatioColumn(images, values, np.ones(len(values)), value)
 
 
 def _within(found: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:

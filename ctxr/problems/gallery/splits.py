@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.truth import Pair
 from ctxr.errors import DataError
@@ -134,3 +136,10 @@ def _made(side: str, making: _Making, entailed: Mapping[Pair, bool]) -> GalleryS
         tuple(sorted(making.written)),
         tuple(sorted(inside - making.written)),
     )
+
+
+def first_owners(side: GallerySplit) -> np.ndarray:
+    """The picture that each caption was written for, [C]; the first where it was written for several."""
+    captions, images = (np.array(column, np.int64) for column in zip(*side.written, strict=True))
+    owners: np.ndarray = images[np.unique(captions, return_index=True)[1]]
+    return owners

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
-from ctxr.models.entailment.checkpoint import CONFIG, Notes, read_notes
+from ctxr.models.entailment.checkpoint import Notes, read_notes
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
     PairBatch,
@@ -22,6 +22,7 @@ from ctxr.models.entailment.classifier import (
 )
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, BranchSizes, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
+from ctxr.models.training.checkpoint import CONFIG
 from ctxr.store.atomic import write_bytes
 from tests.models.blip_folder import WORDS
 
@@ -65,7 +66,7 @@ def test_each_head_says_what_it_says_of_each_claim_alone(branches: Branches, mod
     for row in range(4):
         length = int((batch.text[row] != 0).sum())
         h_t = model.text(batch.text[row : row + 1, :length], batch.types[row : row + 1, :length])
-        told = batch.told[row][batch.told[row] != 0][None]
+        told = batch.hypotheses[row][batch.hypotheses[row] != 0][None]
         h_v = model.image(batch.images[batch.place[row]][None], torch.tensor([0]), told)
         gates = {one: torch.sigmoid(model.gates[str(one)].open(h)) for one, h in ((TEXT, h_t), (IMAGE, h_v))}  # type: ignore[operator]
         h_m = gates[TEXT] * h_t + gates[IMAGE] * h_v
@@ -141,7 +142,7 @@ def test_positives_with_a_picture_come_again_masked_and_not_entailed(
     assert grown.label.tolist() == [1, 0, 1, 1, 0]
     assert grown.place.tolist() == [0, 1, 2, 2, 3]
     assert grown.theta[4].tolist() == [False, True, True]
-    assert torch.equal(grown.told[4], batch.told[2])
+    assert torch.equal(grown.hypotheses[4], batch.hypotheses[2])
     shares = model.image.cls_attention(batch.images[2:3])[0]
     hidden = {int(patch) for patch in shares.argsort(descending=True)[:6]}  # of 16
     black = model.image.vision.black.reshape(3)

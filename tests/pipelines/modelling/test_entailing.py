@@ -18,14 +18,14 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment import text
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.recipes import load_recipe
 from ctxr.models.training.loop import Trainer
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
-from ctxr.pipelines.modelling.entailment_training import ClassifierJob, _threshold
 from ctxr.pipelines.modelling.eval import run as evaluate
-from ctxr.pipelines.modelling.seed import read_history
-from ctxr.problems.entailment import EntailmentPairs, judged, learned, open_classifier, open_pairs, refuse_seen
+from ctxr.problems.entailment.classifiers import judged, learned, open_classifier
+from ctxr.problems.entailment.learner import ClassifierJob, _threshold
+from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_seen
+from ctxr.problems.recipes import load_recipe
 from ctxr.store.artifacts import Parent
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
@@ -278,15 +278,6 @@ def test_a_text_branch_that_stays_as_it_is_is_asked_once_for_all_seeds(
         for one in (rows[row["pair"]] for row in held)
     ]
     np.testing.assert_allclose(judge.probabilities(claims), [row["probability"] for row in held], atol=1e-5)
-
-
-def test_a_classifier_of_fewer_seeds_forgets_the_epochs_of_the_others(world: Path, tmp_path: Path) -> None:
-    config = Train("entailment-tiny", world, seeds=2, changes=(*SMALL, "epochs=1"), workdir=tmp_path, device="cpu")
-    folder = train.run(config).folder
-    assert {row.seed for row in read_history(folder)} == {0, 1}
-    train.run(replace(config, seeds=1))
-    assert {row.seed for row in read_history(folder)} == {0}
-    assert not (folder / "seed1").exists()
 
 
 class Listening(Silent):

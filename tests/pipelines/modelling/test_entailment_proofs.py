@@ -6,7 +6,7 @@ import pytest
 from ctxr.datasets.rounds import CandidateRow, Decision
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.metrics.entailment import quality
-from ctxr.pipelines.modelling.classifier_eval import JudgedPair
+from ctxr.problems.entailment.question import JudgedPair
 from scripts.entailment_proof import difference, f_half, row_of, verdict
 from scripts.revision_proof import counted, shares
 

@@ -14,8 +14,8 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
-from ctxr.pipelines.modelling.notes import IN_MIXTURES
-from ctxr.problems import runs as sources
+from ctxr.problems import scoring
+from ctxr.problems.notes import IN_MIXTURES
 from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Score
@@ -290,7 +290,7 @@ def test_a_model_is_scored_as_it_is_on_the_queries_that_are_asked(
         found = [read.queries[name] for name in queries]
         return [Score(query.id, name, source, 0.0) for query in found for name in sets[query.image_set]]
 
-    monkeypatch.setattr(sources, "scores_of", scores_of)
+    monkeypatch.setattr(scoring, "scores_of", scores_of)
     report = evaluate(dataset, "ViT:tiny", split="valid")
     assert asked == [f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"]
     assert share(cells(report.tables["valid/accuracy"])["ViT:tiny"][0]) == 10.0

@@ -18,6 +18,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
+from ctxr.metrics.columns import ratio_intervals
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.pipelines.inspection.config import Report
@@ -282,7 +283,7 @@ def test_published_ground_truth_is_found_by_cocos_numbers(tmp_path: Path) -> Non
     assert columns["ECCV TR R-Precision"].values == pytest.approx([2 / 3])
     assert columns["ECCV TR mAP@R"].values == pytest.approx([(1 + 2 / 3) / 3])
     assert columns["ECCV IR R-Precision"].values.tolist() == [1.0]
-    assert columns["ECCV IR R@1"].images.tolist() == [1]
+    assert columns["ECCV IR R@1"].rows.tolist() == [1]
     (bare := tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"holds neither cxc_image_to_caption\.json nor eccv_image_to_caption\.json"):
         published(bare, dataset, side)
@@ -375,8 +376,8 @@ def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest
     assert columns["IR@1"].values.mean() <= np.mean(hits)
     folds = [np.mean([hit for hit, image in zip(hits, owners, strict=True) if image // 2 == fold]) for fold in range(5)]
     clusters = Clusters(np.arange(10), np.random.default_rng(0), 50)
-    (figure,) = measuring.figures(side, {"run": {"1K IR@1": columns["1K IR@1"]}}, clusters)
-    assert figure.interval.value == pytest.approx(np.mean(folds))
+    (interval,) = ratio_intervals([columns["1K IR@1"]], clusters)
+    assert interval.value == pytest.approx(np.mean(folds))
 
 
 def test_recall_that_could_only_be_everything_is_left_out_with_a_note() -> None:

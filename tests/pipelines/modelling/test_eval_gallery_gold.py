@@ -47,7 +47,7 @@ def vectors_of(ranked: dict[int, list[int]], pictures: int = 4, captions: int = 
     return Vectors(np.eye(pictures, dtype=np.float32), scores)
 
 
-def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, measuring.Columns]:
+def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, measuring.Recalls]:
     counted = measuring.entailed(side, [vectors], label)
     assert counted is not None
     clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
@@ -87,7 +87,7 @@ def test_where_all_of_the_first_ten_were_looked_at_the_figure_is_that_of_people(
     told, columns = measured(side, label, vectors)
     assert told.complete == told.pictures == 1
     assert told.found.value.value == told.most == told.of_judged == pytest.approx(4 / 10)
-    assert columns["people E@10"].images.tolist() == [1]
+    assert columns["people E@10"].rows.tolist() == [1]
     assert columns["people E@10"].values == pytest.approx([4 / 10])
 
 

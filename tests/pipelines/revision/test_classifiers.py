@@ -12,7 +12,7 @@ from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.decisions import find_classifier, open_classifier
 from ctxr.pipelines.revision.revise_labels import threshold
-from ctxr.problems.entailment import open_pairs
+from ctxr.problems.entailment.pairs import open_pairs
 from ctxr.store.artifacts import Content, finish
 
 

@@ -9,11 +9,12 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict
 from ctxr.datasets.truth import read_judgments
+from ctxr.metrics.columns import ratio_intervals
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailment_table, entailments, figures
+from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailment_table, entailments
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import Labels, labels_of, people_of
 from ctxr.store.artifacts import Content, finish
@@ -115,7 +116,8 @@ def test_a_figure_has_one_interval_by_the_clusters_that_were_chosen(workdir: Pat
     clusters = Clusters(np.arange(len(side.images)) // 4, np.random.default_rng(0), 200)
     counted = entailed(side, [vectors], labels)
     assert counted is not None
-    rows = {one.measure: one.interval for one in figures(side, {"run": entail_columns(counted, labels)}, clusters)}
+    columns = entail_columns(counted, labels)
+    rows = dict(zip(columns, ratio_intervals(list(columns.values()), clusters), strict=True))
     for one in told(side, labels, vectors, clusters):
         figure = rows[f"auto E@{one.found.k}"]
         assert one.found.value.clusters == figure.clusters == clusters.size

@@ -78,7 +78,7 @@ def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir:
         content = Content(["tables.json"], {}, {})
         finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, parents=[], content=content)
         page = report(Report(workdir=home)).page.read_text(encoding="utf-8")
-        assert 'id="classifiers"' in page
+        assert 'id="tables"' in page
         assert "50.0 (25.0–75.0)" in page
         assert "judge is no more often right than who always gives the commoner answer: all pairs." in page
         assert "results/judge" in page

@@ -19,7 +19,7 @@ from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, open_artifact
-from ctxr.store.kinds import CLASSIFIER_RESULTS, IMAGE_SETS
+from ctxr.store.kinds import EVALUATION, IMAGE_SETS
 from ctxr.store.records import Facts, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
@@ -117,10 +117,9 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
         name = workdir.resolve().name
         note = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
         if all(
-            open_artifact(file.parent).manifest.kind == CLASSIFIER_RESULTS
-            for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
+            open_artifact(file.parent).manifest.kind != EVALUATION for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
         ):
-            note = f"{name} holds results of classifiers and nothing else, so the page is about them alone"
+            note = f"{name} holds tables of results and nothing else, so the page is about them alone"
         return [ChainStage(workdir, name, ALONE)], [note]
     artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:

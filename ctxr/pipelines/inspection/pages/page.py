@@ -23,7 +23,7 @@ SECTIONS: tuple[Section, ...] = (
     sets.SETS_SECTION,
     results.RESULTS_SECTION,
     revision.REVISION_SECTION,
-    revision.CLASSIFIERS_SECTION,
+    results.TABLES_SECTION,
     timelines.TIMELINES_SECTION,
     sets.DROPPED_SECTION,
     timelines.DISTRIBUTIONS_SECTION,
@@ -35,7 +35,7 @@ moves, `static/<id>.js`."""
 
 OF_CAPTIONS: tuple[Section, ...] = (
     revision.REVISION_SECTION,
-    revision.CLASSIFIERS_SECTION,
+    results.TABLES_SECTION,
     results.RESULTS_SECTION,
     summary.PROVENANCE_SECTION,
 )
@@ -67,7 +67,7 @@ def write_page(
     sections = sections or (OF_CAPTIONS if revised else SECTIONS)
     # the overview counts what the others could not show, so it is made last
     made = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
-    if edition.chain.last.kind == ALONE and made.get("results") is None and made.get("classifiers") is not None:
+    if edition.chain.last.kind == ALONE and made.get("results") is None and made.get("tables") is not None:
         made["summary"] = None  # it counts sets and queries, and there are none
     shown = [(section, made[section.id]) for section in sections if made[section.id] is not None]
     parts = [

@@ -6,27 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
-from ctxr.models.precision import choose_device
-from ctxr.models.training.checkpoint import CONFIG, HEAD
-from ctxr.models.training.scoring import attend_all
 from ctxr.pipelines.inspection.pages.chain import ALONE
 from ctxr.pipelines.inspection.pages.edition import Edition, Section
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems.embeddings import Array, PictureFiles, cached
+from ctxr.problems import ScoringOptions, find_learner, problem_of, problems
 from ctxr.problems.figures import PARTS
-from ctxr.problems.queries import EvalQuery, asked_of, by_split, contents_of, pictures_of
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
-from ctxr.problems.scoring import Device, checkpoints, plan_scoring, scorer_name, source_of, with_regions
 from ctxr.problems.tables import STATIC, p_value, percent
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
-from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EVALUATION, RUN, RUNS
 from ctxr.store.tables import read_table
 
@@ -37,9 +30,9 @@ class EvaluationRows:
 
     Attributes:
         names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
-        figures, differences: rows of `figures.json`. people: a table of people's accuracy, None where nobody is known.
-        tables: those of galleries, as they were printed. artifacts: the evaluations that `names` names.
-        notes: what one should know first. dataset: SHA-256 of what was evaluated on. origins: what the runs are, by content.
+        figures, differences: rows of `figures.json`. people: a table of human accuracy, or None.
+        tables: as the evaluations printed them. artifacts: the evaluations that `names` names.
+        notes: warnings. dataset: SHA-256 of what was evaluated on. origins: the runs, by content.
     """
 
     names: tuple[str, ...]
@@ -68,8 +61,7 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
-    artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
-    artifacts = [one for one in artifacts if one.manifest.kind == EVALUATION]
+    artifacts = [one for one in _evaluations(project) if one.manifest.kind == EVALUATION]
     if not artifacts:
         return None
     here = {open_artifact(file.parent).sha256 for file in sorted(project.glob(f"*/{MANIFEST}"))}
@@ -167,15 +159,17 @@ def attended(
     where it is given, else it is searched for in the project.
     """
     found, notes = Attended(), list[str]()
-    runs = [run for run in _attended_runs(project, scored) if any(_has_head(seed) for seed in checkpoints(run.path))]
+    runs = [(run, problem_of(run.manifest.config)) for run in _attended_runs(project, scored)]
+    runs = [(run, problem) for run, problem in runs if problem.explains(run.manifest.config)]
     if not runs or not shown:
         return found, notes
     dataset = known or _attended_dataset(project, scored.dataset)
     if dataset is None:
         return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
-    for run in runs:
+    for run, problem in runs:
         try:
-            found |= _of_run(run, dataset, set(shown), project, progress)
+            opened = find_learner(problem).open_run(run.path, ScoringOptions(project), progress)
+            found |= opened.explain((dataset, shown))
         except CtxrError as error:
             notes.append(f"attention of {run.path.name} is not shown: {error.message}")
     return found, notes
@@ -191,70 +185,11 @@ def _attended_runs(project: Path, scored: EvaluationRows) -> Iterator[Artifact]:
                 yield artifact
 
 
-def _has_head(checkpoint: Path) -> bool:
-    return (checkpoint / HEAD).is_file()
-
-
 def _attended_dataset(project: Path, sha256: str) -> Dataset | None:
     for file in sorted(project.glob(f"*/{MANIFEST}")):
         if sha256_file(file) == sha256:
             return read_dataset(file.parent)
     return None
-
-
-def _of_run(run: Artifact, dataset: Dataset, shown: set[str], project: Path, progress: Progress) -> Attended:
-    # whole sides, as they were asked for when the run was trained and evaluated: their vectors are in the cache
-    sides = by_split(asked_of(dataset))
-    seeds = checkpoints(run.path)
-    encoder = str(run.manifest.config["encoder"])
-    precision, regions = (
-        str(run.manifest.config.get(key, other)) for key, other in (("precision", "auto"), ("regions", ""))
-    )
-    found = Attended()
-    for asked in sides.values():
-        wanted = [row for row, one in enumerate(asked) if one.query in shown]
-        if wanted:
-            files = pictures_of(dataset, asked)
-            pictures = with_regions(
-                PictureFiles(files, contents_of(dataset, files), project), encoder, regions, progress
-            )
-            for seed in seeds:
-                name = scorer_name(run.path, seed, len(seeds))
-                shares = _shares(seed, encoder, asked, wanted, pictures, Device(precision=precision), progress)
-                for row, table in zip(wanted, shares, strict=True):
-                    count = len(asked[row].images)
-                    found[name, asked[row].query] = np.rint(100 * table[:count, :count]).astype(int).tolist()
-    return found
-
-
-def _shares(
-    seed: Path,
-    encoder: str,
-    asked: list[EvalQuery],
-    wanted: list[int],
-    pictures: PictureFiles,
-    machine: Device,
-    progress: Progress,
-) -> Array:
-    """float32 [n, K, K] of the queries at `wanted`, by the checkpoint `seed`; computed once."""
-    most = max(len(one.images) for one in asked)
-    contents = [
-        sha256_of([one.text, [pictures.contents[image] for image in one.images], one.ordered])
-        for one in (asked[row] for row in wanted)
-    ]
-    made_by = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
-
-    def make(part: slice) -> Array:
-        device = choose_device(machine.device)
-        way = plan_scoring(
-            seed, source_of(seed, encoder, progress), pictures, Device(device, machine.precision), progress
-        )
-        shares: Array = attend_all(way.ranker.eval(), way.prepare(asked), wanted[part], way.at_once, device).numpy()
-        return shares
-
-    with progress.task("attention", len(wanted)) as task:
-        arrays = cached(pictures.workdir, made_by, contents, make, task.advance)
-    return np.concatenate(arrays)
 
 
 MOST_QUERIES = 3000
@@ -317,9 +252,10 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, known)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     sides = list(dict.fromkeys(row["side"] for row in scored.figures))
+    plotted = {row["side"] for row in scored.figures if (row["part"], row["measure"]) == ("all", "accuracy")}
     data["asked"] = asked = len({row.query for row in scored.rows})
     return {
-        "panels": [_panel(scored, side) for side in sides],
+        "panels": [_panel(scored, side) for side in sides if side in plotted],
         "people": scored.people,
         "tables": scored.tables,
         "notes": [*scored.notes, *unseen],
@@ -419,7 +355,7 @@ def _table(
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
-    ranked = any((run, "all", "mrr") in found for run in runs)  # galleries have recalls instead
+    ranked = any((run, "all", "mrr") in found for run in runs)
     sizes = {run: found[run, "all", "accuracy"]["queries"] for run in runs}
     counted = len(set(sizes.values())) > 1
     heads = [
@@ -508,4 +444,20 @@ def _scores(
     }
 
 
+def make_tables(edition: Edition) -> Mapping[str, Any] | None:
+    """The tables of evaluations that have no queries to show; None without any."""
+    kinds = {problem.evaluation.KIND: problem for problem in problems()}
+    artifacts = [one for one in _evaluations(edition.chain.project) if one.manifest.kind in kinds.keys() - {EVALUATION}]
+    if not artifacts:
+        return None
+    edition.evaluations += tuple(artifacts)
+    edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
+    return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}
+
+
+def _evaluations(project: Path) -> list[Artifact]:
+    return [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
+
+
 RESULTS_SECTION = Section("results", "Results", make_results)
+TABLES_SECTION = Section("tables", "Tables", make_tables)

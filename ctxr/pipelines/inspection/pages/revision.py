@@ -1,11 +1,9 @@
-"""Sections on entailment classifiers and on revised labels."""
+"""The section on revised labels."""
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
@@ -26,72 +24,9 @@ from ctxr.errors import DataError
 from ctxr.media.images import thumbnail
 from ctxr.pipelines.inspection.pages.chain import inside
 from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section
-from ctxr.problems.entailment import KINDS, TABLES
-from ctxr.problems.results import RESULTS
-from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
-from ctxr.store.kinds import CLASSIFIER_RESULTS, REVISE_LABELS
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import read_table
-
-FIGURES = ("accuracy", "precision", "recall", "F0.5")
-
-
-def make_classifiers(edition: Edition) -> Mapping[str, Any] | None:
-    """Every classifier that was evaluated; None where none was."""
-    artifacts = evaluated(edition.chain.project)
-    if not artifacts:
-        return None
-    edition.evaluations += tuple(artifacts)
-    edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
-    return {"judges": [judge for one in artifacts for judge in _judges(one)], "figures": FIGURES, "edited": edited}
-
-
-def evaluated(project: Path) -> list[Artifact]:
-    """The evaluations of classifiers in a project."""
-    artifacts = [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
-    return [one for one in artifacts if one.manifest.kind == CLASSIFIER_RESULTS]
-
-
-def _judges(artifact: Artifact) -> Iterator[dict[str, Any]]:
-    file, split = artifact.path / TABLES, artifact.manifest.config.get("split")
-    try:
-        tables = msgspec.json.decode(file.read_bytes())
-        quality, sure = (tables[f"{split}/{name}"]["rows"] for name in ("quality", "calibration"))
-        names = list(dict.fromkeys(row[0] for row in quality))
-        yield from (_judge(name, str(split), quality, sure) for name in names)
-    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
-
-
-def _judge(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> dict[str, Any]:
-    """One classifier on one split.
-
-    `rows`: what a premise is made of, how many pairs, FIGURES in percent with their intervals, the share of the commoner answer.
-    `blind`: kinds of premises on which it is no more often right than who always gives the commoner answer.
-    """
-    figures = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
-    rows, blind = [], []
-    for kind in dict.fromkeys(kind for kind, _ in figures):
-        cells = [
-            share_with_interval(dict(zip(("value", "low", "high"), figures[kind, figure], strict=False)))
-            for figure in FIGURES
-        ]
-        accuracy, majority = figures[kind, "accuracy"], figures[kind, "majority"]
-        rows.append((KINDS.get(kind, kind), f"{accuracy[3]:,}", cells, f"{100 * majority[0]:.1f}"))
-        blind += [KINDS.get(kind, kind)] if accuracy[0] <= majority[0] else []
-    error, _, brier, threshold = next(row[2:] for row in sure if row[:2] == [name, "all"])
-    return {
-        "name": name,
-        "split": split,
-        "rows": rows,
-        "threshold": threshold,
-        "error": error,
-        "brier": brier,
-        "blind": blind,
-    }
-
-
-CLASSIFIERS_SECTION = Section("classifiers", "Classifiers", make_classifiers)
-
 
 WANTED = 0.8
 """Precision from which on a round is called good, where it was not made for another one: that of the recipe for classifiers."""

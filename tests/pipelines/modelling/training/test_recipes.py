@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.recipes import FOLDER, PROFILES, list_recipes, load_recipe, recipe_name
 from ctxr.models.training.recipe import VARIANTS, Recipe
+from ctxr.problems.recipes import FOLDER, PROFILES, list_recipes, load_recipe, recipe_name
 
 ROOT = Path(__file__).resolve().parents[4]
 

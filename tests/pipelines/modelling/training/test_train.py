@@ -16,9 +16,9 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.encoders import Encoder
-from ctxr.models.recipes import load_recipe
 from ctxr.pipelines.modelling.config import Train
-from ctxr.pipelines.modelling.train import _making_start
+from ctxr.problems.recipes import load_recipe
+from ctxr.problems.scorer_training import start_command
 from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
@@ -185,7 +185,7 @@ def test_the_run_that_is_told_to_be_made_is_one_that_the_recipe_can_start_from(
     changes: tuple[str, ...], more: dict[str, Any], told: str
 ) -> None:
     config = Train(**{"recipe": "clip-module", "changes": changes} | more)
-    assert _making_start(config, load_recipe(config.recipe, changes=changes)) == f"ctxr train {told}"
+    assert start_command(config, load_recipe(config.recipe, changes=changes)) == f"ctxr train {told}"
 
 
 def test_weights_that_do_not_fit_their_config_are_one_sentence(train: Trains, benchmark: Path) -> None:

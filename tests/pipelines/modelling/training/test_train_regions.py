@@ -79,21 +79,6 @@ def test_the_whole_network_learns_with_the_head(over: TrainsOver) -> None:
     assert "aligned" in still
 
 
-def test_a_run_over_regions_that_was_interrupted_goes_on_to_the_same_bits(over: TrainsOver, tmp_path: Path) -> None:
-    whole = over("uniter-module", workdir=tmp_path / "whole").folder
-    with pytest.raises(KeyboardInterrupt):
-        over("uniter-module", progress=Note("epoch 1 of 2"))
-    cut = over("uniter-module").folder
-    for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
-        assert (cut / name).read_bytes() == (whole / name).read_bytes()
-
-
-def test_a_frozen_cross_encoder_is_asked_once(over: TrainsOver, tmp_path: Path) -> None:
-    frozen = over("uniter-module", "frozen=true", name="frozen").folder
-    assert {file.name for file in (frozen / "seed0").iterdir()} == {"config.json", "head.safetensors"}
-    assert list((tmp_path / "work" / ".ctxr-cache" / "encoded").glob("*.npy"))
-
-
 def test_an_encoder_is_evaluated_by_its_name_with_regions_by_theirs(
     over: TrainsOver, benchmark: Path, looked: tuple[Path, int], tmp_path: Path
 ) -> None:

@@ -49,11 +49,13 @@ def test_sets_without_a_valid_side_warn_that_the_last_epoch_counts(train: Trains
 
 def test_a_classifier_learns_from_pairs_and_no_test_side_is_told_of() -> None:
     seeds = (SeedResult(0, 2, 3, 0.5, None), SeedResult(1, 3, 3, 0.75, None))
-    report = TrainReport("e", Path("e"), "entailment", "x", "d", {"train": 7, "valid": 4}, seeds, 0.625, None)
+    report = TrainReport(
+        "e", Path("e"), "entailment", "x", "d", {"train": 7, "valid": 4}, seeds, 0.625, None, unit="pairs"
+    )
     assert facts(report)["pairs"] == "7 train, 4 valid"
     assert "queries" not in facts(report)
     assert table(report).columns == ("seed", "epoch", "of", "valid")
     assert [row[3] for row in table(report).rows[:3]] == [50.0, 75.0, 62.5]
-    other = replace(report, variant="batch", seeds=tuple(replace(one, test=0.5) for one in seeds), test=0.5)
+    other = replace(report, unit="queries", seeds=tuple(replace(one, test=0.5) for one in seeds), test=0.5)
     assert facts(other)["queries"] == "7 train, 4 valid"
     assert table(other).columns == ("seed", "epoch", "of", "valid", "test")

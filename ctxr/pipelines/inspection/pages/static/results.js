@@ -134,7 +134,7 @@ function card(query) {
   list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
   held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
   if (pictured(query)) framed(list.querySelectorAll(".frame"), held.sets[query.set].map(([, , width, height]) => [width, height]));
-  if (!size) list.append(make("li", "muted small", "A gallery of so many images is not drawn."));
+  if (!size) list.append(make("li", "muted small", "A set of so many images is not drawn."));
   made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list,
     ...runs.filter((run) => query.runs[run].attention).map((run) => folded(query, run)));
   return made;

@@ -11,10 +11,8 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.models.leakage import Nearness, leakage_table
-from ctxr.problems.gallery.scoring import GalleryRun
-from ctxr.problems.gallery.splits import GallerySplit
-from ctxr.problems.questions import EvalSplit
-from ctxr.problems.runs import Run
+from ctxr.problems.evaluation import Evaluation
+from ctxr.problems.runs import AnyRun
 from ctxr.store.artifacts import Artifact
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
@@ -23,7 +21,11 @@ IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal
 
 ALONE = "nothing was compared: --compare tests runs against the first of them, and there is one alone"
 
-AnyRun = Run | GalleryRun
+
+def first_notes(evaluation: Evaluation) -> list[str]:
+    """The dataset's own notes, and a sentence where there is nothing to compare."""
+    alone = evaluation.options.compare and len(evaluation.runs) == 1
+    return [*evaluation.request.dataset.notes, *([ALONE] if alone else [])]
 
 
 def people(dataset: Dataset) -> Table | None:
@@ -62,7 +64,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], progress: Progress) -> list[str]:
+def leakage_notes(dataset: Dataset, sides: Sequence[Any], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
     if isinstance(table, str):
@@ -76,9 +78,7 @@ def leakage_notes(dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], p
     return notes
 
 
-def contamination_notes(
-    dataset: Dataset, sides: Sequence[EvalSplit | GallerySplit], runs: Sequence[AnyRun]
-) -> list[str]:
+def contamination_notes(dataset: Dataset, sides: Sequence[Any], runs: Sequence[AnyRun]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {side.name for side in sides}
     as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
@@ -110,28 +110,3 @@ def _learned_nothing(artifact: Artifact) -> bool:
 
 def _listed(runs: Sequence[AnyRun]) -> str:
     return ", ".join(run.name for run in runs)
-
-
-def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
-    """How many questions were left out, and how many have targets that are hidden."""
-    notes = []
-    for side in sides:
-        if side.left_out:
-            total = side.left_out + len(side.questions) + len(side.hidden)
-            notes.append(
-                f"{side.name}: {side.left_out} of {total} queries lack scores of some run and were left out of all (--partial)"
-            )
-        if side.hidden:
-            notes.append(
-                f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
-            )
-    return notes
-
-
-def tagged_elsewhere(dataset: Dataset) -> list[str]:
-    """A sentence where descriptions with phenomena belong to no query."""
-    asked = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
-    lost = sum(
-        query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()
-    )
-    return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []

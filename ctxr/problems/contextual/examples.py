@@ -9,17 +9,13 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.imagecode import UNKNOWN, collection_of
 from ctxr.datasets.readers.phenomena import PHENOMENA
-from ctxr.datasets.splits import SPLITS
 from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
 from ctxr.metrics.ranking import RankCounts, places
 from ctxr.metrics.votes import Doubles, Flags
+from ctxr.problems.evaluation import NO_SPLIT, SIDES
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.store.records import ImageSet, Query
-
-NO_SPLIT = "none"
-SIDES = (*SPLITS, NO_SPLIT)
-"""Splits of a benchmark in the order of tables; the last is that of sets without one."""
 
 WRITERS = {"train_worker": "seen in train", "unseen_worker": "unseen"}
 """How the release and our certificate call the writers of validation descriptions, and how tables do."""
@@ -135,6 +131,9 @@ class EvalSplit:
     hidden: tuple[BenchmarkQuery, ...]
     hidden_scores: dict[str, dict[str, list[float]]]
     left_out: int
+
+    def __len__(self) -> int:
+        return len(self.questions)
 
     @property
     def scorers(self) -> tuple[str, ...]:

@@ -163,12 +163,12 @@ def paired(
         ids = torch.zeros(len(premises), most, dtype=torch.int64)
         types = torch.zeros_like(ids)
         for row, (above, below) in enumerate(zip(first(premises), second(hypotheses), strict=True)):
-            known, told = above[above != 0], below[below != 0][1:]
-            if known.tolist() == [start, end] or not len(known):
-                known = torch.tensor([start, end])
-            whole = torch.cat([known, told])
+            premise, hypothesis = above[above != 0], below[below != 0][1:]
+            if premise.tolist() == [start, end] or not len(premise):
+                premise = torch.tensor([start, end])
+            whole = torch.cat([premise, hypothesis])
             ids[row, : len(whole)] = whole
-            types[row, len(known) : len(whole)] = 1
+            types[row, len(premise) : len(whole)] = 1
         return ids, types
 
     return tokenize

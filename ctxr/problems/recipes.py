@@ -1,14 +1,15 @@
-"""Recipes as TOML: the fields of `Recipe`, and a table of changes for each parity profile."""
+"""Recipes as TOML: the fields of the problem's recipe, which `variant` names, and a table of changes for each parity profile."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.training.recipe import ENTAILMENT, Recipe
+from ctxr.models.training.recipe import Recipe
+from ctxr.problems import find_learner, problem_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 """The recipes that come with ctxr."""
@@ -41,7 +42,7 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
-    kind = ClassifierRecipe if loaded.get("variant") == ENTAILMENT else Recipe
+    kind: type[Recipe] = find_learner(problem_of(loaded)).Recipe
     values = _checked(kind, str(file), {key: value for key, value in loaded.items() if key not in tables})
     parts = {profile: _checked(kind, f"{file} [{profile}]", table) for profile, table in tables.items()}
     recipe = kind(**(values | parts.get(parity, {}) | _typed(kind, changes)))
@@ -81,7 +82,8 @@ def _typed(kind: type[Recipe], changes: Sequence[str]) -> dict[str, Any]:
 
 def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values in the types of the recipe's fields. Raises UsageError for an unknown key or another type."""
-    kinds: dict[str, type] = get_type_hints(recipe)
+    hints = get_type_hints(recipe)
+    kinds: dict[str, type] = {field.name: hints[field.name] for field in fields(recipe)}
     checked: dict[str, Any] = {}
     for typed, value in values.items():
         key = typed.replace("-", "_")
@@ -102,5 +104,4 @@ def _nearest(key: str, recipe: type[Recipe], keys: Iterable[str]) -> str:
     if near := get_close_matches(key, keys, n=1):
         return f"did you mean {near[0]}?"
     likest = get_close_matches(key, keys, n=3, cutoff=0.0)
-    where = "docs/models.md" + (" and docs/entailment.md" if issubclass(recipe, ClassifierRecipe) else "")
-    return f"the nearest are {', '.join(likest)}; all recipe keys are told in {where}"
+    return f"the nearest are {', '.join(likest)}; all recipe keys are told in {recipe.DOCS}"

@@ -1,0 +1,98 @@
+"""A measure is a column: a numerator and a weight for each query. The figure is the ratio of their sums."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from ctxr.metrics.compare import Clusters, Interval, interval_of
+from ctxr.metrics.proportions import exact_interval
+from ctxr.metrics.votes import Codes, Doubles, Flags
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, eq=False)
+class RatioColumn:
+    """A measure of n queries.
+
+    Attributes:
+        rows: [n] the row of the clusters that each query is drawn with. values, weights: [n]; the figure is their ratio of sums.
+        value: the figure as it is defined, where it is no such ratio.
+    """
+
+    rows: Codes
+    values: Doubles
+    weights: Doubles
+    value: float | None = None
+
+    @property
+    def figure(self) -> float | None:
+        """None without weight."""
+        total = float(self.weights.sum())
+        return self.value if self.value is not None or not total else float(self.values.sum() / total)
+
+    @property
+    def within(self) -> Flags:
+        """[n] the queries that count."""
+        counted: Flags = self.weights > 0
+        return counted
+
+
+def mean_columns(each: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn]:
+    """The columns of a run: the mean over its seeds, query by query."""
+    return {
+        name: RatioColumn(
+            column.rows,
+            np.mean([one[name].values for one in each], axis=0),
+            np.mean([one[name].weights for one in each], axis=0),
+            None if column.value is None else float(np.mean([one[name].value for one in each])),
+        )
+        for name, column in each[0].items()
+    }
+
+
+def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: bool = False) -> list[Interval]:
+    """The figures with intervals: the queries of a row are drawn again with it.
+
+    Args:
+        clusters: over the rows. apart: see `Clusters.ratios`.
+    """
+    rows = len(clusters.codes)
+    values, weights = (
+        np.stack([np.bincount(one.rows, getattr(one, name), rows) for one in columns], axis=1, dtype=np.float64)
+        for name in ("values", "weights")
+    )
+    return clusters.ratios(values, weights, [one.figure for one in columns], apart)
+
+
+def ratio_difference(
+    ours: RatioColumn, base: RatioColumn, clusters: Clusters, seed: tuple[int, int], draws: int
+) -> tuple[Interval, float]:
+    """How two ratios of the same queries differ whose weights differ, such as F1: with an interval, and a two-sided p-value for
+    swapping the runs in each cluster by itself."""
+    tables = [np.stack([one.values, one.weights], axis=1) for one in (ours, base)]
+    sums = [np.zeros((clusters.size, 2)) for _ in tables]
+    for total, table, column in zip(sums, tables, (ours, base), strict=True):
+        np.add.at(total, clusters.codes[column.rows], table)
+    swaps = np.random.default_rng(seed).integers(0, 2, (draws, clusters.size)).astype(np.float64)
+    change = swaps @ (sums[1] - sums[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = [clusters.weights.astype(np.float64) @ total for total in sums]
+        shares = drawn[0][:, 0] / drawn[0][:, 1] - drawn[1][:, 0] / drawn[1][:, 1]
+        swapped = [total.sum(axis=0) + change * sign for total, sign in zip(sums, (1, -1), strict=True)]
+        gains = swapped[0][:, 0] / swapped[0][:, 1] - swapped[1][:, 0] / swapped[1][:, 1]
+    if ours.figure is None or base.figure is None:
+        return Interval(None), 1.0
+    value = ours.figure - base.figure
+    interval = interval_of(value, shares[np.isfinite(shares)], clusters.size)
+    return interval, float((1 + (np.abs(gains) >= abs(value) - 1e-12).sum()) / (1 + draws))
+
+
+def opened(interval: Interval) -> Interval:
+    """An interval of a share that is 0 or 1: drawing again never leaves it, so it is that of as many trials as clusters."""
+    if interval.value not in (0.0, 1.0) or interval.clusters < 2:
+        return interval
+    low, high = exact_interval(interval.value * interval.clusters, interval.clusters)
+    return replace(interval, low=low, high=high)

@@ -1,0 +1,1 @@
+"""Contextual retrieval: the right one of the images of a set."""

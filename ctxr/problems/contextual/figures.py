@@ -1,0 +1,229 @@
+"""What is measured of runs over sets of images: accuracy and ranks by view, correlations, and how far wrong picks lie."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from ctxr.datasets.readers.phenomena import PHENOMENA
+from ctxr.metrics.columns import RatioColumn
+from ctxr.metrics.compare import Clusters, Interval, pearson_interval
+from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank
+from ctxr.metrics.shortcuts import length_bins
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
+from ctxr.problems.figures import MOST_POSITIONS, PARTS, Columns, Measure, Seeds, seeds_of
+
+MOST_SOURCES = 12
+"""Sources that are named; the rest is summed up."""
+
+Part = tuple[str, str, Flags]
+"""View, name of a part in it, and which questions belong to it [B]."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's r between accuracy and a covariate, over the questions of a split where it is known."""
+
+    side: str
+    run: str
+    of: str
+    queries: int
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Error:
+    """Wrong picks of a run in ordered sets by their distance from the target: their share, and that of random wrong guesses."""
+
+    side: str
+    run: str
+    distance: int
+    share: float
+    blind: float
+
+
+def seeds(side: EvalSplit) -> list[Seeds]:
+    """A row for each run with several seeds."""
+    return [
+        row
+        for run in side.runs
+        if side.questions
+        for row in seeds_of(
+            side.name, run, {name: float(accuracy(side.places(name)).mean()) for name in side.seeds[run]}
+        )
+    ]
+
+
+def telling(sides: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
+    """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
+    widest = max((len(one.candidates) for side in sides for one in side.questions), default=max(recalls, default=0) + 1)
+    told = [k for k in recalls if k < widest]
+    vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
+    most = "1 image" if widest == 1 else f"{widest} images"
+    return told, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
+
+
+def unit_of(side: EvalSplit, by: str) -> str:
+    """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
+    galleries = any(len(one.candidates) > MOST_POSITIONS for one in side.questions)
+    return "target" if by == "set" and galleries else by
+
+
+def groups_of(side: EvalSplit, by: str) -> list[str]:
+    """The cluster of each question, drawn as a whole; `by` is what `unit_of` says."""
+    names: dict[str, Callable[[BenchmarkQuery], str]] = {
+        "set": lambda one: one.image_set.id,
+        "group": lambda one: one.image_set.group,
+        "target": lambda one: f"{one.image_set.id} {one.right}",
+    }
+    return [names[by](one) for one in side.questions]
+
+
+def kinds_of(questions: Sequence[BenchmarkQuery]) -> list[str]:
+    """`all`, and where there are both kinds of sets, each of them."""
+    kinds = {one.image_set.kind for one in questions}
+    return list(PARTS) if len(kinds) > 1 else ["all"]
+
+
+def credits_of(side: EvalSplit) -> dict[str, Doubles]:
+    """Expected accuracy of each run on each question, [B] by run, the mean over its seeds."""
+    return {run: side.mean(run, accuracy) for run in side.runs}
+
+
+def columns_of(side: EvalSplit, run: str, recalls: Sequence[int]) -> Columns:
+    """Every measure of a run overall, and accuracy by view; parts without a question are left out."""
+    measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
+    measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
+    values = {name: side.mean(run, measure) for name, measure in measures.items()}
+    columns: list[tuple[Measure, RatioColumn]] = []
+    for view, part, within in parts_of(side.questions):
+        shown = values if view == "overall" else {"accuracy": values["accuracy"]}
+        columns += [((view, part, name), _column(column, within)) for name, column in shown.items()]
+    return columns
+
+
+def compared(side: EvalSplit) -> dict[str, dict[str, RatioColumn]]:
+    """The accuracy of runs by part: all, those of a kind of set, those in whose text a phenomenon was found."""
+    kinds = {part: [part in ("all", one.image_set.kind) for one in side.questions] for part in kinds_of(side.questions)}
+    shown = {phenomenon: [phenomenon in one.found for one in side.questions] for phenomenon in PHENOMENA}
+    credits = credits_of(side)
+    return {
+        part: {run: _column(credit, np.array(within)) for run, credit in credits.items()}
+        for part, within in (kinds | shown).items()
+        if any(within)
+    }
+
+
+def _column(values: Doubles, within: Flags) -> RatioColumn:
+    return RatioColumn(np.arange(len(values)), np.where(within, values, 0.0), within.astype(np.float64))
+
+
+def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
+    """How a side is parted: overall by kind, then by every view that there is something known for."""
+    found: list[Part] = []
+
+    def add(view: str, name: str, chosen: Sequence[bool]) -> None:
+        flags = np.array(chosen, bool)
+        if flags.any():
+            found.append((view, name, flags))
+
+    for part in kinds_of(questions):
+        add("overall", part, [part in ("all", one.image_set.kind) for one in questions])
+    for looked in _looked(questions):
+        for phenomenon in PHENOMENA:
+            held = [looked(one, phenomenon) for one in questions]
+            label = f"{phenomenon}, of {sum(held)}"
+            add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(held, questions, strict=True)])
+            without = [ok and phenomenon not in one.found for ok, one in zip(held, questions, strict=True)]
+            add("phenomena", f"no {label}", without)
+    for writer in WRITERS.values():
+        add("writers", writer, [one.writer == writer for one in questions])
+    sources = sorted(
+        {one.source for one in questions}, key=lambda name: (-sum(o.source == name for o in questions), name)
+    )
+    if len(sources) > 1:
+        for source in sources[:MOST_SOURCES]:
+            add("source", source, [one.source == source for one in questions])
+        rest = set(sources[MOST_SOURCES:])
+        add("source", f"{len(rest)} others", [one.source in rest for one in questions])
+    _add_fifths(add, "length", "tokens", [float(one.tokens) for one in questions], 0)
+    _add_fifths(add, "distance", "", [np.nan if one.distance is None else one.distance for one in questions], 3)
+    return found
+
+
+def correlations(side: EvalSplit, clusters: Clusters) -> list[Correlation]:
+    """r of being right with the number of tokens, and with the mean distance of the set (the paper: -0.11 and 0.22)."""
+    known = {
+        "tokens": np.array([float(one.tokens) for one in side.questions]),
+        "set distance": np.array([np.nan if one.distance is None else one.distance for one in side.questions]),
+    }
+    rows = []
+    for run, credit in credits_of(side).items():
+        for name, values in known.items():
+            within = ~np.isnan(values)
+            if within.sum() > 1:
+                interval = pearson_interval(credit, values, clusters, within)
+                rows.append(Correlation(side.name, run, name, int(within.sum()), interval))
+    return rows
+
+
+def errors(side: EvalSplit) -> list[Error]:
+    """How far wrong picks lie from the target in sets of a video; what is picked in a tie counts in parts."""
+    rows = [
+        row
+        for row, one in enumerate(side.questions)
+        if one.image_set.kind == "video" and len(one.right) == 1 and 1 < len(one.candidates) <= MOST_POSITIONS
+    ]
+    if not rows:
+        return []
+    target = side.right[rows].argmax(axis=1)
+    apart = np.abs(np.arange(side.right.shape[1]) - target[:, None])
+    found = []
+    for run in side.runs:
+        picks = np.mean([best(side.scores[name][rows]) for name in side.seeds[run]], axis=0)
+        picked = np.where(apart > 0, picks, 0.0)
+        there = (side.scores[side.seeds[run][0]][rows] > -np.inf) & (apart > 0)
+        missed = picked.sum(axis=1, keepdims=True)
+        blind = missed * there / there.sum(axis=1, keepdims=True)
+        total = float(missed.sum())
+        for distance in range(1, int(apart[there].max()) + 1):
+            at = apart == distance
+            if total:
+                found.append(
+                    Error(side.name, run, distance, float(picked[at].sum()) / total, float(blind[at].sum()) / total)
+                )
+    return found
+
+
+def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuery, str], bool]]:
+    """The bases of phenomena: the questions with every tag (200 in the release), and where there are more those with one tag
+    (1,002 for four of them)."""
+    every = frozenset().union(*(one.looked for one in questions)) if questions else frozenset()
+    more = {name for one in questions if one.looked != every for name in one.looked}
+
+    def full(one: BenchmarkQuery, phenomenon: str) -> bool:
+        return phenomenon in one.looked and one.looked == every
+
+    def each(one: BenchmarkQuery, phenomenon: str) -> bool:
+        return phenomenon in one.looked and phenomenon in more
+
+    return [full, each] if more else [full]
+
+
+def _add_fifths(
+    add: Callable[[str, str, Sequence[bool]], None], view: str, unit: str, values: Sequence[float], digits: int
+) -> None:
+    """A part for each fifth of what is known, named by its ends."""
+    known = np.array(values)
+    there = ~np.isnan(known)
+    if len(set(known[there].tolist())) < 2:
+        return
+    fifth = np.full(len(known), -1)
+    fifth[there] = length_bins(known[there].tolist())
+    for number in sorted(set(fifth[there].tolist())):
+        inside = fifth == number
+        low, high = known[inside].min(), known[inside].max()
+        ends = dict.fromkeys(f"{end:.{digits}f}" for end in (low, high))
+        add(view, f"{' to '.join(ends)} {unit}".strip(), inside.tolist())

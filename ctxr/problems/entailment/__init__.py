@@ -1,0 +1,1 @@
+"""Entailment: whether a picture, texts, or both entail a text."""

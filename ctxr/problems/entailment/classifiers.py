@@ -1,0 +1,200 @@
+"""Entailment classifiers of a project, opened, and the arrays of pairs that they learn from or judge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ctxr.datasets.pairs import EntailmentPair
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError, UnfinishedError
+from ctxr.media.images import read_image
+from ctxr.models.entailment.base import TextSource
+from ctxr.models.entailment.checkpoint import TrainedClassifier, fingerprint_of, read_notes
+from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
+from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
+from ctxr.models.entailment.sources import Branches
+from ctxr.models.entailment.training import PairTable, looking_up, make_claims, probabilities
+from ctxr.models.precision import choose_device
+from ctxr.models.regions import GridRegions
+from ctxr.models.training.examples import Images, PixelTable, VectorTable
+from ctxr.problems import OpenRun, ScoringOptions
+from ctxr.problems.embeddings import cached
+from ctxr.problems.entailment.pairs import EntailmentPairs
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.hashing import sha256_bytes, sha256_of
+from ctxr.store.kinds import CLASSIFIER
+
+
+def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier":
+    """A trained classifier (`ctxr.models.entailment.base.Classifier`).
+
+    Args:
+        run: its folder, such as `work/classifiers/entailment`; of several seeds the first, or `.../seed1`.
+        device: "auto", "cpu", "cuda" or "mps".
+
+    Raises UnfinishedError for a folder that holds none, DataError for one that was changed since it was trained or whose branches
+    are not here.
+    """
+    seed, name = _seed_of(Path(run))
+    return TrainedClassifier(seed, name, choose_device(device))
+
+
+@dataclass(frozen=True)
+class OpenClassifier(OpenRun):
+    """A seed of a classifier that judges pairs."""
+
+    classifier: TrainedClassifier
+    options: ScoringOptions
+    progress: Progress
+
+    def score(self, examples: tuple[EntailmentPairs, Sequence[EntailmentPair]]) -> dict[str, np.ndarray]:
+        """Probabilities [n] that pairs are entailed, by the classifier's name."""
+        (pairs, rows), judge = examples, self.classifier
+        claims = judged(rows, judge.recipe)
+        table = claim_table(claims, pairs, judge.branches, self.options.workdir, judge.device, self.progress)
+        with self.progress.task(f"asking {judge.name}", len(table)) as task:
+            return {judge.name: probabilities(judge.model, table, AT_ONCE, judge.device, advance=task.advance)}
+
+
+def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenClassifier:
+    """A classifier by the folder of the run, which stands for its first seed, or of a seed. Raises what `open_classifier` raises."""
+    return OpenClassifier(open_classifier(source, options.device), options, progress)
+
+
+def own_threshold(run: Path | str) -> tuple[float, float | None]:
+    """(probability from which on a classifier calls a claim entailed, its precision on the dev pairs that chose it, None where
+    none did). Raises what `open_classifier` raises of the folder; no weights are read."""
+    seed, _ = _seed_of(Path(run))
+    notes = read_notes(seed)
+    return notes.threshold, notes.reached
+
+
+def own_fingerprint(run: Path | str) -> str:
+    """What a classifier is known by; raises what `own_threshold` raises, and reads its file of weights through once."""
+    return fingerprint_of(_seed_of(Path(run))[0])
+
+
+def _seed_of(folder: Path) -> tuple[Path, str]:
+    """The folder of a seed as it was trained, and what it is called."""
+    whole = folder.parent if folder.name.startswith("seed") else folder
+    if not (whole / "manifest.json").is_file():
+        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
+    artifact = open_artifact(whole, CLASSIFIER)
+    seed = folder if whole != folder else folder / "seed0"
+    if not any(name.startswith(f"{seed.name}/") for name in artifact.manifest.files):
+        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
+    if edited := artifact.changed_files(f"{seed.name}/"):
+        raise DataError(
+            f"{whole / edited[0]} was changed since it was trained",
+            hint="ctxr train as before, which trains a changed seed again",
+        )
+    name = whole.resolve().name
+    return seed, name if whole == folder else f"{name}/{seed.name}"
+
+
+AT_ONCE = 64
+
+TEXTS = 128
+"""Texts in a file of what a text branch says of them."""
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One claim: what is shown of a pair, and which losses count."""
+
+    premise: str
+    image: str | None
+    hypothesis: str
+    label: int
+    theta: tuple[bool, bool, bool]
+
+
+def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
+    """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2)."""
+    has_text, has_image = bool(recipe.text), bool(recipe.image)
+    told = []
+    for pair in rows:
+        known = (pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label))
+        if pair.kind == "text" and recipe.text_data and has_text:
+            told.append(ClaimRow(*known, theta=(True, False, False)))
+        if pair.image is not None and recipe.image_data and has_image:
+            told.append(ClaimRow("", *known[1:], theta=(False, True, False)))
+        if pair.kind == "both" and recipe.joint_data and (has_text or not recipe.image_data):
+            told.append(ClaimRow(*known, theta=(has_text, has_image, has_text and has_image)))
+    return told
+
+
+def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
+    """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
+    told = []
+    for pair in rows:
+        column = recipe.column(bool(pair.premise), pair.image is not None)
+        theta = (column == TEXT, column == IMAGE, column == JOINT)
+        told.append(ClaimRow(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
+    return told
+
+
+def claim_table(
+    told: Sequence[ClaimRow],
+    pairs: EntailmentPairs,
+    branches: "Branches",
+    workdir: Path,
+    device: str,
+    progress: Progress,
+) -> "PairTable":
+    """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
+    wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
+    row = {image: number for number, image in enumerate(wanted, start=1)}
+    claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in told]
+    images = _images(wanted, pairs, branches, workdir, device, progress)
+    if branches.text is None or not branches.text.asked:
+        return make_claims(images, claims, branches.tokenize)
+    needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
+    texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
+    known = _said(texts, branches.text, workdir, device, progress)
+    return make_claims(images, claims, looking_up(texts, known, branches))
+
+
+def _said(
+    texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, progress: Progress
+) -> np.ndarray:
+    """h^t of premises and hypotheses [N, D] by a text branch that stays as it is, asked once for all runs."""
+
+    def ask(part: slice) -> np.ndarray:
+        premises, hypotheses = zip(*texts[part], strict=True)
+        return np.asarray(source.tokenize(premises, hypotheses)[0].numpy())
+
+    with progress.task("reading texts", len(texts)) as task:
+        made_by = {"text": source.fingerprint, "device": device}
+        contents = [sha256_of(list(pair)) for pair in texts]
+        arrays = cached(workdir, made_by, contents, ask, task.advance, chunk=TEXTS)
+    return np.concatenate([np.zeros((0, source.width), np.float32), *arrays])
+
+
+def _images(
+    wanted: Sequence[str], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, progress: Progress
+) -> "Images":
+    """Pictures by row, a black one first."""
+    source, dark = branches.image, black_picture()
+    if source is None:
+        return VectorTable(np.zeros((1, 1), np.float32))
+    contents = [sha256_bytes(dark.tobytes()), *(pairs.contents[image] for image in wanted)]
+
+    def read(part: slice) -> list[np.ndarray]:
+        rows = range(len(contents))[part]
+        return [read_image(pairs.files[wanted[row - 1]]) if row else dark for row in rows]
+
+    with progress.task("looking at pictures", len(contents)) as task:
+        if source.preprocess is None:
+            grid = GridRegions(source.cells, FINEST, device)
+            made_by = {**grid.describe(), "what": "cells", "device": device}
+            arrays = cached(workdir, made_by, contents, lambda part: cells_of(grid, read(part)), task.advance)
+            return VectorTable(np.concatenate(arrays))
+        fit = source.preprocess
+        made_by = {"preprocess": fit.describe()}
+        return PixelTable(
+            cached(workdir, made_by, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance),
+            fit, device,
+        )  # fmt: skip

@@ -1,0 +1,262 @@
+"""The question of entailment: does an image with its premise entail a text?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.datasets.lineage import common_dataset
+from ctxr.datasets.pairs import EntailmentPair
+from ctxr.engine.report import Table, share_with_interval
+from ctxr.errors import DataError, UsageError
+from ctxr.metrics.entailment import calibration, quality
+from ctxr.models.training.recipe import ENTAILMENT
+from ctxr.problems import Card, Question, find_learner
+from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.figures import Columns, Figure, Summariser
+from ctxr.problems.runs import check_name
+from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
+from ctxr.store.atomic import write_bytes
+from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, CLASSIFIERS
+from ctxr.store.records import Record, SplitName
+from ctxr.store.tables import write_table
+
+
+class JudgedPair(Record, frozen=True):
+    """What one classifier said of one pair: the probability that it is entailed 0..1, and whether it counts as entailed."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("run", "pair")
+
+    run: str
+    pair: str
+    kind: str
+    group: str
+    label: int
+    probability: float
+    entailed: bool
+
+
+@dataclass(frozen=True)
+class PairSplit:
+    """Pairs of a split."""
+
+    name: str
+    rows: list[EntailmentPair]
+
+
+@dataclass(frozen=True)
+class ClassifierRun:
+    """A seed of a classifier with its probabilities [N] of the same pairs."""
+
+    name: str
+    threshold: float
+    origin: Parent
+    artifact: Artifact
+    probabilities: npt.NDArray[np.float32]
+
+
+class PairEvaluation(Evaluation):
+    """Every seed of every classifier on the pairs of one split."""
+
+    KIND: ClassVar[str] = CLASSIFIER_RESULTS
+
+    runs: Sequence[ClassifierRun]
+    splits: Sequence[PairSplit]
+
+    def __init__(self, request: EvalRequest) -> None:
+        super().__init__(request)
+        options, self.folders = self.options, classifiers_of(request.options)
+        self.pairs = open_pairs(
+            options.dataset or common_dataset(self.folders, self.progress), options.workdir, self.progress
+        )
+        self.dataset = self.pairs.name
+        known: list[SplitName] = [side for side in ("test", "valid", "train") if self.pairs.side(side)]
+        split = options.split or next(iter(known), "test")
+        if not (rows := self.pairs.side(split)):
+            raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(known)}")
+        self.split = PairSplit(split, rows)
+        self.splits = [self.split]
+        self.runs = [run for folder in self.folders for run in self._answers(folder)]
+        self.parents = [self.pairs.origin, *{run.origin.sha256: run.origin for run in self.runs}.values()]
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The classifiers, without their seeds."""
+        return tuple(folder.resolve().name for folder in self.folders)
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """What decides intervals, and of what."""
+        options = self.options
+        settings = {"split": self.split.name, "resamples": options.resamples, "seed": options.seed}
+        return settings | {"runs": list(self.names)}
+
+    def groups(self, split: PairSplit) -> list[str]:
+        """Pictures, or premises."""
+        return [pair.group for pair in split.rows]
+
+    def columns(self, split: PairSplit, run: ClassifierRun, summary: Summariser) -> Columns:
+        """None: precision and F0.5 are figures of draws."""
+        return ()
+
+    def complete(self, split: PairSplit, figures: list[Figure], summary: Summariser) -> None:
+        """Accuracy, precision, recall, F0.5 and calibration, by kind of pair."""
+        self.findings.tables |= _tables(self.options, self.runs, split)
+
+    def finish(self) -> None:
+        """A note where classifiers cannot be compared."""
+        if self.options.compare:
+            self.findings.notes.append(
+                "classifiers are not tested against each other: --compare is of runs that retrieve"
+            )
+
+    def write(self, out: Path) -> Content:
+        """The probabilities, and the tables."""
+        write_table(
+            out / PROBABILITIES,
+            [
+                JudgedPair(run.name, pair.id, pair.kind, pair.group, pair.label, said, bool(np.float32(said) >= np.float32(run.threshold)))
+                for run in self.runs
+                for pair, said in zip(self.split.rows, run.probabilities.tolist(), strict=True)
+            ],
+        )  # fmt: skip
+        tables = msgspec.json.format(msgspec.json.encode(self.findings.tables), indent=1)
+        write_bytes(out / TABLES, tables + b"\n")
+        return Content([PROBABILITIES, TABLES], {"pairs": len(self.split.rows), "runs": len(self.runs)}, {})
+
+    def _answers(self, folder: Path) -> Iterator[ClassifierRun]:
+        """What each seed of a classifier says. Raises DataError for pairs about pictures that it was trained on."""
+        artifact, split, pairs = open_artifact(folder, CLASSIFIER), self.split, self.pairs
+        seeds = sorted(folder.glob("seed*"), key=lambda seed: int(seed.name[4:]))
+        origin = Parent(folder.resolve().name, CLASSIFIER, artifact.sha256)
+        same = any(parent.sha256 == pairs.origin.sha256 for parent in artifact.manifest.parents)
+        if same and split.name == "train":
+            raise DataError(
+                f"{origin.name} was trained on these very pairs: what it says of them says nothing of others",
+                hint="--split valid or test, or other pairs",
+            )
+        chosen_by = split.name == "valid" and same
+        if chosen_by:
+            self.findings.notes.append(
+                f"{origin.name}: these pairs chose its epoch and its threshold, so they flatter it"
+            )
+        for seed in seeds:
+            opened: Any = find_learner(Entailment()).open_run(seed, self.request.scoring, self.progress)
+            judge = opened.classifier
+            if not chosen_by:
+                refuse_seen(pairs, split.rows, judge.trained_on, judge.name)
+            probabilities = opened.score((pairs, split.rows))[judge.name]
+            name = judge.name if len(seeds) > 1 else origin.name
+            yield ClassifierRun(name, judge.threshold, origin, artifact, probabilities)
+
+
+def classifiers_of(options: Any) -> list[Path]:
+    """Folders of the runs where they are classifiers; empty where none is. Raises UsageError where only some are, or where one is
+    nothing at all."""
+    folders, others = [], []
+    for name in options.runs:
+        inside = options.workdir / CLASSIFIERS / name
+        found = [folder for folder in (inside, Path(name)) if name and is_classifier(folder)][:1]
+        folders += found
+        others += [] if found else [name]
+    if folders and others:
+        for name in others:
+            check_name(name, options.workdir)
+        raise UsageError("classifiers and models that retrieve answer different questions", hint="evaluate them apart")
+    return folders
+
+
+def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> dict[str, Table]:
+    rows, split = pairs.rows, pairs.name
+    kinds = np.array([pair.kind for pair in rows])
+    label = np.array([pair.label == 1 for pair in rows])
+    there = sorted(set(kinds.tolist()))
+    groups = np.unique([pair.group for pair in rows], return_inverse=True)[1].astype(np.int64)
+    figures: list[tuple[Any, ...]] = []
+    sure: list[tuple[Any, ...]] = []
+    bins: list[tuple[Any, ...]] = []
+    for run in runs:
+        called = run.probabilities >= np.float32(run.threshold)
+        for kind in ("all", *there) if len(there) > 1 else ("all",):
+            own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
+            rng = np.random.default_rng(options.seed)
+            found = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
+            for name, one in (
+                ("accuracy", found.accuracy), ("precision", found.precision), ("recall", found.recall), ("F0.5", found.f),
+            ):  # fmt: skip
+                figures.append((run.name, kind, name, one.value, one.low, one.high, found.pairs))
+            figures.append((run.name, kind, "majority", found.majority, None, None, found.pairs))
+            told = calibration(label[own], run.probabilities[own].astype(np.float64))
+            sure.append((run.name, kind, told.error, told.largest, told.brier, run.threshold))
+            if kind == "all":
+                bins += [
+                    (run.name, bin_.low, bin_.high, bin_.pairs, bin_.probability, bin_.entailed, bin_.entailed_low, bin_.entailed_high)
+                    for bin_ in told.bins
+                ]  # fmt: skip
+    drawn = "intervals of 95 % over whole pictures and premises; majority always says the commoner label"
+    if len(there) == 1:
+        drawn += f"; all pairs are about {KINDS[there[0]]}"
+    meant = "ECE: mean distance of share and probability over 15 bins"
+    in_figures = ("run", "pairs", "figure", "value", "low", "high", "of")
+    in_sure = ("run", "pairs", "ECE", "largest", "Brier", "threshold")
+    in_bins = ("run", "from", "to", "pairs", "said", "entailed", "low", "high")
+    return {
+        f"{split}/quality": Table(f"{split}: entailed or not", in_figures, tuple(figures), drawn),
+        f"{split}/calibration": Table(f"{split}: calibration", in_sure, tuple(sure), meant),
+        f"{split}/reliability": Table(f"{split}: reliability, all pairs", in_bins, tuple(bins)),
+    }
+
+
+FIGURES = ("accuracy", "precision", "recall", "F0.5")
+
+
+def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> Card:
+    """Accuracy and calibration of a classifier on a split, by kind of pair."""
+    figures = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
+    kinds = list(dict.fromkeys(kind for kind, _ in figures))
+    rows = []
+    for kind in kinds:
+        cells = [
+            share_with_interval(dict(zip(("value", "low", "high"), figures[kind, one], strict=False)))
+            for one in FIGURES
+        ]
+        common = f"{100 * figures[kind, 'majority'][0]:.1f}"
+        rows.append((KINDS.get(kind, kind), f"{figures[kind, 'accuracy'][3]:,}", *cells, common))
+    error, _, brier, threshold = next(row[2:] for row in sure if row[:2] == [name, "all"])
+    blind = [KINDS.get(kind, kind) for kind in kinds if figures[kind, "accuracy"][0] <= figures[kind, "majority"][0]]
+    warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
+    note = (
+        f"On pairs with known labels, in brackets 95 % intervals over pictures and premises. Threshold {threshold:.3g}, "
+        f"expected calibration error {error:.3f}, Brier score {brier:.3f}."
+    )
+    heads = (f"{name} on {split}, %", "pairs", *FIGURES, "commoner answer")
+    return Card(Table(f"{name} on {split}", heads, tuple(rows), note), warning if blind else "")
+
+
+class Entailment(Question):
+    """Pairs of a premise and a text."""
+
+    LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner:EntailmentLearner"
+    KIND: ClassVar[str] = CLASSIFIER
+    FOLDER: ClassVar[str] = CLASSIFIERS
+    VARIANTS: ClassVar[tuple[str, ...]] = (ENTAILMENT,)
+    evaluation = PairEvaluation
+
+    def takes(self, request: EvalRequest) -> bool:
+        """Whether the runs are classifiers. Raises UsageError where only some are."""
+        return bool(classifiers_of(request.options))
+
+    def cards(self, artifact: Artifact) -> list[Card]:
+        """One for each classifier. Raises DataError for a damaged file."""
+        file, split = artifact.path / TABLES, str(artifact.manifest.config.get("split"))
+        try:
+            tables = msgspec.json.decode(file.read_bytes())
+            quality, sure = (tables[f"{split}/{name}"]["rows"] for name in ("quality", "calibration"))
+            return [_card(name, split, quality, sure) for name in dict.fromkeys(row[0] for row in quality)]
+        except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error

@@ -1,0 +1,83 @@
+"""How models are trained and opened that answer about galleries."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.models.cross.sources import CrossSource
+from ctxr.models.hub import makes_pairs
+from ctxr.models.training.contrastive import ContrastiveObjective
+from ctxr.models.training.galleries import GalleryPairs
+from ctxr.models.training.loop import Objective, TrainingRun
+from ctxr.models.training.matching import MatchingObjective
+from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.scoring import (
+    RECALLS,
+    RecallRow,
+    as_pairs,
+    mean_recall,
+    open_run,
+    shortlist_for,
+    write_rankings,
+)
+from ctxr.problems.gallery.splits import splits_for
+from ctxr.problems.reranking import Rerank
+from ctxr.problems.scorer_training import ScorerJob, Source
+from ctxr.problems.scoring import Device
+from ctxr.store.hashing import sha256_of
+from ctxr.store.tables import read_table
+
+
+class GalleryJob(ScorerJob):
+    """Seeds that learn captions and pictures of a batch against each other."""
+
+    MEASURE: ClassVar[str] = "mean recall"
+    NOTE: ClassVar[str] = "TR and IR at 1, 5, 10"
+
+    def read(self, dataset: Dataset, judgments: Path | None) -> Any:
+        """See `ScorerJob`; the galleries of each split."""
+        self.splits = splits_for(dataset, self.recipe, judgments)
+        self.asked = {name: [split.asked()] for name, split in self.splits.items()}
+        self.queries = {name: len(split) for name, split in self.splits.items()}
+        if "valid" in self.splits and makes_pairs(self.recipe.encoder):
+            self.slow_validation = len(self.splits["valid"].images)
+        return self.splits["train"].weak
+
+    def content_key(self, sha256: str) -> str:
+        """With the captions and what they were written for."""
+        return sha256_of([sha256, *(split.sha256 for split in self.splits.values())])
+
+    def examples(self, source: Source) -> tuple[GalleryPairs, GalleryPairs | None]:
+        """Pairs of a caption and a picture that it was written for."""
+        pairs = partial(as_pairs, pictures=self.pictures, source=source, device=self.device, progress=self.progress)
+        valid = self.splits.get("valid")
+        return pairs(self.splits["train"]), None if valid is None else pairs(valid)
+
+    def objective(self, source: Source, train: Any, valid: Any) -> Callable[[TrainingRun], Objective]:
+        """Contrastive for an encoder of vectors, matching for one of pairs."""
+        if not isinstance(source, CrossSource):
+            return partial(ContrastiveObjective, self.recipe, train, valid)
+        rerank, split = Rerank(self.recipe.rerank, self.recipe.rerank_by), self.splits.get("valid")
+        shortlist = None if split is None else shortlist_for(split, self.pictures, rerank, self.device, self.progress)
+        return partial(MatchingObjective, self.recipe, train, valid, shortlist=shortlist)
+
+    def write_scores(self) -> list[str]:
+        """Rankings and recalls."""
+        device = Device(self.device, self.recipe.precision)
+        splits = [self.splits[name] for name in ("valid", "test") if name in self.splits]
+        return write_rankings(self.out, self.recipe, splits, self.pictures, device, self.progress)
+
+    def results(self) -> list[tuple[float | None, float | None]]:
+        """Mean recalls."""
+        rows = read_table(self.out / RECALLS, RecallRow)
+        return [(mean_recall(rows, name, "valid"), mean_recall(rows, name, "test")) for name in self.scorers]
+
+
+class GalleryLearner:
+    """See `Learner`."""
+
+    Recipe: ClassVar[type[Recipe]] = Recipe
+    job = GalleryJob
+    open_run = staticmethod(open_run)

@@ -1,0 +1,321 @@
+"""The question of galleries: pictures and captions retrieve each other, each with any number of correct answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import origin_of
+from ctxr.datasets.truth import read_judgments
+from ctxr.engine.report import Table
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.metrics.columns import mean_columns
+from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
+from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
+from ctxr.metrics.similarity import SampledRho
+from ctxr.models.training.recipe import IN_BATCH, WITH_HEAD
+from ctxr.problems import Question, find_learner, notes
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.figures import MOST_POSITIONS, Columns, Figure, Seeds, Summariser, seeds_of
+from ctxr.problems.gallery import figures as measuring
+from ctxr.problems.gallery.figures import EntailFigure, Ratings, Recalls
+from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
+from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, published
+from ctxr.problems.queries import contents_of, pictures_of
+from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
+from ctxr.problems.runs import check_name, checkpoints, finished_runs, refuse_changed, run_folder
+from ctxr.problems.tables import seed_table
+from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import MODEL, RUN, RUNS
+from ctxr.store.records import Judgment
+from ctxr.store.tables import write_table
+
+BLOCK = 4_000_000
+"""Scores in memory at a time while picks are computed."""
+
+
+@dataclass(frozen=True)
+class GalleryRun:
+    """One row of a table: an encoder, or several that differ in their seed alone.
+
+    Attributes:
+        opened: what scores. origin: what it is, by content.
+    """
+
+    name: str
+    opened: Any
+    origin: Parent
+    artifact: Artifact | None = None
+
+
+@dataclass
+class _Answers:
+    """What was measured of a split besides columns, and what its pairs are labelled with."""
+
+    labels: list[Labels]
+    truths: Mapping[str, tuple[Numbered, Numbered]]
+    ratings: list[Ratings]
+    rhos: dict[str, dict[str, SampledRho]]
+    seeds: list[Seeds]
+    entailments: list[EntailFigure]
+
+
+class GalleryEvaluation(Evaluation):
+    """Runs on galleries of photos."""
+
+    runs: Sequence[GalleryRun]
+    splits: Sequence[GallerySplit]
+
+    def __init__(self, request: EvalRequest) -> None:
+        super().__init__(request)
+        options, dataset = self.options, request.dataset
+        self.dataset, self.splits = dataset.name, _splits(dataset, options.split)
+        everything = [split.asked() for split in self.splits]
+        self.files_of = pictures_of(dataset, everything)
+        self.contents = contents_of(dataset, self.files_of)
+        self.runs = _open_runs(request)
+        self.ks = sorted({*KS, *options.ks()})
+        self.people = people_of([one for one in (options.judgments, dataset.root) if one is not None], options.workdir)
+        self.findings.notes += notes.first_notes(self)
+        self.entailments: list[EntailFigure] = []
+        self.rankings: list[QueryRanking] = []
+        self.results: list[QueryResult] = []
+        self.answers: dict[str, _Answers] = {}
+        self.parents = [origin_of(dataset), *(one.origin for one in self.runs), *self.people.parents]
+        for name, path in (("judgments", options.judgments), ("positives", options.positives)):
+            if path is not None:
+                content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
+                self.parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
+
+    @cached_property
+    def shortlists(self) -> dict[str, dict[str, Any]]:
+        """What each cross-encoder rescores, with the weights of its retriever."""
+        return {run.name: one for run in self.runs if (one := run.opened.shortlist) is not None}
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """With the shortlists, where there are any."""
+        return {**super().key, "galleries": True} | ({"looked_at": self.shortlists} if self.shortlists else {})
+
+    def groups(self, split: GallerySplit) -> list[str]:
+        """Pictures, or whole albums."""
+        images = self.request.dataset.images
+        by_group = self.options.cluster == "group"
+        return [images[image].group if by_group else image for image in split.images]
+
+    def columns(self, split: GallerySplit, run: GalleryRun, summary: Summariser) -> Columns:
+        """Recall both ways, and Entail@K by each source of labels."""
+        answers = self._answers(split)
+        scored = run.opened.score((split, self.files_of, self.contents))
+        each = {scorer: measuring.columns_of(split, one, answers.truths, self.ks) for scorer, one in scored.items()}
+        columns = mean_columns(list(each.values()))
+        answers.seeds += seeds_of(split.name, run.name, {scorer: _mean_recall(one) for scorer, one in each.items()})
+        answers.rhos[run.name] = measuring.correlated(answers.ratings, list(scored.values()), summary.seed)
+        for label in answers.labels:
+            counted = measuring.entailed(split, list(scored.values()), label)
+            if counted is not None:
+                answers.entailments += measuring.entailments(
+                    run.name, split, counted, label, summary.seed, summary.clusters
+                )
+                columns |= measuring.entail_columns(counted, label)
+        for scorer, one in scored.items():
+            self.rankings += rankings_of(split, one, scorer)
+            self.results += _query_results(split, one, scorer)
+        return [(("overall", "all", name), column) for name, column in columns.items()]
+
+    def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
+        """Accuracy as sets have it, correlations with rated similarity, Entail@K."""
+        answers, found, name = self.answers[split.name], self.findings, split.name
+        own = answers.entailments
+        corrected = {one.source for one in own if one.found.corrected.value is not None}
+        found.notes += [_audited(name, one) for one in answers.labels if one.audit and one.source in corrected]
+        found.figures += measuring.for_accuracy(split, figures)
+        found.figures += measuring.similarity_figures(split, answers.rhos)
+        self.entailments += own
+        by = "group" if self.options.cluster == "group" else "picture"
+        tables: dict[str, Table | None] = {
+            **measuring.recall_tables(split, figures, by),
+            "similarity": measuring.table(split, answers.rhos),
+            "entailed": measuring.entailment_table(name, own),
+            "seeds": seed_table(name, answers.seeds, "mean recall %", measuring.SEED_NOTE),
+            "differences": measuring.difference_table(name, found.differences),
+        }
+        found.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
+
+    def finish(self) -> None:
+        """What keeps figures from being taken at their word."""
+        refuse_same_files({row.scorer: None for row in self.rankings})
+        found, dataset = self.findings, self.request.dataset
+        found.notes += notes.leakage_notes(dataset, self.splits, self.progress)
+        found.notes += notes.contamination_notes(dataset, self.splits, self.runs)
+        found.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
+        if self.options.rerank and not self.shortlists:
+            found.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
+        found.rows = {"entailed": self.entailments, "tables": list(found.tables.values())}
+        found.rows |= {"correlations": [], "errors": [], "seeds": []}
+
+    def rows(self) -> list[QueryResult]:
+        """A row for each scorer and caption."""
+        return self.results
+
+    def files(self) -> dict[str, str]:
+        """For trec_eval: `trec/ir` where captions ask for pictures, `trec/tr` where pictures ask for captions."""
+        lines: dict[str, list[str]] = {}
+        for split in self.splits:
+            for caption, image in split.written:
+                ends = split.captions[caption], split.images[image]
+                lines.setdefault("trec/ir/qrels.txt", []).append(qrel(*ends))
+                lines.setdefault("trec/tr/qrels.txt", []).append(qrel(*ends[::-1]))
+        for row in self.rankings:
+            name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
+            lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
+        return {name: "".join(held) for name, held in lines.items()}
+
+    def write(self, out: Path) -> Content:
+        """With the rankings as a table."""
+        write_table(out / RANKINGS, self.rankings)
+        content = super().write(out)
+        return Content([*content.files, RANKINGS], content.counts, content.models)
+
+    def _answers(self, split: GallerySplit) -> _Answers:
+        """The labels of a split's pairs, which of them were published as right, and how alike people rated some."""
+        if split.name in self.answers:
+            return self.answers[split.name]
+        options, dataset, people = self.options, self.request.dataset, self.people
+        self.findings.notes += measuring.pointless_note(split, self.ks)
+        more: list[Judgment] = [] if options.judgments is None else read_judgments(options.judgments)
+        root = options.judgments if options.judgments is not None and options.judgments.is_dir() else None
+        labels = labels_of(dataset, split, more, root, people)
+        truths = {} if options.positives is None else published(options.positives, dataset, split)
+        rated = [] if options.positives is None else measuring.read_ratings(options.positives, self.progress)
+        ratings = measuring.ratings_of(split, rated)
+        if options.positives is not None and not truths and not ratings:
+            self.findings.notes.append(
+                f"{split.name}: nothing in {options.positives} is about its pictures, which are known by "
+                "COCO's names, such as COCO_val2014_000000000042.jpg"
+            )
+        labels += gold_of(dataset, split, truths, rated, more, people)
+        return self.answers.setdefault(split.name, _Answers(labels, truths, ratings, {}, [], []))
+
+
+def _splits(dataset: Dataset, split: str) -> list[GallerySplit]:
+    """The splits that are evaluated: the one that was named, else valid and test, else all."""
+    splits = gallery_splits(dataset)
+    wanted = {"" if split == "none" else split} if split else {"valid", "test"} & splits.keys() or set(splits)
+    chosen = [splits[one] for one in ("train", "valid", "test", "") if one in wanted and one in splits]
+    if not chosen:
+        raise DataError(f"{dataset.name} has no gallery with captions of {split}", hint="name another --split")
+    return chosen
+
+
+def _open_runs(request: EvalRequest) -> list[GalleryRun]:
+    """The runs that are named, or every one of the project. Raises what `open_run` raises."""
+    sources, workdir = request.options.runs, request.options.workdir
+    for source in sources:
+        check_name(source, workdir)
+    runs = [_open(source, request) for source in sources or finished_runs(workdir)]
+    names = [run.name for run in runs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two runs are called {twice!r}", hint="rename one of the folders")
+    if not runs:
+        raise UnfinishedError(f"{workdir / RUNS} holds no finished run", hint="ctxr train --recipe retrieval-clip")
+    return runs
+
+
+def _open(source: str, request: EvalRequest) -> GalleryRun:
+    folder = run_folder(source, request.options.workdir)
+    opened: Any = find_learner(Gallery()).open_run(folder or source, request.scoring, request.progress)
+    if folder is None:
+        return GalleryRun(source, opened, Parent(source, MODEL, opened.fingerprint))
+    artifact, name = open_artifact(folder, RUN), folder.resolve().name
+    refuse_changed(artifact)
+    return GalleryRun(name, opened, Parent(name, RUN, artifact.sha256), artifact)
+
+
+def _shortlist_notes(
+    runs: Sequence[GalleryRun], shortlists: Mapping[str, Mapping[str, Any]], compare: bool
+) -> list[str]:
+    """Notes on figures with a shortlist."""
+    used = {run.name: shortlists.get(run.name, {}) for run in runs}
+    said = [
+        f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
+        "the others rank below, in that order"
+        for name, one in used.items()
+        if one.get("most")
+    ]
+    if compare and said and len({(one["most"], one["by"]) if one.get("most") else None for one in used.values()}) > 1:
+        said.append(
+            "runs behind different shortlists, or behind none, are compared: a difference is also one of retrievers"
+        )
+    return said
+
+
+def _audited(split: str, labels: Labels) -> str:
+    where = ", all of another split" if labels.elsewhere else ""
+    return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
+
+
+def _mean_recall(columns: Recalls) -> float:
+    return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
+
+
+def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
+    """The result of each caption as a query for its picture."""
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    written: dict[int, list[int]] = {}
+    for caption, image in side.written:
+        written.setdefault(caption, []).append(image)
+    pairs = np.array(side.written, np.int64)
+    for gallery, name in enumerate(side.galleries):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
+        scored = found.part(images, captions).turned()
+        inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
+        of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
+        step = max(1, BLOCK // max(1, len(images)))
+        for start in range(0, len(captions), step):
+            asked = np.arange(start, min(start + step, len(captions)))
+            scores = scored.rows(asked)
+            right = of.among(asked, len(images))
+            placed = places(scores, right)
+            best = scores == scores.max(axis=1, keepdims=True)
+            credit, ranks = accuracy(placed), reciprocal_rank(placed)
+            for row, caption in enumerate(captions[asked].tolist()):
+                yield QueryResult(
+                    run=scorer, query=side.captions[caption], side=side.name, image_set=name, kind="photos",
+                    text=side.texts[caption], targets=tuple(side.images[image] for image in written[caption]),
+                    picks=tuple(side.images[images[one]] for one in np.flatnonzero(best[row])),
+                    accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
+                    level=int(placed.level[row]), tokens=len(side.texts[caption].split()),
+                )  # fmt: skip
+
+
+class Gallery(Question):
+    """Galleries of photos."""
+
+    LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner:GalleryLearner"
+    KIND: ClassVar[str] = RUN
+    FOLDER: ClassVar[str] = RUNS
+    VARIANTS: ClassVar[tuple[str, ...]] = (IN_BATCH,)
+    evaluation = GalleryEvaluation
+
+    def takes(self, request: EvalRequest) -> bool:
+        """Whether images are looked for in galleries of photos, and no source needs a set to score a picture."""
+        sources, workdir, dataset = request.options.runs, request.options.workdir, request.dataset
+        wanted = {query.image_set for query in dataset.queries.values() if query.labels is None}
+        sets = [one for one in dataset.sets if one.id in wanted]
+        galleries = all(one.kind == "photos" for one in sets) and max((len(one.images) for one in sets), default=0)
+        return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in sources or finished_runs(workdir))
+
+
+def _searches(source: str, workdir: Path) -> bool:
+    folder = run_folder(source, workdir)
+    if folder is None:
+        return bool(source) and not Path(source).is_file() and Path(source).suffix not in (".json", ".jsonl")
+    config = open_artifact(folder, RUN).manifest.config
+    return bool(checkpoints(folder)) and config.get("variant") not in WITH_HEAD

@@ -1,0 +1,83 @@
+"""The best candidates of every query of a gallery, and its recalls, as tables of a run or an evaluation."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ctxr.metrics.retrieval import QueryScores, caption_retrieval, top
+from ctxr.problems.gallery.splits import GallerySplit, first_owners
+from ctxr.store.records import Record
+
+RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
+
+RANKED = 30
+"""Candidates that are kept of each query: as many as the largest K of Entail@K."""
+
+
+class QueryRanking(Record, frozen=True):
+    """The best candidates of a query, best first, at most `RANKED`, with their scores: cosines, or log-odds of a match.
+
+    Attributes:
+        asks: `image` where a caption asks for pictures, `caption` where a picture asks for captions.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("asks", "query", "scorer")
+
+    asks: str
+    query: str
+    scorer: str
+    candidates: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+class RecallRow(Record, frozen=True):
+    """A figure of a scorer on a side, 0..1: `TR@k`, `IR@k`, and their mean over k = 1, 5, 10 as `mean recall`."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("scorer", "side", "measure")
+
+    scorer: str
+    side: str
+    measure: str
+    value: float
+
+
+def rankings_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[QueryRanking]:
+    """The best candidates in the gallery of every caption, and of every picture of a gallery."""
+    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    rows = []
+    for gallery in range(len(side.galleries)):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
+        part = found.part(images, captions)
+        names = [side.images[image] for image in images], [side.captions[caption] for caption in captions]
+        for asks, scored, (queries, candidates) in (
+            ("caption", part, names),
+            ("image", part.turned(), names[::-1]),
+        ):
+            for asked, best, scores in top(scored, RANKED):
+                rows += [
+                    QueryRanking(asks, queries[query], scorer, tuple(candidates[one] for one in row), tuple(values))
+                    for query, row, values in zip(asked.tolist(), best.tolist(), scores.tolist(), strict=True)
+                ]
+    return rows
+
+
+def recalls_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[RecallRow]:
+    """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
+    galleries, owners = np.array(side.image_galleries), first_owners(side)
+    totals: dict[str, float] = {}
+    for gallery in range(len(side.galleries)):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
+        part = found.part(images, captions)
+        means = caption_retrieval(part, np.searchsorted(images, owners[captions])).means()
+        means["mean recall"] = sum(means.values()) / len(means)
+        for measure, value in means.items():
+            totals[measure] = totals.get(measure, 0.0) + value * len(captions) / len(owners)
+    return [RecallRow(scorer, side.side, measure, value) for measure, value in totals.items()]
+
+
+def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | None:
+    """The mean recall of a scorer on a side, 0..1; None where it was not measured."""
+    return next(
+        (row.value for row in rows if (row.scorer, row.side, row.measure) == (scorer, side, "mean recall")), None
+    )

@@ -1,1 +1,0 @@
-"""What the seeds of a training share."""

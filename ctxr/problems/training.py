@@ -1,0 +1,127 @@
+"""What a problem trains: a job, seed by seed, whose run folder `ctxr train` keeps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import nn
+
+from ctxr.engine.progress import Progress, Silent
+from ctxr.models.training.events import Events
+from ctxr.models.training.loop import BEST, Callbacks, Objective, Trainer, TrainingRun
+from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.scoring import in_bf16
+from ctxr.models.training.state import Epoch, TrainingState
+from ctxr.store.artifacts import Parent
+
+MAKING = "making"
+"""Folder of a run for what only an unfinished training needs."""
+
+TENSORBOARD = "tensorboard"
+"""Folder of a run for event files: they hold clocks, so no manifest lists them."""
+
+
+class TrainJob(ABC):
+    """What is trained, seed by seed, into the folder of a run.
+
+    Attributes:
+        KIND: of the artifact. UNIT, MEASURE, NOTE: what a split counts, what results measure, and how.
+        recipe: what decides a training. seeds: how many. out: folder of the run. device: to train on.
+        parents: what the run is made from. key: what decides it beside recipe, seeds and parents.
+        dataset, encoder: names to report. queries: of each split. judged_on: split that chooses the epoch, "" where none does.
+        checkpoint: reads the config of a finished checkpoint, with its `epoch` and `made_by`; raises DataError where there is none.
+        slow_validation: images that a validation scores, where that takes long; else 0.
+    """
+
+    KIND: ClassVar[str]
+    UNIT: ClassVar[str] = "queries"
+    MEASURE: ClassVar[str] = "accuracy"
+    NOTE: ClassVar[str] = ""
+
+    recipe: Recipe
+    seeds: int
+    out: Path
+    device: str
+    progress: Progress
+    parents: Sequence[Parent]
+    key: Mapping[str, Any]
+    dataset: str
+    encoder: str
+    queries: dict[str, int]
+    checkpoint: Callable[[Path], Any]
+    judged_on: str = ""
+    slow_validation: int = 0
+
+    @abstractmethod
+    def seed_key(self, seed: int) -> str:
+        """What decides the training of a seed: neither a state nor a checkpoint with another key is used."""
+
+    @abstractmethod
+    def fit(self, seed: int, train: "SeedTrainer") -> Callable[[Path], None]:
+        """Train one seed; what writes its checkpoint into an empty folder. Raises what `train` raises."""
+
+    def check(self) -> None:
+        """Whatever should not fail after hours."""
+        return
+
+    def decisive(self) -> dict[str, Any]:
+        """The recipe without what changes no result but by rounding."""
+        return {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
+
+    def write_scores(self) -> list[str]:
+        """Write what all checkpoints say of validation and test; the names of the tables."""
+        return []
+
+    def results(self) -> list[tuple[float | None, float | None]] | None:
+        """(valid, test) of each seed, as its tables say; None for those of validation alone."""
+        return None
+
+    def counts(self, valid: float | None, test: float | None) -> dict[str, Any]:
+        """What the manifest counts."""
+        return {"queries": self.queries, "seeds": self.seeds, "valid": valid, "test": test}
+
+    def models(self) -> dict[str, Any]:
+        """The published models that took part, for the manifest."""
+        return {}
+
+
+class SeedTrainer:
+    """Trains the model of one seed of a job, or resumes.
+
+    Attributes:
+        weights: file of the best epoch's weights, once it was called. epochs: all of them.
+    """
+
+    def __init__(self, job: TrainJob, seed: int, tensorboard: bool = False) -> None:
+        self.job, self.seed = job, seed
+        self.folder = job.out / MAKING / f"seed{seed}"
+        self.weights, self.epochs = self.folder / BEST, list[Epoch]()
+        self.events = Events(job.out / TENSORBOARD / f"seed{seed}") if tensorboard else None
+
+    def __call__(self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective]) -> TrainingState:
+        """Train to the end, by the objective of a run over so many examples an epoch. Raises CtxrError when the loss is not finite."""
+        job, progress, epochs = self.job, self.job.progress, self.job.recipe.epochs
+        with ExitStack() as stack:
+            task = stack.enter_context(progress.task(f"training seed {self.seed}", epochs * examples))
+            slow = progress if job.slow_validation else Silent()
+            validation = slow.task(f"validating seed {self.seed}", epochs * job.slow_validation)
+            validated = stack.enter_context(validation).advance
+            if self.events is not None:
+                stack.callback(self.events.close)
+            callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, validated)
+            bf16 = in_bf16(job.recipe.precision, job.device)
+            run = TrainingRun(self.folder, self.seed, job.seed_key(self.seed), job.device, bf16, callbacks)
+            state = Trainer(model, objective(run)).run()
+        self.epochs = state.history
+        return state
+
+    def _report(self, row: Epoch) -> None:
+        if self.events is not None:
+            self.events.epoch(row)
+        accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
+        self.job.progress.note(
+            f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{accuracy}, {row.seconds:.1f} s"
+        )

@@ -1,0 +1,149 @@
+"""A problem that ctxr does not have, in this file alone: is a point above a line? It is trained, evaluated and reported."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ctxr import problems
+from ctxr.metrics.columns import RatioColumn, mean_columns
+from ctxr.models.training import loop
+from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.inspection import report
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.modelling import eval, train
+from ctxr.pipelines.modelling.config import Eval, Train
+from ctxr.problems import runs
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.store.artifacts import Parent
+from ctxr.store.scores import read_scores
+
+
+class LineRecipe(Recipe):
+    KNOWN = ("line",)
+
+
+class Points(list[dict[str, Any]]):
+    def __init__(self, file: Path, name: str) -> None:
+        self.name = name
+        super().__init__(row for row in map(json.loads, file.read_text().splitlines()) if row["split"] == name)
+        self.x, self.above = torch.tensor([row["x"] for row in self]), torch.tensor([row["above"] for row in self])
+
+
+class LineObjective(loop.Objective):
+    def __init__(self, recipe: Recipe, train: Points, run: loop.TrainingRun) -> None:
+        self.recipe, self.train, self.run = recipe, train, run
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        return torch.split(torch.randperm(len(self), generator=generator), self.recipe.batch)
+
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[loop.Update]:
+        yield loop.Update(((loop.Step((rows,), len(rows)), 1.0),), apply=apply)
+
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
+        return model(self.train.x[rows])[:, 0]
+
+    def loss(self, model: nn.Module, encoded: Sequence[Any], step: loop.Step) -> Any:
+        return (nn.functional.softplus(encoded[0]) - encoded[0] * self.train.above[step.towers[0]]).sum()
+
+
+class LineJob(TrainJob):
+    KIND, device, encoder, key, dataset = "run", "cpu", "", {}, "points"
+
+    def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
+        self.recipe, self.seeds, self.out, self.progress = recipe, options.seeds, options.folder("runs"), progress
+        self.train, self.parents = Points(options.dataset, "train"), [Parent("dataset", "dataset", "0" * 64)]
+        self.queries = {"train": len(self.train)}
+
+    def seed_key(self, seed: int) -> str:
+        return f"{self.decisive()} {seed}"
+
+    def checkpoint(self, folder: Path) -> Any:
+        file = folder / "config.json"
+        return SimpleNamespace(**json.loads(file.read_text())) if file.exists() else SimpleNamespace(made_by="")
+
+    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], Any]:
+        state = train(nn.Linear(2, 1), len(self.train), partial(LineObjective, self.recipe, self.train))
+        (train.folder / "config.json").write_text(json.dumps({"epoch": state.best, "made_by": self.seed_key(seed)}))
+        return partial(shutil.copytree, train.folder)
+
+
+class LineEvaluation(Evaluation):
+    def __init__(self, request: EvalRequest) -> None:
+        super().__init__(request)
+        self.dataset, self.splits = "points", [Points(self.options.dataset, "test")]
+        self.runs = [SimpleNamespace(name=Path(source).stem, source=source) for source in self.options.runs]
+        self.parents = [Parent("dataset", "dataset", "0" * 64)]
+
+    def columns(self, split: Points, run: Any, summariser: Any) -> Any:
+        if folder := runs.run_folder(run.source, self.options.workdir):
+            scores = problems.open_run(folder, self.request.scoring, self.progress).score(split)
+        else:
+            values = read_scores(Path(run.source))[""].values
+            scores = {run.name: np.array([values[row["id"]]["above"] for row in split])}
+        each = mean_columns([self.measured(split.above.numpy() * 1.0, values > 0) for values in scores.values()])
+        return [(("overall", "all", name), column) for name, column in each.items()]
+
+    def measured(self, above: Any, called: Any) -> dict[str, RatioColumn]:
+        rows = np.arange(len(above))
+        accuracy = RatioColumn(rows, (called == above) * 1.0, np.ones(len(above)))
+        return {"accuracy": accuracy, "F1": RatioColumn(rows, 2 * called * above, called + above)}
+
+
+class Line(problems.Question, problems.Learner):
+    LEARNER, KIND, FOLDER, VARIANTS = f"{__name__}:Line", "run", "runs", ("line",)
+    Recipe, job, evaluation = LineRecipe, LineJob, LineEvaluation
+
+    def takes(self, request: EvalRequest) -> bool:
+        return bool(request.options.dataset.name == "points.jsonl")
+
+    def open_run(self, source: Path | str, options: problems.ScoringOptions, progress: Any) -> Any:
+        def score(points: Points) -> dict[str, Any]:
+            scores, model = {}, nn.Linear(2, 1)
+            for seed in runs.checkpoints(Path(source)):
+                model.load_state_dict(load_file(seed / "best.safetensors"))
+                scores[seed.name] = model(points.x)[:, 0].detach().numpy()
+            return scores
+
+        return SimpleNamespace(score=score)
+
+
+def test_a_seventh_problem_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "PROBLEMS", {"line": f"{__name__}:Line", **problems.PROBLEMS})
+    points, work, always, recipe = (tmp_path / name for name in ("points.jsonl", "work", "always.jsonl", "line.toml"))
+    rows: list[dict[str, Any]] = []
+    for number, (x, y) in enumerate(np.random.default_rng(0).uniform(-1, 1, (240, 2)).tolist()):
+        split = ("test", "train", "train")[number % 3]
+        rows.append({"id": f"p{number}", "split": split, "x": [x, y], "above": y > x})
+    points.write_text("\n".join(map(json.dumps, rows)))
+    always.write_text("\n".join(json.dumps({"query": row["id"], "candidate": "above", "value": 1}) for row in rows))
+    recipe.write_text('variant = "line"\nlr = 0.1\nbatch = 16\nepochs = 30\n')
+    options = Train(str(recipe), points, seeds=2, workdir=work)
+    assert [seed.epochs for seed in train.run(options).seeds] == [30, 30]
+    assert train.run(options).up_to_date
+    asked = Eval((str(always), "line"), points, work, compare=True, resamples=100, permutations=99)
+    figures = json.loads((eval.run(asked).results / "figures.json").read_text())
+    assert eval.run(asked).up_to_date
+    found = {(row["run"], row["measure"]): row["value"] for row in figures["figures"]}
+    share = np.mean([row["above"] for row in rows if row["split"] == "test"])
+    assert found["always", "accuracy"] == pytest.approx(share)
+    assert found["always", "F1"] == pytest.approx(2 * share / (1 + share))
+    assert found["line", "accuracy"] > 0.9
+    for row in figures["differences"]:
+        assert row["value"] == pytest.approx(found["line", row["part"]] - found["always", row["part"]])
+        assert row["permutation"] < 0.05
+    page = report.run(Report(workdir=work, out=tmp_path / "page.html")).page.read_text()
+    assert f'<td class="n">{100 * found["line", "F1"]:.1f} (' in page
