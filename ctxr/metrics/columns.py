@@ -61,7 +61,7 @@ def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: b
     """
     rows = len(clusters.codes)
     values, weights = (
-        np.stack([np.bincount(one.rows, getattr(one, name), rows) for one in columns], axis=1, dtype=np.float64)
+        np.stack([np.bincount(one.rows, getattr(one, name), rows) for one in columns], axis=1).astype(np.float64)
         for name in ("values", "weights")
     )
     return clusters.ratios(values, weights, [one.figure for one in columns], apart)
