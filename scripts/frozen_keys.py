@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.cli.commands import COMMANDS, named
-from ctxr.problems.recipes import PROFILES, list_recipes, load_recipe
+from ctxr.pipelines.modelling.train import load_recipe
+from ctxr.problems.recipes import PROFILES, list_recipes
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "frozen_keys.json"
 

@@ -120,6 +120,6 @@ COMMANDS = {
     "doctor": Command(
         "ctxr.pipelines.inspection.doctor", "Doctor", "checks", document="checks_document", arguments=("artifact",)
     ),
-    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.views:demo", resumes=True),
+    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:show", resumes=True),
 }
 """Commands by name, in order of use."""

@@ -13,8 +13,8 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
-from ctxr.problems import ScoringOptions
 from ctxr.problems.figures import Columns, Figure, Summariser
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.results import Findings, QueryResult, write_findings
 from ctxr.problems.runs import AnyRun, check_name, run_folders
 from ctxr.problems.tables import percent

@@ -1,7 +1,7 @@
 """Recipes as TOML: the fields of the problem's recipe, which `variant` names, and a table of changes for each parity profile."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any, get_type_hints
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import find_learner, problem_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 """The recipes that come with ctxr."""
@@ -25,8 +24,10 @@ def list_recipes() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
-def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name, or in that file, under a profile, with changes like "lr=1e-4".
+def read_recipe(
+    named: str, parity: str, changes: Sequence[str], class_of: Callable[[Mapping[str, Any]], type[Recipe]]
+) -> Recipe:
+    """The recipe of that name, or in that file, under a profile, with changes like "lr=1e-4"; `class_of` its fields.
 
     Raises UsageError for an unknown recipe, profile, key, or a value that makes no sense; DataError for broken TOML.
     """
@@ -42,7 +43,7 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
-    kind: type[Recipe] = find_learner(problem_of(loaded)).Recipe
+    kind = class_of(loaded)
     values = _checked(kind, str(file), {key: value for key, value in loaded.items() if key not in tables})
     parts = {profile: _checked(kind, f"{file} [{profile}]", table) for profile, table in tables.items()}
     recipe = kind(**(values | parts.get(parity, {}) | _typed(kind, changes)))

@@ -10,11 +10,11 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.problems import ScoringOptions, find_learner, find_problem, problems
+from ctxr.problems.protocols import Learner, ScoringOptions
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.kinds import MODEL, RUN, RUNS
+from ctxr.store.kinds import MODEL, RUN, RUNS, TRAINED
 from ctxr.store.scores import ScoresFile, read_scores
 
 SCORES = "scores.jsonl"
@@ -82,7 +82,8 @@ class Scoring:
 
     Attributes:
         queries: asked for when something is to be scored: ids. device: where.
-        regions: name of region features in the project, for models that look at regions. problem: whose models score.
+        learner: opens models, when something is to be scored.
+        regions: name of region features in the project, for models that look at regions.
     """
 
     dataset: Dataset
@@ -90,14 +91,14 @@ class Scoring:
     workdir: Path
     device: str
     progress: Progress
+    learner: Callable[[], Learner]
     regions: str = ""
-    problem: str = "contextual"
 
     def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> Values:
         """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
         wanted = self.queries() if queries is None else queries
         options = ScoringOptions(self.workdir, self.device, regions=self.regions)
-        opened = find_learner(find_problem(self.problem)).open_run(source, options, self.progress)
+        opened = self.learner().open_run(source, options, self.progress)
         return opened.score((self.dataset, wanted))
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
@@ -148,8 +149,7 @@ def check_name(source: str, workdir: Path) -> None:
         return
     if ":" in source or source in PLAIN_ENCODERS:
         return
-    folders = {one.FOLDER: one.KIND for one in reversed(problems())}
-    names = {folder: finished_names(workdir, folder, kind) for folder, kind in folders.items()}
+    names = {folder: finished_names(workdir, folder, kind) for folder, kind in TRAINED.items()}
     near = get_close_matches(source, [name for listed in names.values() for name in listed], n=1)
     hint = f"did you mean {near[0]}? " if near and source not in list_recipes() else ""
     if source in list_recipes():
@@ -158,7 +158,7 @@ def check_name(source: str, workdir: Path) -> None:
         missing = "no run is finished yet; " if folder == RUNS else ""
         hint += f"the {folder} are {', '.join(listed)}; " if listed else missing
     raise UsageError(
-        f"there is neither {' nor '.join(f'a {kind}' for kind in folders.values())} {source!r} in {workdir}",
+        f"there is neither {' nor '.join(f'a {kind}' for kind in TRAINED.values())} {source!r} in {workdir}",
         hint=f"{hint}an encoder is named as in ViT-B-32:openai",
     )
 

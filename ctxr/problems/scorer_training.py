@@ -39,7 +39,7 @@ from ctxr.models.training.recipe import Recipe
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
-from ctxr.problems.recipes import list_recipes, load_recipe
+from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import scorers_in
 from ctxr.problems.scoring import source_of
 from ctxr.problems.training import SeedTrainer, TrainJob
@@ -207,14 +207,16 @@ def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:
 
 def start_command(options: Any, recipe: Recipe) -> str:
     """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
-    known = list_recipes()
+
+    def read(name: str) -> Recipe:
+        return read_recipe(name, options.parity, (), lambda _: type(recipe))
+
     # a run may be called otherwise than its recipe
-    starts = (recipe.start, load_recipe(options.recipe, options.parity).start)
-    name = next((start for start in starts if start in known), "")
+    name = next((start for start in (recipe.start, read(options.recipe).start) if start in list_recipes()), "")
     words = ["ctxr", "train", "--recipe", name or "RECIPE"]
     words += [] if name == recipe.start else ["--name", recipe.start]
     words += [] if options.dataset is None else ["--dataset", str(options.dataset)]
-    if not name or load_recipe(name, options.parity).encoder != recipe.encoder:
+    if not name or read(name).encoder != recipe.encoder:
         words += ["--set", f"encoder={recipe.encoder}"]
     words += [] if options.workdir == type(options).workdir else ["--workdir", str(options.workdir)]
     return shlex.join(words)

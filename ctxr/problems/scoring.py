@@ -23,9 +23,9 @@ from ctxr.models.training.checkpoint import CONFIG, HEAD, fingerprint_of, load_h
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.models.training.scoring import attend_all, in_bf16, resolved, score_all
-from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.embeddings import Array, PictureFiles, as_vectors, cached
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
+from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
 from ctxr.problems.runs import SCORES as SCORES
 from ctxr.problems.runs import checkpoints as checkpoints

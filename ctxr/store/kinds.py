@@ -44,3 +44,6 @@ REVISE_LABELS = "revise-labels"
 
 SERVED = ("local", "prolific")
 """Platforms whose workers come to our own pages."""
+
+TRAINED = {RUNS: RUN, CLASSIFIERS: CLASSIFIER}
+"""Folders of a project with trained models, and their kinds."""

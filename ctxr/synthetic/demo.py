@@ -1,6 +1,7 @@
 """`ctxr demo`: the whole chain on a drawn world, next to the known truth."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.project_journal import has_journal
+from ctxr.cli.render import Block
+from ctxr.cli.views import image_sets
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, folder_of, read_rounds
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
@@ -332,3 +335,27 @@ def _by_truth(work: Path, drawn: Path) -> tuple[str, int, str, str, str]:
     added, right = sum(link.decision == "added" for link in clear), sum(holding)
     precision, recall = (f"{100 * right / whole:.1f}" if whole else "–" for whole in (added, len(holding)))
     return "what was added, by the drawn truth", added, precision, recall, f"{len(holding)}"
+
+
+def show(report: DemoReport) -> Iterator[Block]:
+    """What each part of the chain found in the drawn world, next to the truth."""
+    yield from image_sets(report.built)
+    yield ""
+    yield from image_sets(report.filtered)
+    yield from report.tables.values()
+    sets, models, revision = report.pages
+    yield (
+        f"\n[bold]open[/]      {sets} in a browser; {report.filtered.artifact / 'images'};\n"
+        f"          {models}, with each model's choice and attention;\n"
+        f"          {revision}, with what was added to each picture"
+    )
+    yield (
+        "[bold]next[/]      ctxr build-sets FOLDER      videos or photos, any number\n"
+        "          ctxr build-sets --yield-curve\n"
+        "          ctxr filter --brisque 0.65 --max-text 0.02\n"
+        "          ctxr report\n"
+        "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
+        "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare; ctxr report\n"
+        "          ctxr train --recipe entailment --dataset PAIRS; ctxr revise-labels --entail\n"
+        "          ctxr doctor work/filtered"
+    )

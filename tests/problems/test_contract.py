@@ -4,9 +4,11 @@ import pytest
 
 from ctxr.errors import UsageError
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import PROBLEMS, find_learner, find_problem, problem_of
+from ctxr.pipelines.modelling.train import load_recipe
+from ctxr.problems import PROBLEMS, find_problem, problem_of
 from ctxr.problems.evaluation import Evaluation
-from ctxr.problems.recipes import list_recipes, load_recipe
+from ctxr.problems.protocols import find_learner
+from ctxr.problems.recipes import list_recipes
 
 OWNERS = {"entailment": "entailment", "in-batch": "gallery"}
 """Problems by what the manifests of format 1 say of a model's variant; every other is contextual."""

@@ -22,7 +22,7 @@ from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.modelling import eval, train
 from ctxr.pipelines.modelling.config import Eval, Train
-from ctxr.problems import runs
+from ctxr.problems import protocols, runs
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import Parent
@@ -103,14 +103,14 @@ class LineEvaluation(Evaluation):
         return {"accuracy": accuracy, "F1": RatioColumn(rows, 2 * called * above, called + above)}
 
 
-class Line(problems.Question, problems.Learner):
+class Line(protocols.Question, protocols.Learner):
     LEARNER, KIND, FOLDER, VARIANTS = f"{__name__}:Line", "run", "runs", ("line",)
     Recipe, job, evaluation = LineRecipe, LineJob, LineEvaluation
 
     def takes(self, request: EvalRequest) -> bool:
         return bool(request.options.dataset.name == "points.jsonl")
 
-    def open_run(self, source: Path | str, options: problems.ScoringOptions, progress: Any) -> Any:
+    def open_run(self, source: Path | str, options: protocols.ScoringOptions, progress: Any) -> Any:
         def score(points: Points) -> dict[str, Any]:
             scores, model = {}, nn.Linear(2, 1)
             for seed in runs.checkpoints(Path(source)):

@@ -12,10 +12,12 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError
 from ctxr.models.training.events import find_writer
+from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
-from ctxr.problems import find_learner, problem_of
-from ctxr.problems.recipes import load_recipe
+from ctxr.problems import problem_of, recipe_class
+from ctxr.problems.protocols import find_learner
+from ctxr.problems.recipes import read_recipe
 from ctxr.problems.training import MAKING, SeedTrainer, TrainJob
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, finished, open_artifact, take_manifest
 from ctxr.store.records import Record
@@ -28,6 +30,11 @@ _NAMED = 3
 
 Seed = tuple[int, list[Epoch], Callable[[Path], None]]
 """A trained seed, its epochs, and what writes its checkpoint."""
+
+
+def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of any problem, as `read_recipe` reads it."""
+    return read_recipe(named, parity, changes, recipe_class)
 
 
 def run(config: Train, progress: Progress | None = None) -> TrainReport:

@@ -19,9 +19,9 @@ from ctxr.models.entailment.training import PairTable, looking_up, make_claims, 
 from ctxr.models.precision import choose_device
 from ctxr.models.regions import GridRegions
 from ctxr.models.training.examples import Images, PixelTable, VectorTable
-from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.embeddings import cached
 from ctxr.problems.entailment.pairs import EntailmentPairs
+from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.kinds import CLASSIFIER

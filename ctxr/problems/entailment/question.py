@@ -15,10 +15,10 @@ from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
 from ctxr.models.training.recipe import ENTAILMENT
-from ctxr.problems import Card, Question, find_learner
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
+from ctxr.problems.protocols import Card, Question, find_learner
 from ctxr.problems.runs import check_name
 from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes

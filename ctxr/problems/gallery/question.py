@@ -18,7 +18,7 @@ from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import IN_BATCH, WITH_HEAD
-from ctxr.problems import Question, find_learner, notes
+from ctxr.problems import notes
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import MOST_POSITIONS, Columns, Figure, Seeds, Summariser, seeds_of
 from ctxr.problems.gallery import figures as measuring
@@ -26,6 +26,7 @@ from ctxr.problems.gallery.figures import EntailFigure, Ratings, Recalls
 from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, published
+from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import check_name, checkpoints, finished_runs, refuse_changed, run_folder

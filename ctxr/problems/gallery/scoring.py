@@ -19,7 +19,6 @@ from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.models.training.galleries import GalleryPairs, make_pairs
 from ctxr.models.training.matching import Shortlist, gallery_scores
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems import OpenRun, ScoringOptions
 from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
 from ctxr.problems.gallery.rankings import (
     RANKINGS,
@@ -32,6 +31,7 @@ from ctxr.problems.gallery.rankings import RecallRow as RecallRow
 from ctxr.problems.gallery.rankings import mean_recall as mean_recall
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import image_inputs
+from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.runs import scorers_in
 from ctxr.problems.scoring import Device, source_of, with_regions

@@ -22,10 +22,10 @@ from ctxr.models.training.loop import Trainer
 from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
+from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.entailment.classifiers import judged, learned, open_classifier
 from ctxr.problems.entailment.learner import ClassifierJob, _threshold
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_seen
-from ctxr.problems.recipes import load_recipe
 from ctxr.store.artifacts import Parent
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions

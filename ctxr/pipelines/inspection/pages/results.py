@@ -14,8 +14,9 @@ from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.inspection.pages.chain import ALONE
 from ctxr.pipelines.inspection.pages.edition import Edition, Section
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems import ScoringOptions, find_learner, problem_of, problems
+from ctxr.problems import problem_of, problems
 from ctxr.problems.figures import PARTS
+from ctxr.problems.protocols import ScoringOptions, find_learner
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
 from ctxr.problems.tables import STATIC, p_value, percent
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact

@@ -7,7 +7,8 @@ import pytest
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import VARIANTS, Recipe
-from ctxr.problems.recipes import FOLDER, PROFILES, list_recipes, load_recipe, recipe_name
+from ctxr.pipelines.modelling.train import load_recipe
+from ctxr.problems.recipes import FOLDER, PROFILES, list_recipes, recipe_name
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -17,7 +17,7 @@ from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.modelling.config import Train
-from ctxr.problems.recipes import load_recipe
+from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.scorer_training import start_command
 from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact

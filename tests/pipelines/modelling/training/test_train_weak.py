@@ -13,10 +13,10 @@ from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import load_encoder
 from ctxr.models.families import find_encoder
+from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features
 from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of
-from ctxr.problems.recipes import load_recipe
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.artifacts import open_artifact
 from tests.pipelines.galleries import write_round
