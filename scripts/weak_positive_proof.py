@@ -115,7 +115,7 @@ def prove(options: Namespace, progress: Progress) -> int:
         weak = write_round(options, world, progress)
     dataset = read_dataset(world)
     side = gallery_splits(dataset)["test"]
-    files = pictures_of(dataset, [side.asked()])
+    files = pictures_of(dataset, [side.as_query()])
     pictures = PictureFiles(files, contents_of(dataset, files), work)
     families = [dataset.images[image].group for image in side.images]
     known, arms = known_of(world, side), ["off", *options.weak.split(",")]

@@ -57,8 +57,8 @@ class Forecast:
         return pay_per_hour(self.reward, self.seconds)
 
 
-def expected_votes(right: float, needed: int, most: int, full: float = 0.0) -> float:
-    """Votes a description takes on average when each is right with probability `right` and counting stops once it is decided.
+def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -> float:
+    """Votes a description takes on average when each is right with probability `accuracy` and counting stops once it is decided.
 
     `full` is the share that gets all votes whatever they are.
 
@@ -70,18 +70,20 @@ def expected_votes(right: float, needed: int, most: int, full: float = 0.0) -> f
     def more(hits: int, misses: int) -> float:
         if hits >= needed or most - misses < needed:
             return 0.0
-        return 1 + right * more(hits + 1, misses) + (1 - right) * more(hits, misses + 1)
+        return 1 + accuracy * more(hits + 1, misses) + (1 - accuracy) * more(hits, misses + 1)
 
     return (1 - full) * more(0, 0) + full * most
 
 
-def chance_kept(right: float, needed: int, most: int) -> float:
+def chance_kept(accuracy: float, needed: int, most: int) -> float:
     """Probability that at least `needed` of `most` independent votes are right.
 
     >>> round(chance_kept(0.5, 2, 3), 3)
     0.5
     """
-    return sum(math.comb(most, hits) * right**hits * (1 - right) ** (most - hits) for hits in range(needed, most + 1))
+    return sum(
+        math.comb(most, hits) * accuracy**hits * (1 - accuracy) ** (most - hits) for hits in range(needed, most + 1)
+    )
 
 
 def pay_per_hour(cents: float, seconds: float) -> float:

@@ -40,7 +40,7 @@ class Unit(Record, frozen=True):
         task: one of `tasks.NAMES`.
         image_set: the set of its images, by which exposure is counted. group: see `Image.group`.
         images: ids of the images shown, in the set's own order.
-        ordered: shown in that order (video); otherwise shuffled anew for each slot (ImageCoDe, section 3.2).
+        ordered: shown in that order (video); otherwise shuffled for each slot (ImageCoDe, section 3.2).
         split: split of the answers; None without splits.
         target: the image that is marked for the worker; None without one.
         query: the judged query; None if the answer creates one.

@@ -88,11 +88,11 @@ def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
             image_set,
             query,
             [dataset.texts[name] for name in query.texts],
-            image_set.images[place],
+            image_set.images[index],
             dataset.split_of(image_set),
             protocol,
         )
-        for query, image_set, place in dataset.targets()
+        for query, image_set, index in dataset.targets()
     ]
 
 
@@ -104,7 +104,7 @@ def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list
             stable_id("tag", query.id),
             image_set,
             dataset.split_of(image_set),
-            target=image_set.images[place],
+            target=image_set.images[index],
             query=f"tag/{query.id}",
             texts=tuple(dataset.texts[name].text for name in query.texts),
             text_ids=query.texts,
@@ -112,7 +112,7 @@ def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list
             needed=votes,
             most=votes,
         )
-        for query, image_set, place in dataset.targets()
+        for query, image_set, index in dataset.targets()
     ]
 
 
@@ -129,7 +129,7 @@ def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
         target=dialogue.photo,
         query=f"verify/{dialogue.id}",
         texts=tuple(turn.text for turn in dialogue.turns),
-        text_ids=tuple(f"{dialogue.id}/{place:03d}" for place in range(dialogue.shared_at or 0)),
+        text_ids=tuple(f"{dialogue.id}/{index:03d}" for index in range(dialogue.shared_at or 0)),
         speakers=tuple(turn.user for turn in dialogue.turns),
         labels=verify.LABELS,
         authors=tuple(sorted(dialogue.workers)),

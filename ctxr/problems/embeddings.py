@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 
 def cached(
     workdir: Path,
-    made_by: object,
+    origin: object,
     contents: Sequence[str],
     make: Callable[[slice], Array],
     advance: Callable[[float], None],
@@ -43,7 +43,7 @@ def cached(
 
     Args:
         workdir: project folder.
-        made_by: everything else that decides the result, as plain values: weights, preprocessing, precision.
+        origin: everything else that decides the result, as plain values: weights, preprocessing, precision.
         contents: SHA-256 of each thing.
         make: the rows of a part of them.
         advance: called with the rows of every part.
@@ -54,7 +54,7 @@ def cached(
     arrays = []
     for start in range(0, len(contents), chunk):
         part = list(contents[start : start + chunk])
-        file = workdir / CACHE / "encoded" / f"{sha256_of([made_by, part])}.npy"
+        file = workdir / CACHE / "encoded" / f"{sha256_of([origin, part])}.npy"
         array = _read(file, len(part))
         if array is None:
             array = _kept(file, make(slice(start, start + len(part))))
@@ -94,9 +94,9 @@ class PictureFiles:
     workdir: Path
     regions: "RegionFeatures | None" = None
 
-    def of(self, asked: Sequence[EvalQuery]) -> "PictureFiles":
+    def of(self, queries: Sequence[EvalQuery]) -> "PictureFiles":
         """The pictures of some queries, in the order of their ids."""
-        wanted = sorted({image for one in asked for image in one.images})
+        wanted = sorted({image for one in queries for image in one.images})
         return replace(
             self,
             files={image: self.files[image] for image in wanted},
@@ -117,22 +117,22 @@ class PictureFiles:
         files = list(self.files.values())
 
         def readable(part: slice) -> Array:
-            found = list(troubles(_read_pictures, files[part], contents[part]))
-            for trouble in filter(None, found):
+            problems = list(troubles(_read_pictures, files[part], contents[part]))
+            for trouble in filter(None, problems):
                 raise trouble
-            return np.ones(len(found), np.bool_)
+            return np.ones(len(problems), np.bool_)
 
         with progress.task("checking pictures", len(contents)) as task:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
 
 
 def as_vectors(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", progress: Progress
+    queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", progress: Progress
 ) -> "ExampleTable":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
-    pictures = pictures.of(asked)
-    images, texts = embedded(pictures, [one.text for one in asked], encoder, progress)
-    return questions_with(asked, pictures, VectorTable(images), texts)
+    pictures = pictures.of(queries)
+    images, texts = embedded(pictures, [one.text for one in queries], encoder, progress)
+    return questions_with(queries, pictures, VectorTable(images), texts)
 
 
 def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", progress: Progress, keep: bool = True) -> Array:
@@ -153,26 +153,26 @@ def embedded(
 ) -> tuple[Array, Array]:
     """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
     images = embedded_pictures(pictures, encoder, progress)
-    made_by = {"weights": encoder.fingerprint, "precision": encoder.precision}
+    origin = {"weights": encoder.fingerprint, "precision": encoder.precision}
     with progress.task("embedding texts", len(texts)) as task:
-        told = cached(
+        arrays = cached(
             pictures.workdir,
-            {**made_by, "what": "text"},
+            {**origin, "what": "text"},
             [sha256_bytes(text.encode()) for text in texts],
             lambda part: encoder.encode_texts(texts[part]),
             task.advance,
         )
-    return images, _stacked(told, encoder.dim)
+    return images, _stacked(arrays, encoder.dim)
 
 
 def as_pixels(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, progress: Progress
+    queries: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, progress: Progress
 ) -> "ExampleTable":
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
-    pictures = pictures.of(asked)
+    pictures = pictures.of(queries)
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
-    tokens = source.tokenize([one.text for one in asked]).numpy()
-    return questions_with(asked, pictures, pixels_of(pictures, preprocess, device, progress), tokens)
+    tokens = source.tokenize([one.text for one in queries]).numpy()
+    return questions_with(queries, pictures, pixels_of(pictures, preprocess, device, progress), tokens)
 
 
 def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, progress: Progress) -> "Images":
@@ -189,22 +189,22 @@ def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, pro
 
 
 def questions_with(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array
+    queries: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array
 ) -> "ExampleTable":
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
 
-    row = {image: place for place, image in enumerate(pictures.files)}
-    most = max((len(one.images) for one in asked), default=1)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in asked))}
+    row = {image: position for position, image in enumerate(pictures.files)}
+    most = max((len(one.images) for one in queries), default=1)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
 
     def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
-        return np.array([value(one) for one in asked], kind)
+        return np.array([value(one) for one in queries], kind)
 
-    weak = [(query, row[image]) for query, one in enumerate(asked) for image in one.weak if image in row]
-    padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in asked]
+    weak = [(query, row[image]) for query, one in enumerate(queries) for image in one.weak if image in row]
+    padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in queries]
     columns = {
         "texts": texts,
-        "candidates": np.array(padded, np.int64).reshape(len(asked), most),
+        "candidates": np.array(padded, np.int64).reshape(len(queries), most),
         "mask": np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
         "ordered": column(lambda one: one.ordered, np.bool_),
         "target": column(lambda one: -1 if one.target is None else one.target, np.int64),

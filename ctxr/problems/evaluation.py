@@ -96,10 +96,10 @@ class Evaluation(ABC):
 
     def compared(self, split: Any, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """The measures by which runs are tested, by part: by default all that every run has."""
-        runs = {run: {measure[2]: column for measure, column in held} for run, held in columns.items()}
+        runs = {run: {measure[2]: column for measure, column in by_measure} for run, by_measure in columns.items()}
         first = next(iter(runs.values()), {})
-        shared = [name for name in first if all(name in held for held in runs.values())]
-        return {name: {run: held[name] for run, held in runs.items()} for name in shared}
+        shared = [name for name in first if all(name in by_measure for by_measure in runs.values())]
+        return {name: {run: by_measure[name] for run, by_measure in runs.items()} for name in shared}
 
     def single(self) -> Sequence[str]:
         """Runs whose queries are right or wrong outright, for McNemar's test."""

@@ -56,12 +56,12 @@ class Seeds:
     deviation: float
 
 
-def seeds_of(side: str, run: str, each: Mapping[str, float]) -> list[Seeds]:
+def seeds_of(split: str, run: str, accuracies: Mapping[str, float]) -> list[Seeds]:
     """The row of a run with several seeds; none for a single one."""
-    values = list(each.values())
+    values = list(accuracies.values())
     if len(values) < 2:
         return []
-    return [Seeds(side, run, dict(each), float(np.mean(values)), float(np.std(values, ddof=1)))]
+    return [Seeds(split, run, dict(accuracies), float(np.mean(values)), float(np.std(values, ddof=1)))]
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ ALONE = "nothing was compared: --compare tests runs against the first of them, a
 
 def first_notes(evaluation: Evaluation) -> list[str]:
     """The dataset's own notes, and a sentence where there is nothing to compare."""
-    alone = evaluation.options.compare and len(evaluation.runs) == 1
-    return [*evaluation.request.dataset.notes, *([ALONE] if alone else [])]
+    single = evaluation.options.compare and len(evaluation.runs) == 1
+    return [*evaluation.request.dataset.notes, *([ALONE] if single else [])]
 
 
 def people(dataset: Dataset) -> Table | None:
@@ -39,8 +39,8 @@ def people(dataset: Dataset) -> Table | None:
     if file is None or not file.is_file():
         return None
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        rows = [_person(row, told["agreement"]) for row in told["accuracy"] if row["value"] is not None]
+        figures = json.loads(file.read_text(encoding="utf-8"))
+        rows = [_person(row, figures["agreement"]) for row in figures["accuracy"] if row["value"] is not None]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
     if not rows:
@@ -64,12 +64,12 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
 
 
-def leakage_notes(dataset: Dataset, sides: Sequence[Any], progress: Progress) -> list[str]:
+def leakage_notes(dataset: Dataset, splits: Sequence[Any], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
     if isinstance(table, str):
         return [f"{table}: nothing can be said of leaks"]
-    evaluated = {side.name for side in sides}
+    evaluated = {split.name for split in splits}
     notes = []
     for what, pair, shared, of, _ in table.rows:
         first, second = pair.split(" – ")
@@ -78,9 +78,9 @@ def leakage_notes(dataset: Dataset, sides: Sequence[Any], progress: Progress) ->
     return notes
 
 
-def contamination_notes(dataset: Dataset, sides: Sequence[Any], runs: Sequence[AnyRun]) -> list[str]:
+def contamination_notes(dataset: Dataset, splits: Sequence[Any], runs: Sequence[AnyRun]) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
-    names = {side.name for side in sides}
+    names = {split.name for split in splits}
     as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
     trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
     notes = [note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, dataset)]

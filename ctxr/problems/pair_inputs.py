@@ -40,11 +40,11 @@ def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatu
         )
     folder = workdir / REGIONS / name
     if not folder.exists():
-        there = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
+        existing = sorted(one.parent.name for one in (workdir / REGIONS).glob(f"*/{MANIFEST}"))
         raise UnfinishedError(
             f"the recipe needs the region features {name!r}, and {folder} does not exist",
-            hint=f"--set regions={there[0]}"
-            if there
+            hint=f"--set regions={existing[0]}"
+            if existing
             else f"ctxr regions --by {name}, or ctxr regions; then --set regions=grid",
         )
     regions = read_regions(folder)
@@ -62,12 +62,12 @@ def at_once(device: str) -> int:
 
 
 def as_inputs(
-    asked: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress
+    queries: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress
 ) -> "ExampleTable":
     """Queries with tokens, and with the pixels or regions of their images."""
-    pictures = pictures.of(asked)
-    tokens = source.tokenize([one.text for one in asked]).numpy()
-    return questions_with(asked, pictures, image_inputs(pictures, source, device, progress), tokens)
+    pictures = pictures.of(queries)
+    tokens = source.tokenize([one.text for one in queries]).numpy()
+    return questions_with(queries, pictures, image_inputs(pictures, source, device, progress), tokens)
 
 
 def image_inputs(pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress) -> "Images":
@@ -82,7 +82,7 @@ def image_inputs(pictures: PictureFiles, source: "CrossSource", device: str, pro
 
 
 def as_features(
-    asked: Sequence[EvalQuery],
+    queries: Sequence[EvalQuery],
     pictures: PictureFiles,
     source: "CrossSource",
     device: str,
@@ -93,22 +93,22 @@ def as_features(
 
     They are computed once for the same pictures, text, weights, preprocessing and precision.
     """
-    turn = sorted(range(len(asked)), key=lambda place: (asked[place].image_set, place))
-    asked_by_set = [asked[place] for place in turn]
+    order = sorted(range(len(queries)), key=lambda index: (queries[index].image_set, index))
+    asked_by_set = [queries[index] for index in order]
     questions = as_inputs(asked_by_set, pictures, source, device, progress)
     bf16, most = in_bf16(precision, device), questions.candidates.shape[1]
     regions = None if pictures.regions is None else pictures.regions.sha256
-    made_by = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
+    origin = {"what": "pairs", "weights": source.fingerprint, "bf16": bf16, "most": most, "regions": regions}
     encoder = source.build().to(device)
-    with progress.task("encoding pairs", len(asked)) as task:
+    with progress.task("encoding pairs", len(queries)) as task:
         arrays = cached(
             pictures.workdir,
-            made_by,
+            origin,
             [sha256_of([one.text, [pictures.contents[image] for image in one.images]]) for one in asked_by_set],
             lambda part: features_of(encoder, questions, range(part.start, part.stop), at_once(device), device, bf16),
             task.advance,
             _CHUNK,
         )
     whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
-    back = np.argsort(np.array(turn, np.int64))
+    back = np.argsort(np.array(order, np.int64))
     return with_features(questions, back, whole)

@@ -33,7 +33,7 @@ class EvalQuery:
     weak: tuple[str, ...] = ()
 
 
-def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
+def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
     """Every query of the dataset for an image, or those of the given ids, by id. Queries with labels are left out.
 
     Raises DataError for a query that the dataset has not.
@@ -41,25 +41,25 @@ def asked_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[E
     if lost := sorted(set(queries or ()) - dataset.queries.keys()):
         raise DataError(f"{dataset.name} has no query {lost[0]!r}", hint="name the dataset that the queries are from")
     by_id = {image_set.id: image_set for image_set in dataset.sets}
-    targets = {query.id: place for query, _, place in dataset.targets()}
-    found = []
+    targets = {query.id: position for query, _, position in dataset.targets()}
+    rows = []
     for name, query in sorted(dataset.queries.items()):
         if query.labels is None and (queries is None or name in queries):
             image_set = by_id[query.image_set]
             text = " ".join(dataset.texts[one].text for one in query.texts)
-            side = dataset.split_of(image_set)
+            split = dataset.split_of(image_set)
             ordered = image_set.kind == "video"
-            found.append(EvalQuery(name, image_set.id, text, image_set.images, targets.get(name), ordered, side))
-    return found
+            rows.append(EvalQuery(name, image_set.id, text, image_set.images, targets.get(name), ordered, split))
+    return rows
 
 
-def pictures_of(dataset: Dataset, asked: Sequence[EvalQuery]) -> dict[str, Path]:
+def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Path]:
     """The file of every image of the queries, by id. Raises DataError when one is not there."""
-    wanted = sorted({image for one in asked for image in one.images})
+    wanted = sorted({image for one in queries for image in one.images})
     files = {image: dataset.picture(dataset.images[image]) for image in wanted}
     lost = {image for image, file in files.items() if file is None or not file.is_file()}
     if lost:
-        sets = sorted({one.image_set for one in asked if lost & {*one.images}})
+        sets = sorted({one.image_set for one in queries if lost & {*one.images}})
         why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
         count = f"{len(sets)} set" if len(sets) == 1 else f"{len(sets)} sets"
         raise DataError(
@@ -78,25 +78,25 @@ def contents_of(
     """
     manifest = None if dataset.root is None else dataset.root / MANIFEST
     written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
-    found = {}
+    contents = {}
     for image, file in files.items():
-        known = dataset.images[image].sha256
-        if known and written is not None and file.stat().st_mtime_ns > written:
-            refuse_other(file, known)
-        found[image] = known or sha256_file(file)
+        digest = dataset.images[image].sha256
+        if digest and written is not None and file.stat().st_mtime_ns > written:
+            refuse_other(file, digest)
+        contents[image] = digest or sha256_file(file)
         passed()
-    return found
+    return contents
 
 
-def sha256_of_queries(asked: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
+def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
     """One hash over all texts and pictures that a model receives."""
-    rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in asked]
+    rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in queries]
     return sha256_of([rows, sorted(contents.items())])
 
 
-def check_positions(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
+def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:
     """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
-    for one in asked:
+    for one in queries:
         if (one.ordered or every) and len(one.images) > most:
             raise DataError(
                 f"{one.query} asks about {len(one.images)} images in order, and {most} positions are learned",
@@ -104,9 +104,9 @@ def check_positions(asked: Iterable[EvalQuery], most: int, every: bool) -> None:
             )
 
 
-def by_split(asked: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
+def by_split(queries: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
     """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
-    sides: dict[str, list[EvalQuery]] = {}
-    for one in asked:
-        sides.setdefault(one.split or "", []).append(one)
-    return sides
+    splits: dict[str, list[EvalQuery]] = {}
+    for one in queries:
+        splits.setdefault(one.split or "", []).append(one)
+    return splits

@@ -59,7 +59,7 @@ class PairScoring:
             advance: called with the number of finished pictures.
         """
         contents = list(self.pictures.contents.values())
-        made_by = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
+        origin = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
         names = [
             sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
             for image, row in zip(images, wanted, strict=True)
@@ -71,7 +71,7 @@ class PairScoring:
             return matcher.scores(images[part], captions, wanted[part])
 
         chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
-        return np.concatenate(cached(self.pictures.workdir, made_by, names, make, advance, chunk))
+        return np.concatenate(cached(self.pictures.workdir, origin, names, make, advance, chunk))
 
 
 def pair_scoring(
@@ -83,13 +83,13 @@ def pair_scoring(
     progress: Progress,
 ) -> PairScoring:
     """A checkpoint, or the published encoder where there is none, over pictures and texts, on `machine.device`."""
-    way = plan_scoring(checkpoint, source, pictures, machine, progress)
+    plan = plan_scoring(checkpoint, source, pictures, machine, progress)
     weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
     regions = None if pictures.regions is None else pictures.regions.sha256
-    made_by = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": way.bf16, "regions": regions}
+    origin = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": plan.bf16, "regions": regions}
     images = image_inputs(pictures, source, machine.device, progress)
     return PairScoring(
-        way.ranker.eval(), images, source.tokenize(list(texts)), pictures, texts, made_by, machine.device, way.bf16
+        plan.ranker.eval(), images, source.tokenize(list(texts)), pictures, texts, origin, machine.device, plan.bf16
     )
 
 

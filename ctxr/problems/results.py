@@ -94,9 +94,9 @@ def results_name(runs: Sequence[str]) -> str:
 
 def refuse_same_files(runs: Iterable[str]) -> None:
     """Raises UsageError where two runs would write to one file."""
-    known: dict[str, str] = {}
+    names: dict[str, str] = {}
     for run in runs:
-        other = known.setdefault(plain_name(run).lower(), run)
+        other = names.setdefault(plain_name(run).lower(), run)
         if other != run:
             raise UsageError(f"the runs {other!r} and {run!r} would write the same files", hint="rename one of them")
 
@@ -116,7 +116,7 @@ def _tex(text: str) -> str:
 
 
 def _token(name: str) -> str:
-    return re.sub(r"[\s%]", lambda found: quote(found[0]), name)
+    return re.sub(r"[\s%]", lambda match: quote(match[0]), name)
 
 
 RESULTS = "results"
@@ -182,14 +182,14 @@ class Findings:
         }
 
 
-def write_findings(out: Path, found: Findings, rows: Iterable[QueryResult], files: Mapping[str, str]) -> Content:
+def write_findings(out: Path, findings: Findings, rows: Iterable[QueryResult], files: Mapping[str, str]) -> Content:
     """Write what was found, a row for each query, and files for other programs; what an earlier evaluation left of these goes."""
     for folder in ("leaderboard", "trec"):
         with disk_errors(out / folder):
             if (out / folder).is_dir():
                 shutil.rmtree(out / folder)
     count = write_table(out / PER_QUERY, rows)
-    contents = found.files() | dict(files)
+    contents = findings.files() | dict(files)
     for name, content in contents.items():
         write_bytes(out / name, content.encode(), durable=False)
     return Content([PER_QUERY, *contents], {"rows": count}, {})

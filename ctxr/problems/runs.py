@@ -104,8 +104,8 @@ class Scoring:
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
         images = {one.id: frozenset(one.images) for one in self.dataset.sets}
-        asked = self.dataset.queries
-        return all(name in asked and row.keys() <= images[asked[name].image_set] for name, row in values.items())
+        queries = self.dataset.queries
+        return all(name in queries and row.keys() <= images[queries[name].image_set] for name, row in values.items())
 
 
 def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
@@ -165,8 +165,8 @@ def check_name(source: str, workdir: Path) -> None:
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
-    found = (run_folder(one, workdir) for one in sources or finished_runs(workdir))
-    return [folder for folder in found if folder is not None]
+    folders = (run_folder(one, workdir) for one in sources or finished_runs(workdir))
+    return [folder for folder in folders if folder is not None]
 
 
 def finished_runs(workdir: Path) -> list[str]:
@@ -182,8 +182,8 @@ def finished_names(workdir: Path, folder: str, kind: str = "") -> list[str]:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The finished checkpoints of a run, by seed."""
-    found = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
-    return sorted(found, key=lambda seed: int(seed.name[4:]))
+    folders = [file.parent for file in folder.glob("seed*/config.json") if file.parent.name[4:].isdigit()]
+    return sorted(folders, key=lambda seed: int(seed.name[4:]))
 
 
 def scorers_in(run: Path) -> dict[str, Path]:
@@ -203,8 +203,8 @@ def _open(source: str, scoring: Scoring) -> list[Run]:
         return [_trained(folder, scoring)]
     if file.is_file():
         digest = sha256_file(file)
-        found = read_scores(file).items()
-        return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in found]
+        by_scorer = read_scores(file).items()
+        return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in by_scorer]
     if file.suffix in (".jsonl", ".json"):
         raise UsageError(
             f"{source} is neither a run in {scoring.workdir / RUNS} nor a file of scores",
@@ -231,9 +231,9 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
             scoring.progress.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
         return Run(name, kept, origin, artifact)
     refuse_changed(artifact)
-    made = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
-    held = {one.name: one for one in kept}
-    scorers = tuple(_joined(held[one], made[one]) if one in held else made[one] for one in made)
+    computed = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
+    stored = {one.name: one for one in kept}
+    scorers = tuple(_joined(stored[one], computed[one]) if one in stored else computed[one] for one in computed)
     return Run(name, scorers, origin, artifact)
 
 
@@ -275,11 +275,11 @@ def _holds(artifact: Artifact, scoring: Scoring) -> bool:
     return all(scoring.fits(one.values) for one in _stored(artifact.path))
 
 
-def _joined(kept: ModelScores, made: ModelScores) -> ModelScores:
-    def place(query: str, candidate: str | None) -> str:
-        return (kept if query in kept.values else made).place(query, candidate)
+def _joined(kept: ModelScores, computed: ModelScores) -> ModelScores:
+    def locate(query: str, candidate: str | None) -> str:
+        return (kept if query in kept.values else computed).place(query, candidate)
 
-    return ModelScores(kept.name, kept.values | made.values, place)
+    return ModelScores(kept.name, kept.values | computed.values, locate)
 
 
 def _left_out(folder: Path, scoring: Scoring) -> bool:

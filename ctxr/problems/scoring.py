@@ -26,7 +26,7 @@ from ctxr.models.training.scoring import attend_all, in_bf16, resolved, score_al
 from ctxr.problems.embeddings import Array, PictureFiles, as_vectors, cached
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.protocols import OpenRun, ScoringOptions
-from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions, contents_of, pictures_of
+from ctxr.problems.queries import EvalQuery, by_split, check_positions, contents_of, pictures_of, queries_of
 from ctxr.problems.runs import SCORES as SCORES
 from ctxr.problems.runs import checkpoints as checkpoints
 from ctxr.problems.runs import scorers_in
@@ -70,14 +70,14 @@ def scores_of(
     Raises UsageError for an unknown encoder, UnfinishedError for a run that is not finished, DataError for pictures or
     weights that are not there or do not fit.
     """
-    asked = asked_of(dataset, queries)
-    files = pictures_of(dataset, asked)
+    selected = queries_of(dataset, queries)
+    files = pictures_of(dataset, selected)
     folder = Path(model)
     project = workdir or (folder.resolve().parents[1] if folder.is_dir() else Path("work"))
     pictures = PictureFiles(files, contents_of(dataset, files), project)
     if not folder.is_dir():
         pictures = with_regions(pictures, str(model), regions, progress)
-        return scores_by(None, str(model), str(model), asked, pictures, machine, progress)
+        return scores_by(None, str(model), str(model), selected, pictures, machine, progress)
     artifact = open_artifact(folder, RUN, "ctxr train")
     if not checkpoints(folder):
         raise DataError(f"{folder} holds no checkpoint", hint="train it again: ctxr train")
@@ -86,7 +86,7 @@ def scores_of(
         machine = replace(machine, precision=str(config.get("precision", "auto")))
     encoder = str(config["encoder"])
     pictures = with_regions(pictures, encoder, regions or str(config.get("regions", "")), progress)
-    return scores_by_seeds(folder, encoder, asked, pictures, machine, progress)
+    return scores_by_seeds(folder, encoder, selected, pictures, machine, progress)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class OpenSets(OpenRun):
         encoder, regions = str(config["encoder"]), str(config.get("regions", ""))
         attention = {}
         # whole splits, as they were asked for when the run was trained and evaluated: their vectors are in the cache
-        for queries in by_split(asked_of(dataset)).values():
+        for queries in by_split(queries_of(dataset)).values():
             rows = [row for row, one in enumerate(queries) if one.query in shown]
             if not rows:
                 continue
@@ -150,7 +150,7 @@ def _attention(
         for one in (queries[row] for row in rows)
     ]
     most = max(len(one.images) for one in queries)
-    made_by = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
+    origin = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
 
     def make(part: slice) -> Array:
         device, source = choose_device(machine.device), source_of(seed, encoder, progress)
@@ -159,7 +159,7 @@ def _attention(
         return shares
 
     with progress.task("attention", len(rows)) as task:
-        return np.concatenate(cached(pictures.workdir, made_by, contents, make, task.advance))
+        return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))
 
 
 def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenSets:
@@ -170,7 +170,7 @@ def open_run(source: Path | str, options: ScoringOptions, progress: Progress) ->
 def scores_by_seeds(
     run: Path,
     encoder: str,
-    asked: Sequence[EvalQuery],
+    queries: Sequence[EvalQuery],
     pictures: PictureFiles,
     machine: Device,
     progress: Progress | None,
@@ -179,7 +179,7 @@ def scores_by_seeds(
     return [
         row
         for scorer, seed in scorers_in(run).items()
-        for row in scores_by(seed, encoder, scorer, asked, pictures, machine, progress)
+        for row in scores_by(seed, encoder, scorer, queries, pictures, machine, progress)
     ]
 
 
@@ -187,7 +187,7 @@ def scores_by(
     checkpoint: Path | None,
     encoder: str,
     scorer: str,
-    asked: Sequence[EvalQuery],
+    queries: Sequence[EvalQuery],
     pictures: PictureFiles,
     machine: Device | None = None,
     progress: Progress | None = None,
@@ -195,20 +195,20 @@ def scores_by(
     """Scores by one checkpoint, or by the published `encoder` where there is none, under the name `scorer`."""
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if notes is not None and notes.variant == "temporal":
-        check_positions(asked, PLACES, notes.all_positions)
+        check_positions(queries, PLACES, notes.all_positions)
     chance = None if notes is None else notes.chance
     progress, machine = progress or Silent(), machine or Device()
     source = source_of(checkpoint, encoder, progress)
     device = choose_device(machine.device)
-    way = plan_scoring(checkpoint, source, pictures, Device(device, machine.precision), progress)
+    plan = plan_scoring(checkpoint, source, pictures, Device(device, machine.precision), progress)
     scores = []
-    for side in by_split(asked).values():
-        questions = way.prepare(side)
-        with progress.task("scoring", len(side)) as task:
-            values = score_all(way.ranker, questions, way.at_once, device, way.bf16, task.advance, chance).tolist()
+    for split in by_split(queries).values():
+        questions = plan.prepare(split)
+        with progress.task("scoring", len(split)) as task:
+            values = score_all(plan.ranker, questions, plan.at_once, device, plan.bf16, task.advance, chance).tolist()
         scores += [
             Score(one.query, image, scorer, value)
-            for one, row in zip(side, values, strict=True)
+            for one, row in zip(split, values, strict=True)
             for image, value in zip(one.images, row[: len(one.images)], strict=True)
         ]
     return scores
@@ -244,16 +244,16 @@ def plan_scoring(
     if not isinstance(source, CrossSource):
         embedder = Encoder(source, device, resolved(precision, device), progress.warn)
         ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
-        return ScoringPlan(lambda side: as_vectors(side, pictures, embedder, progress), ranker.to(device), 256)
+        return ScoringPlan(lambda split: as_vectors(split, pictures, embedder, progress), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
         ranker = load_head(checkpoint).to(device)
-        return ScoringPlan(lambda side: as_features(side, pictures, source, device, precision, progress), ranker, 256)
+        return ScoringPlan(lambda split: as_features(split, pictures, source, device, precision, progress), ranker, 256)
     encoder = source.build()
     ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
     bf16 = in_bf16(precision, device)
     return ScoringPlan(
-        lambda side: as_inputs(side, pictures, source, device, progress), ranker.to(device), at_once(device), bf16
+        lambda split: as_inputs(split, pictures, source, device, progress), ranker.to(device), at_once(device), bf16
     )
 
 
@@ -279,10 +279,10 @@ def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> "Enc
             f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
             hint=f"train again with --set encoder={notes.encoder}",
         )
-    found = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
-    if fingerprint_of(found) != notes.fingerprint:
+    trained = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    if fingerprint_of(trained) != notes.fingerprint:
         raise DataError(
             f"{checkpoint} was trained over other weights than {notes.encoder} has now",
             hint="put the weights back that it was trained with, or train again: ctxr train",
         )
-    return found
+    return trained

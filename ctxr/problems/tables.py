@@ -12,7 +12,7 @@ STATIC = {"photos": "static"}
 P_SHOWN = 0.001
 
 
-def seed_table(side: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:
+def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:
     """Mean and standard deviation over the seeds of each run, in percent; None without a run of several seeds."""
     shown = tuple(
         (
@@ -22,9 +22,9 @@ def seed_table(side: str, rows: Sequence[Seeds], measure: str, note: str) -> Tab
             ", ".join(f"{100 * value:.1f}" for value in one.accuracies.values()),
         )
         for one in rows
-        if one.side == side
+        if one.side == split
     )
-    return Table(f"{side}: over seeds", ("run", "seeds", measure, "each"), shown, note) if shown else None
+    return Table(f"{split}: over seeds", ("run", "seeds", measure, "each"), shown, note) if shown else None
 
 
 def none_had(intervals: Sequence[Interval]) -> str:

@@ -26,27 +26,27 @@ def none_entailed(dataset: Dataset) -> DataError:
 
 
 def with_weak_positives(
-    asked: Sequence[EvalQuery], dataset: Dataset, recipe: Recipe, judgments: Path | None, progress: Progress
+    queries: Sequence[EvalQuery], dataset: Dataset, recipe: Recipe, judgments: Path | None, progress: Progress
 ) -> list[EvalQuery]:
     """Queries that a recipe learns from, with the images beside the target for which each was found to hold.
 
     They are those of its own set; where a variant has no context and draws from all sets, those of any set that is asked about.
     Raises DataError where no query has one.
     """
-    found: dict[str, list[str]] = {}
-    for (query, image), said in sorted(entailed_in(dataset, judgments).items()):
-        if said:
-            found.setdefault(query, []).append(image)
-    pool = {image for one in asked for image in one.images} if recipe.variant == "none" else None
-    marked = [replace(one, weak=_weak(one, found, pool)) for one in asked]
+    positives: dict[str, list[str]] = {}
+    for (query, image), entails in sorted(entailed_in(dataset, judgments).items()):
+        if entails:
+            positives.setdefault(query, []).append(image)
+    pool = {image for one in queries for image in one.images} if recipe.variant == "none" else None
+    marked = [replace(one, weak=_weak(one, positives, pool)) for one in queries]
     some = [len(one.weak) for one in marked if one.weak]
     if not some:
         raise none_entailed(dataset)
-    progress.note(f"{sum(some)} weak positives of {len(some)} of {len(asked)} queries to train on")
+    progress.note(f"{sum(some)} weak positives of {len(some)} of {len(queries)} queries to train on")
     return marked
 
 
-def _weak(one: EvalQuery, found: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:
+def _weak(one: EvalQuery, positives: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:
     target = None if one.target is None else one.images[one.target]
     near = {*one.images} if pool is None else pool
-    return tuple(image for image in found.get(one.query, ()) if image in near and image != target)
+    return tuple(image for image in positives.get(one.query, ()) if image in near and image != target)

@@ -198,15 +198,15 @@ class Turns:
             if not self._taken:
                 self._taken = True
                 return
-            turn = threading.Lock()
-            turn.acquire()
-            self._waiting.append(turn)
+            lock = threading.Lock()
+            lock.acquire()
+            self._waiting.append(lock)
         try:
-            turn.acquire()
+            lock.acquire()
         except BaseException:  # interrupted while waiting: the turn must not come to nobody
             with self._guard:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
+                if lock in self._waiting:
+                    self._waiting.remove(lock)
                     raise
             self.__exit__(None, None, None)
             raise

@@ -113,12 +113,12 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         tx.run(_COUNT_ANSWER, name=answer.worker)
         leasing.log(tx, "answered", unit=unit.id, worker=answer.worker)
     first = votes[0][1]
-    right = task_of(unit).score(unit, first).right
-    leasing.count(tx, unit_row, unit, right)
+    correct = task_of(unit).score(unit, first).right
+    leasing.count(tx, unit_row, unit, correct)
     if unit.purpose == "work":
         _follow(tx, unit, first)
-    elif right is not None:
-        worker_state.learn(tx, worker_state.require(tx, first.worker), right)
+    elif correct is not None:
+        worker_state.learn(tx, worker_state.require(tx, first.worker), correct)
 
 
 def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:

@@ -76,9 +76,9 @@ def _deal(tx: Transaction) -> Pool:
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * total - sizes.get(pool, 0)))
 
 
-def learn(tx: Transaction, row: RowMapping, right: bool) -> None:
+def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:
     """Count an answer to a question with a known answer, and stop the worker where the rules say so."""
-    rights, wrongs = row["known_right"] + right, row["known_wrong"] + (not right)
+    rights, wrongs = row["known_right"] + correct, row["known_wrong"] + (not correct)
     _update(tx, row, known_right=rights, known_wrong=wrongs)
     if row["allowed"] or row["state"] != "active":
         return

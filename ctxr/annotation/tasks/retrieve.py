@@ -32,8 +32,8 @@ def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
 def score(unit: Unit, answer: Answer) -> Outcome:
     """The image picked, as a judgment of the worker; checks of the worker make no rows."""
     picked = answer.values[FIELD][0]
-    right = picked in unit.truth if unit.truth else None
+    correct = picked in unit.truth if unit.truth else None
     if unit.purpose != "work" or unit.query is None:
-        return Outcome(right=right)
+        return Outcome(right=correct)
     row = Judgment(unit.query, picked, answer.worker, 1.0, answer.at, answer.seconds, unit.round)
-    return Outcome(judgments=(row,), right=right)
+    return Outcome(judgments=(row,), right=correct)

@@ -99,15 +99,15 @@ def exclusive(form: Form, values: Values, field: str, label: str, problem: Probl
 def judged(unit: Unit, answer: Answer, field: str) -> Outcome:
     """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = seen but not chosen."""
     chosen = set(answer.values.get(field, ()))
-    right = chosen == set(unit.truth) if unit.truth else None
+    correct = chosen == set(unit.truth) if unit.truth else None
     if unit.purpose != "work" or unit.query is None:
-        return Outcome(right=right)
+        return Outcome(right=correct)
     rows = tuple(
         Judgment(unit.query, label, answer.worker, float(label in chosen), answer.at, answer.seconds, unit.round)
         for label in unit.labels
     )
     query = Query(unit.query, unit.image_set, unit.text_ids, unit.labels)
-    return Outcome(queries=(query,), judgments=rows, right=right)
+    return Outcome(queries=(query,), judgments=rows, right=correct)
 
 
 def stable_id(prefix: str, *parts: str) -> str:

@@ -50,7 +50,7 @@ class FormView:
 
     Attributes:
         layout: `talk`, `pick` (a grid to choose from) or `read` (pictures beside the question).
-        pictures: in the order shown. given: values by field, as they were typed or kept as a draft.
+        pictures: in the order shown. given: values by field, typed or kept as a draft.
     """
 
     form: Form

@@ -164,7 +164,7 @@ class Work:
 
 
 def _values(unit: LeasedUnit, posted: Values) -> dict[str, tuple[str, ...]]:
-    return values_of(unit.form, unit.key, {name: given for name, given in posted.items() if name != "csrf"})
+    return values_of(unit.form, unit.key, {name: values for name, values in posted.items() if name != "csrf"})
 
 
 def _expired(unit: LeasedUnit, texts: Mapping[str, Sequence[str]]) -> HttpProblem:

@@ -75,7 +75,7 @@ def people(
     """
     checks: Counter[str] = Counter()
     missed: Counter[str] = Counter()
-    right: Counter[str] = Counter(pick.worker for pick in picks if pick.right)
+    hits: Counter[str] = Counter(pick.worker for pick in picks if pick.right)
     votes: Counter[str] = Counter(pick.worker for pick in picks)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -88,18 +88,18 @@ def people(
             hit = bool(task_of(unit).score(unit, answer).right)
             checks[answer.worker] += 1
             missed[answer.worker] += not hit
-            right[answer.worker] += hit
+            hits[answer.worker] += hit
             votes[answer.worker] += 1
     authors, positions = _authors(picks), _position_bias(picks)
     rows = []
     for worker in sorted(counts):
-        finds = _skill(right[worker], votes[worker]) if votes[worker] else None
-        suggestion, why = _suggestion(right[worker], votes[worker], positions.get(worker), good, poor)
+        finds = _skill(hits[worker], votes[worker]) if votes[worker] else None
+        suggestion, why = _suggestion(hits[worker], votes[worker], positions.get(worker), good, poor)
         rows.append(
             Worker(
                 worker=worker,
                 answers=dict(sorted(counts[worker].items())),
-                seconds={task: round(median(each), 1) for task, each in sorted(times[worker].items())},
+                seconds={task: round(median(seconds), 1) for task, seconds in sorted(times[worker].items())},
                 finds=finds,
                 found=authors.get(worker),
                 checks=checks[worker],
@@ -136,18 +136,18 @@ def table(rows: Sequence[Worker]) -> Table:
     return Table("Workers", ("worker", "answers", "finds", "is found", "missed", "now"), shown, note, reasons)
 
 
-def _suggestion(right: int, votes: int, position_p: float | None, good: float, poor: float) -> tuple[str, str]:
+def _suggestion(hits: int, votes: int, position_p: float | None, good: float, poor: float) -> tuple[str, str]:
     if position_p is not None and position_p < PLACED:
         return "block", "picks depend on the position of the image, not on the text"
     if not votes:
         return "undecided", "no question with a known answer yet"
-    (decision,) = trust.decisions([right], [votes], good, poor)
+    (decision,) = trust.decisions([hits], [votes], good, poor)
     why = {"block": f"accuracy is confidently below {poor:g}", "allow": f"accuracy is confidently above {good:g}"}
     return decision, why.get(decision, "too few answers to decide")
 
 
-def _skill(right: float, votes: float) -> Skilled:
-    (skill,) = trust.skills([right], [votes], 0.5)
+def _skill(hits: float, votes: float) -> Skilled:
+    (skill,) = trust.skills([hits], [votes], 0.5)
     return Skilled(*(round(value, 4) for value in (skill.right, skill.votes, skill.mean, skill.low, skill.high)))
 
 
@@ -160,7 +160,7 @@ def _authors(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
         votes, np.array([pick.right for pick in picks]), [author[str(name)] for name in votes.unit_names]
     )
     columns = zip(counts.authors.tolist(), counts.found.tolist(), counts.texts.tolist(), strict=True)
-    return {str(name): _skill(right, texts) for name, right, texts in columns if name and texts}
+    return {str(name): _skill(hits, texts) for name, hits, texts in columns if name and texts}
 
 
 def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:

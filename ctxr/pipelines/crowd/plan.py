@@ -129,7 +129,7 @@ def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:
     """The share of right retrievals, assumed where none was answered yet."""
     outcomes = [task_of(unit).score(unit, answer).right for unit, answer in pilot if unit.task == "retrieve"]
-    marks = [right for right in outcomes if right is not None]
+    marks = [mark for mark in outcomes if mark is not None]
     if marks:
         return float(sum(marks) / len(marks))
     notes.append(f"no retrieval has been answered yet: an accuracy of {cost.KEPT} is assumed (ImageCoDe, section 3.3)")

@@ -172,8 +172,8 @@ def accuracies(
         }
         for basis, chosen in bases.items():
             if chosen:
-                right = np.array([pick.right for pick in chosen])
-                accuracy = human_accuracy(votes_on_images(chosen), right, rng, resamples)
+                hits = np.array([pick.right for pick in chosen])
+                accuracy = human_accuracy(votes_on_images(chosen), hits, rng, resamples)
                 rows.append(Measurement({"kind": part, "basis": basis}, accuracy))
     return rows
 
@@ -221,7 +221,7 @@ def accuracy_table(rows: Sequence[Measurement[HumanAccuracy]]) -> Table:
         shown.append((of, accuracy.votes, accuracy.workers, accuracy.value, wilson, crowd))
     note = (
         "over workers: bootstrap over whole workers, the interval to report; Wilson's assumes independent votes. "
-        "Accepted descriptions were kept because workers were right, so that row is optimistic. The paper reports 90.8 on test"
+        "Accepted descriptions were kept because workers were right, which makes that row optimistic. The paper reports 90.8 on test"
     )
     return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "Wilson", "over workers"), tuple(shown), note)
 

@@ -116,16 +116,16 @@ class BuildStage(SetsStage):
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
         """As for all image sets; a video without a set is named."""
-        made, needed = super().videos(job), self.options.set_size
+        units, needed = super().videos(job), self.options.set_size
         files = {unit.name: unit.payload.path for unit in job.videos}
-        for unit in made:
+        for unit in units:
             left = sum(row.row is not None for row in unit.ledger)
             if left < needed:
                 job.progress.warn(
                     f"{files[unit.source.name]} gives no set: sampling and the motion gate leave {left} of its "
                     f"{unit.source.frames} frames, fewer than a set of {needed}"
                 )
-        return made
+        return units
 
     def photos(self, job: SetsJob) -> None:
         """Every album of the run: all are one pool, in which each photo finds its neighbours."""
@@ -133,10 +133,12 @@ class BuildStage(SetsStage):
         if all(job.take(name, stamp) for name, stamp in job.stamps.items()):
             job.fail_photos(unreadable_photos(albums, [job.units[album.name] for album in albums]))
             return
-        known = {name: unit for name, stamp in job.stamps.items() if (unit := _scanned(context.artifact, name, stamp))}
+        scanned = {
+            name: unit for name, stamp in job.stamps.items() if (unit := _scanned(context.artifact, name, stamp))
+        }
         with job.progress.task("photos", sum(len(album.photos) for album in albums)) as task:
             scans = {name: stamp.scan for name, stamp in job.stamps.items()}
-            pool = gather_pool(context.artifact, albums, known, scans, context.embedder, task.advance)
+            pool = gather_pool(context.artifact, albums, scanned, scans, context.embedder, task.advance)
         job.fail_photos(pool.unreadable)
         job.pick_photos(pool, albums, self.choice, {}, "photo sets")
         if not any(job.units[album.name].sets for album in albums):
@@ -153,8 +155,8 @@ class BuildVideos(VideoJob):
 
     def file(self, unit: WorkUnit) -> Path:
         """The file of a video."""
-        found: InputSource = unit.payload
-        return found.path
+        source: InputSource = unit.payload
+        return source.path
 
     def make(self, unit: WorkUnit) -> None:
         """Scan the video, or pick from its ledger."""
@@ -234,11 +236,11 @@ def _stamps(
     return {video.name: stamp(video, None) for video in videos} | {album.name: stamp(album, pool) for album in albums}
 
 
-def _warn_of_removal(out: Path, found: Sequence[InputSource], progress: Progress) -> None:
+def _warn_of_removal(out: Path, inputs: Sequence[InputSource], progress: Progress) -> None:
     """Warn about sources in the folder, finished or not, that the run will remove."""
     units = (out / SOURCES).iterdir() if (out / SOURCES).is_dir() else ()
     before = {unit.name for unit in units if not unit.name.startswith(".")}
-    if gone := sorted(before - {source.name for source in found}):
+    if gone := sorted(before - {source.name for source in inputs}):
         sources = plural(len(before), "source")
         progress.warn(f"{out} held {sources}; this run removes {len(gone)}: {some(gone)} (another --out keeps both)")
 
@@ -257,9 +259,9 @@ _NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
 
 
 def _scan_options(config: BuildSets) -> ScanOptions:
-    given = {field.name: getattr(config, field.name) for field in fields(ScanOptions)}
+    options = {field.name: getattr(config, field.name) for field in fields(ScanOptions)}
     check_detector(config.detector, config.detector_threshold)
-    return ScanOptions(**given | ({"gate": 0.0} if config.every_frame else {}))
+    return ScanOptions(**options | ({"gate": 0.0} if config.every_frame else {}))
 
 
 def _published(config: BuildSets, sources: Sequence[InputSource], progress: Progress) -> dict[str, SplitName]:

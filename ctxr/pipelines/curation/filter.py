@@ -117,8 +117,8 @@ class FilterStage(SetsStage):
         if all(job.take(name, stamp) for name, stamp in job.stamps.items()):
             return
         albums, context = [_album(self.sources, unit) for unit in self.albums], job.work.context
-        known = {unit.source.name: unit for unit in self.albums}
-        pool = gather_pool(context.artifact, albums, known, {}, context.embedder, lambda count: None)
+        units = {unit.source.name: unit for unit in self.albums}
+        pool = gather_pool(context.artifact, albums, units, {}, context.embedder, lambda count: None)
         measures = context.picking.quality.stamps()
         facts = {
             (unit.source.name, row.index): row

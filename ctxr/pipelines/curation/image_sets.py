@@ -132,8 +132,8 @@ class SetsJob:
     ) -> None:
         """The units of all albums, whose photos are one pool; see `photos.pick_photos`."""
         with self.progress.task(label, len(pool.photos)) as task:
-            made = pick_photos(self.work.context, pool, albums, self.stamps, choice, facts, task.advance)
-        self.units.update({unit.source.name: unit for unit in made})
+            units = pick_photos(self.work.context, pool, albums, self.stamps, choice, facts, task.advance)
+        self.units.update({unit.source.name: unit for unit in units})
 
 
 class NothingBuilt(DataError, NothingWritten):
@@ -201,7 +201,7 @@ class SetsStage(Stage):
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made."""
-        options, artifact, made = self.options, job.work.context.artifact, []
+        options, artifact, units = self.options, job.work.context.artifact, []
 
         def finished(unit: WorkUnit) -> bool:
             if job.take(unit.name, unit.stamp):
@@ -220,8 +220,8 @@ class SetsStage(Stage):
                     write_failed(artifact, failed)
             else:
                 job.units[unit.name] = read_unit(artifact, unit.name)
-                made.append(job.units[unit.name])
-        return made
+                units.append(job.units[unit.name])
+        return units
 
     def _require_units(self, job: SetsJob) -> None:
         """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
@@ -320,9 +320,9 @@ def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: 
     sets = [image_set for unit in all_units for image_set in unit.sets]
     ledger = [row for unit in all_units for row in unit.ledger]
     reasons = Counter(row.reason for row in ledger if row.reason)
-    side = {row.group: row.split for row in splits}
+    split_of = {row.group: row.split for row in splits}
     images = {image.id: image for unit in all_units for image in unit.images}
-    leakage = find_leakage(sets, images, {image_set.id: side[image_set.group] for image_set in sets})
+    leakage = find_leakage(sets, images, {image_set.id: split_of[image_set.group] for image_set in sets})
     kinds = Counter(unit.source.kind for unit in all_units)
     return {
         "videos": kinds["video"],
@@ -339,7 +339,7 @@ def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: 
         "photo_sets": sum(image_set.kind == "photos" for image_set in sets),
         "images": len(images),
         "reasons": dict(sorted(reasons.items())),
-        "splits": dict(sorted(Counter(side[image_set.group] for image_set in sets).items())),
+        "splits": dict(sorted(Counter(split_of[image_set.group] for image_set in sets).items())),
         "leaking_groups": len(leakage.groups),
         "leaking_images": len(leakage.images),
     }

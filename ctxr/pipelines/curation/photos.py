@@ -108,12 +108,12 @@ class PhotoPool:
 def gather_pool(
     artifact: Path,
     albums: Sequence[InputSource],
-    known: Mapping[str, SourceUnit],
+    units: Mapping[str, SourceUnit],
     scans: Mapping[str, str],
     embedder: Embedder,
     watch: Callable[[int], None],
 ) -> PhotoPool:
-    """The pool of all albums. `known` units, by album, give theirs without embedding anything again; every photo of the
+    """The pool of all albums. `units`, by album, give theirs without embedding anything again; every photo of the
     others is read and embedded, in shards: those that an earlier run finished under the same key in `scans` are taken as they are.
     """
     photos: list[PooledPhoto] = []
@@ -121,7 +121,7 @@ def gather_pool(
     blocks: list[Vectors] = []
     for album in albums:
         readable: dict[int, tuple[int, int]] = {}
-        if unit := known.get(album.name):
+        if unit := units.get(album.name):
             indices = [row.index for row in unit.ledger if row.row is not None]
             readable = {index: image_size(album.photos[index]) for index in indices}
             unreadable += unreadable_photos([album], [unit])
@@ -152,10 +152,10 @@ def _shard(
     head, matrix = folder / f"{stem}.json", folder / f"{stem}.npy"
     key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
     try:
-        known = json.loads(head.read_bytes())
+        stored = json.loads(head.read_bytes())
         vectors: Vectors = np.array(load_vectors(matrix))
-        if known["key"] == key and known["vectors"] == sha256_bytes(vectors.tobytes()):
-            return known["sizes"], known["problems"], vectors
+        if stored["key"] == key and stored["vectors"] == sha256_bytes(vectors.tobytes()):
+            return stored["sizes"], stored["problems"], vectors
     except (OSError, ValueError, KeyError, DataError):
         pass  # no finished shard: it is made now
     sizes: dict[str, tuple[int, int]] = {}
@@ -238,10 +238,10 @@ def pick_photos(
     albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
-    known: Mapping[tuple[str, int], Facts],
+    facts: Mapping[tuple[str, int], Facts],
     watch: Callable[[int], None],
 ) -> list[SourceUnit]:
-    """Sets out of the pool, as one unit per album, written. `known` are facts by album and position, `stamps` go by album.
+    """Sets out of the pool, as one unit per album, written. `facts` go by album and position, `stamps` by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
     no anchor; within a set no two photos are copies of one another (`photo_copies`).
@@ -252,7 +252,7 @@ def pick_photos(
         for album in albums
         for index, (row, _) in context.cache(album).load(quality.stamps()).items()
     }
-    judge = _Judge(pool, quality, remembered | dict(known))
+    judge = _Judge(pool, quality, remembered | dict(facts))
     k = min(NEIGHBOURS, max(count - 1, 0))
     around, distances = (
         nearest(pool.vectors, k, engine=picking.engine)
@@ -292,8 +292,8 @@ def pick_photos(
 class _Judge:
     """Measures the quality of a photo, at most once."""
 
-    def __init__(self, pool: PhotoPool, quality: QualityGate, known: Mapping[tuple[str, int], Facts]) -> None:
-        self._pool, self._quality, self._known = pool, quality, known
+    def __init__(self, pool: PhotoPool, quality: QualityGate, facts: Mapping[tuple[str, int], Facts]) -> None:
+        self._pool, self._quality, self._known = pool, quality, facts
         self.facts: dict[int, Facts] = {}
 
     def __call__(self, position: int) -> Rejection | None:

@@ -164,7 +164,7 @@ class FactCache:
 
         A row may know only some of the measures. What is damaged, or was measured on another picture than lies here, is forgotten.
         """
-        found: dict[int, tuple[Facts, Path]] = {}
+        facts: dict[int, tuple[Facts, Path]] = {}
         hashes: dict[Path, str | None] = {}
         for name, key in measures.items():
             for row in self._read(name, key):
@@ -174,16 +174,16 @@ class FactCache:
                 if file not in hashes:
                     hashes[file] = sha256_if_readable(file)
                 if hashes[file] == row.sha256:
-                    merged = found[row.index][0] if row.index in found else row
-                    found[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
+                    merged = facts[row.index][0] if row.index in facts else row
+                    facts[row.index] = (msgspec.structs.replace(merged, **_measured(row, name)), file)
                 else:
                     file.unlink(missing_ok=True)
-        return found
+        return facts
 
     def store(self, unit: SourceUnit, artifact: Path) -> None:
         """Remember the facts of a unit of `artifact`, and their files."""
         linked: set[int] = set()
-        there = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
+        files = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
         for name, key in unit.stamp.measures.items():
             own = [row for row in unit.facts if getattr(row, _COLUMNS[name][0]) is not None]
             if not own:
@@ -191,9 +191,9 @@ class FactCache:
             rows, changed = {row.index: row for row in self._read(name, key)}, dict[int, Facts]()
             for row in own:
                 picture = _picture(row)
-                bare = Facts(row.source, row.index, picture, row.sha256, row.width, row.height)
-                new = msgspec.structs.replace(bare, **_measured(row, name))
-                if rows.get(row.index) == new and picture in there:
+                blank = Facts(row.source, row.index, picture, row.sha256, row.width, row.height)
+                new = msgspec.structs.replace(blank, **_measured(row, name))
+                if rows.get(row.index) == new and picture in files:
                     continue
                 file = self.folder / picture
                 if row.index not in linked and sha256_if_readable(file) != row.sha256:

@@ -63,26 +63,26 @@ class RebuildStage(Stage):
         sources = SourceLocator(recipe.path, self.options.videos, progress)
         frames = [image for image in recipe.images.values() if image.index is not None]
         photos = [image for image in recipe.images.values() if image.index is None]
-        made = _Made(out)
-        missing = [image for image in frames if not made.had(image)]
+        pictures = _Pictures(out)
+        missing = [image for image in frames if not pictures.had(image)]
         wanted = wanted_frames(missing, recipe)
         failed: dict[str, DataError] = {}
-        for video, results, error in decode_frames(wanted, sources, made.frame, progress, self.options.workers):
+        for video, results, error in decode_frames(wanted, sources, pictures.frame, progress, self.options.workers):
             for row, difference in results:
-                made.add(row, difference)
+                pictures.add(row, difference)
             if error:
                 failed[video.name] = error
-        failed |= _photos(recipe, [image for image in photos if not made.had(image)], sources, made, progress)
-        if not made.images:
+        failed |= _photos(recipe, [image for image in photos if not pictures.had(image)], sources, pictures, progress)
+        if not pictures.images:
             first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             raise DataError(f"no image could be made: {first.message}{more}", hint=first.hint)
         for name in sorted(failed):
             progress.warn(failed[name].message)
-        if made.differences and (other := other_software(recipe.head.software)):
+        if pictures.differences and (other := other_software(recipe.head.software)):
             progress.warn(f"other versions are installed here than where the recipe was made: {other}")
         remember_paths(out, sources.places)
-        return replace(inputs, data=(recipe, made, failed))
+        return replace(inputs, data=(recipe, pictures, failed))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Write the tables."""
@@ -142,7 +142,7 @@ def pictures_unchanged(out: Path) -> bool:
     )
 
 
-class _Made:
+class _Pictures:
     """Finished pictures by id, and how they differ from the recipe."""
 
     def __init__(self, out: Path) -> None:
@@ -198,23 +198,27 @@ def wanted_frames(images: Sequence[RecipeImage], recipe: RebuildRecipe) -> list[
 
 
 def _photos(
-    recipe: RebuildRecipe, images: Sequence[RecipeImage], sources: SourceLocator, made: _Made, progress: Progress
+    recipe: RebuildRecipe,
+    images: Sequence[RecipeImage],
+    sources: SourceLocator,
+    pictures: _Pictures,
+    progress: Progress,
 ) -> dict[str, DataError]:
     """Copy photos by their hash; returns an error for each album with a missing photo."""
     if not images:
         return {}
     albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
-    found = sources.photos(albums)
+    files = sources.photos(albums)
     lost: dict[str, list[str]] = defaultdict(list)
     with progress.task("copy photos", len(images)) as task:
         for image in images:
-            if image.sha256 in found:
-                made.photo(image, found[image.sha256])
+            if image.sha256 in files:
+                pictures.photo(image, files[image.sha256])
             else:
                 lost[image.source].append(image.id)
             task.advance()
     for name, digest in albums.items():
-        folders = {found[image.sha256].parent for image in images if image.source == name and image.sha256 in found}
+        folders = {files[image.sha256].parent for image in images if image.source == name and image.sha256 in files}
         if len(folders) == 1:
             sources.places.setdefault(digest, folders.pop())
     return {
@@ -223,17 +227,17 @@ def _photos(
     }
 
 
-def _complete(out: Path, recipe: RebuildRecipe, made: _Made, failed: dict[str, DataError]) -> Content:
-    sets = [one for one in recipe.sets if all(name in made.images for name in one.images)]
+def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dict[str, DataError]) -> Content:
+    sets = [one for one in recipe.sets if all(name in pictures.images for name in one.images)]
     used = {name for one in sets for name in one.images}
-    images = [image for name, image in made.images.items() if name in used]
-    differences = [row for row in made.differences if row.id in used]
+    images = [image for name, image in pictures.images.items() if name in used]
+    differences = [row for row in pictures.differences if row.id in used]
     failures = [
         Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _RETRY)
         for name, error in failed.items()
     ]
     kept = {recipe.images[name].source for name in used}
-    texts, queries, judgments = _asked(recipe, {one.id for one in sets})
+    texts, queries, judgments = _annotations(recipe, {one.id for one in sets})
     tables: dict[str, Sequence[Any]] = {
         "images": images,
         "sets": sets,
@@ -244,12 +248,12 @@ def _complete(out: Path, recipe: RebuildRecipe, made: _Made, failed: dict[str, D
         "facts": list[Facts](),
         "shots": list[Shot](),
     }
-    asked = {"texts": texts, "queries": queries, "judgments": judgments}
-    tables |= {name: rows for name, rows in asked.items() if rows}
+    annotations = {"texts": texts, "queries": queries, "judgments": judgments}
+    tables |= {name: rows for name, rows in annotations.items() if rows}
     for name, rows in tables.items():
         write_table(out / f"{name}.jsonl", rows)
     _tidy(out, recipe, {image.path for image in images}, set(tables))
-    side = {row.group: row.split for row in recipe.splits}
+    split_of = {row.group: row.split for row in recipe.splits}
     counts = {
         "sets": len(sets),
         "images": len(images),
@@ -258,12 +262,14 @@ def _complete(out: Path, recipe: RebuildRecipe, made: _Made, failed: dict[str, D
         "sets_left_out": len(recipe.sets) - len(sets),
         "images_left_out": len({name for one in recipe.sets for name in one.images} - used),
         "failed": len(failures),
-        "splits": {name: sum(side.get(one.group) == name for one in sets) for name in sorted(set(side.values()))},
+        "splits": {
+            name: sum(split_of.get(one.group) == name for one in sets) for name in sorted(set(split_of.values()))
+        },
     }
     return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
 
 
-def _asked(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
+def _annotations(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
     """Texts, queries and judgments about the sets that could be made."""
     queries = [query for query in recipe.queries if query.image_set in sets]
     ids = {query.id for query in queries}

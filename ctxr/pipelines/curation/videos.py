@@ -249,23 +249,23 @@ class UnitContext(Portable):
 class _Pass:
     """One decode of a video: what has been considered, embedded and picked so far."""
 
-    def __init__(self, context: UnitContext, found: InputSource, header: VideoHeader) -> None:
+    def __init__(self, context: UnitContext, video: InputSource, header: VideoHeader) -> None:
         self.rows: list[LedgerRow] = []
-        self.vectors = VectorLog(context.artifact / SOURCES / f".{found.name}.vectors")
-        self._found, self._embedder = found, context.embedder
-        self._reader = ChildFrameReader(lambda: found.path, header.decoder, context.options)
+        self.vectors = VectorLog(context.artifact / SOURCES / f".{video.name}.vectors")
+        self._video, self._embedder = video, context.embedder
+        self._reader = ChildFrameReader(lambda: video.path, header.decoder, context.options)
         self._times: dict[int, Fraction] = {}
         self._batch: list[tuple[CandidateFrame, Pixels]] = []
         self._live: dict[int, Pixels] = {}
         self.picker = Picker(
-            context.artifact, found.name, context.picking, self._pixels, partial(context.embedder.embed, exact=True)
+            context.artifact, video.name, context.picking, self._pixels, partial(context.embedder.embed, exact=True)
         )
 
     def take(self, candidate: CandidateFrame) -> None:
         """The next considered frame."""
         self._times[candidate.index] = candidate.time
         if candidate.rgb is None:
-            self.rows.append(_row(self._found.name, candidate, None))
+            self.rows.append(_row(self._video.name, candidate, None))
             return
         self._live[candidate.index] = candidate.rgb
         self._batch.append((candidate, candidate.rgb))
@@ -279,7 +279,7 @@ class _Pass:
         embedded = self._embedder.embed([rgb for _, rgb in self._batch])
         first = self.vectors.append(embedded)
         for offset, ((candidate, _), vector) in enumerate(zip(self._batch, embedded, strict=True)):
-            row = _row(self._found.name, candidate, first + offset)
+            row = _row(self._video.name, candidate, first + offset)
             self.rows.append(row)
             self.picker.push(row, candidate.shot, vector)
         self._batch.clear()
@@ -299,7 +299,7 @@ class _Pass:
 
 def scan_video(
     context: UnitContext,
-    found: InputSource,
+    video: InputSource,
     stamp: Stamp,
     scanner: Scanner,
     watch: Callable[[VideoHeader | None, int], None],
@@ -310,26 +310,26 @@ def scan_video(
     """
     decode: _Pass | None = None
     try:
-        for event in scanner.scan(found.path, context.options):
+        for event in scanner.scan(video.path, context.options):
             if isinstance(event, VideoHeader):
                 # a second header: another decoder begins again, what came before does not count
                 if decode:
                     decode.close()
-                decode = _Pass(context, found, event)
+                decode = _Pass(context, video, event)
                 watch(event, 0)
             elif decode and isinstance(event, CandidateFrame):
                 watch(None, event.index)
                 decode.take(event)
             elif decode and isinstance(event, ScanEnd):
                 decode.settle()
-                source = _source(found, event, len(decode.rows))
+                source = _source(video, event, len(decode.rows))
                 shots = [
-                    Shot(found.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
+                    Shot(video.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
                     for shot in event.shots
                 ]
                 rows = sorted(decode.rows, key=lambda row: row.index)
                 return context.save(_unit(stamp, source, shots, rows, decode.vectors.close(), decode.picker))
-        raise RuntimeError(f"the scan of {found.path} ended without an end")
+        raise RuntimeError(f"the scan of {video.path} ended without an end")
     finally:
         if decode:
             decode.close()
@@ -343,7 +343,7 @@ def pick_from_ledger(
     Facts measured with the same instruments are reused; only frames that no file holds are decoded, from the file that `video`
     gives when it is first needed, in a child process.
     """
-    known, files = _known(context, old, origin, stamp)
+    facts, files = _facts(context, old, origin, stamp)
     times = {row.index: row.time for row in old.ledger if row.time is not None}
     with ChildFrameReader(video, old.source.decoder or "pyav", context.options) as reader:
         picker = Picker(
@@ -352,7 +352,7 @@ def pick_from_ledger(
             context.picking,
             lambda index: reader.read(index, times[index]),
             partial(context.embedder.embed, exact=True),
-            facts=known,
+            facts=facts,
             files={index: file for index, file in files.items() if file.is_file()},
             exact={row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None},
         )
@@ -365,21 +365,19 @@ def pick_from_ledger(
     return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker))
 
 
-def _known(
+def _facts(
     context: UnitContext, old: SourceUnit, origin: Path, stamp: Stamp
 ) -> tuple[dict[int, Facts], dict[int, Path]]:
     """Facts, and the pictures they are about, by frame: of the unit, and of whatever else was measured on its source."""
-    known = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, stamp.measures)}
+    rows = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, stamp.measures)}
     for image in old.images:
-        if image.index is not None and image.index not in known:
-            known[image.index] = Facts(
-                old.source.name, image.index, image.path, image.sha256, image.width, image.height
-            )
-    files = {index: origin / facts.path for index, facts in known.items()}
-    complete = {index for index, facts in known.items() if context.picking.quality.complete(facts)}
+        if image.index is not None and image.index not in rows:
+            rows[image.index] = Facts(old.source.name, image.index, image.path, image.sha256, image.width, image.height)
+    files = {index: origin / facts.path for index, facts in rows.items()}
+    complete = {index for index, facts in rows.items() if context.picking.quality.complete(facts)}
     for index, (facts, file) in context.cache(old.source).load(stamp.measures, complete).items():
-        known[index], files[index] = facts, file
-    return known, files
+        rows[index], files[index] = facts, file
+    return rows, files
 
 
 def _unit(
@@ -423,14 +421,14 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     )
 
 
-def _source(found: InputSource, ended: ScanEnd, considered: int) -> Source:
+def _source(video: InputSource, ended: ScanEnd, considered: int) -> Source:
     header = ended.header
     return Source(
-        name=found.name,
+        name=video.name,
         kind="video",
-        file=found.path.name,
-        sha256=found.sha256,
-        bytes=found.bytes,
+        file=video.path.name,
+        sha256=video.sha256,
+        bytes=video.bytes,
         width=header.width,
         height=header.height,
         rate=header.rate,

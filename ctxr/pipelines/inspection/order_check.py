@@ -2,7 +2,7 @@
 
 A public copy of ImageCoDe was made with frames sorted by their names as text, img10 before img2, and targets pointed at
 other frames; every figure measured on it is wrong (specs A0.1). Numbers and names tell it without a model; where a copy was
-numbered anew, only the scores of a model whose accuracy is known still do.
+renumbered, only the scores of a model whose accuracy is known still do.
 """
 
 import re

@@ -115,10 +115,10 @@ def read_text(text: str, size: int) -> ReplyText:
     final = text.rpartition("</think>")[2].partition("<think>")[0].strip()
     stated = _stated(_FENCE.sub("", final))
     if stated is None:
-        found = _NUMBER.search(final)
-        if found is None or not found[0].lstrip("-").isdigit():
+        match = _NUMBER.search(final)
+        if match is None or not match[0].lstrip("-").isdigit():
             return ReplyText("unreadable", text=text)
-        stated = int(found[0][:9])
+        stated = int(match[0][:9])
     return ReplyText("chosen", stated, text) if 1 <= stated <= size else ReplyText("out_of_range", text=text)
 
 
@@ -183,56 +183,56 @@ def shown(images: Sequence[str], shift: int) -> list[str]:
     return [*images[shift:], *images[:shift]]
 
 
-def instruction(asked: EvalQuery, shift: int) -> str:
+def instruction(query: EvalQuery, shift: int) -> str:
     """What stands behind the pictures."""
-    size = len(asked.images)
+    size = len(query.images)
     lines = []
-    if asked.ordered:
-        order = ", ".join(str((place - shift) % size + 1) for place in range(size))
+    if query.ordered:
+        order = ", ".join(str((index - shift) % size + 1) for index in range(size))
         lines.append(ROUND.format(order=order) if shift else STRAIGHT)
-    lines.append(f"Description: {asked.text}")
+    lines.append(f"Description: {query.text}")
     lines.append(f"Which of the pictures 1 to {size} does the description fit? Answer with the number alone.")
     return "\n".join(lines)
 
 
-def messages(asked: EvalQuery, shift: int, files: Mapping[str, Path], side: int) -> list[dict[str, Any]]:
+def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: int) -> list[dict[str, Any]]:
     """The messages of a chat completion. Raises DataError for a picture that cannot be read."""
     content: list[dict[str, Any]] = []
-    for number, image in enumerate(shown(asked.images, shift), 1):
+    for number, image in enumerate(shown(query.images, shift), 1):
         content.append({"type": "text", "text": f"Picture {number}:"})
-        content.append({"type": "image_url", "image_url": {"url": data_url(files[image], side)}})
-    content.append({"type": "text", "text": instruction(asked, shift)})
+        content.append({"type": "image_url", "image_url": {"url": data_url(files[image], longest)}})
+    content.append({"type": "text", "text": instruction(query, shift)})
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
 
 
 @lru_cache(maxsize=CACHED_PICTURES)
-def data_url(file: Path, side: int) -> str:
-    """The picture, upright, its longer side at most `side` pixels, as a JPEG inside an address."""
-    rgb = Pillow.fromarray(read_image(file, side))
-    rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
+def data_url(file: Path, longest: int) -> str:
+    """The picture, upright, its longer side at most `longest` pixels, as a JPEG inside an address."""
+    rgb = Pillow.fromarray(read_image(file, longest))
+    rgb.thumbnail((longest, longest), Pillow.Resampling.LANCZOS)
     content = BytesIO()
     rgb.save(content, "JPEG", quality=QUALITY, optimize=True)
     return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 
-def identity(asked: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
+def identity(query: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
     """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their
     order; equal words of two queries are asked twice."""
-    pictures = [contents[image] for image in shown(asked.images, shift)]
-    return sha256_of([VERSION, asked.query, SYSTEM, instruction(asked, shift), pictures, dict(model)])
+    pictures = [contents[image] for image in shown(query.images, shift)]
+    return sha256_of([VERSION, query.query, SYSTEM, instruction(query, shift), pictures, dict(model)])
 
 
-def estimated_tokens(asked: EvalQuery, dataset: Dataset, side: int) -> int:
+def estimated_tokens(query: EvalQuery, dataset: Dataset, longest: int) -> int:
     """About how many tokens a request has, rather too many: models count pictures in tiles of 512 or in patches of 28 pixels."""
-    words = len(SYSTEM) + len(instruction(asked, 1)) + len("Picture 10:") * len(asked.images)
-    return math.ceil(words / CHARACTERS) + sum(_of_picture(dataset, image, side) for image in asked.images)
+    words = len(SYSTEM) + len(instruction(query, 1)) + len("Picture 10:") * len(query.images)
+    return math.ceil(words / CHARACTERS) + sum(_of_picture(dataset, image, longest) for image in query.images)
 
 
-def _of_picture(dataset: Dataset, image: str, side: int) -> int:
-    known = dataset.images[image]
-    longer = max(known.width, known.height)
-    scale = min(1.0, side / longer) if longer else 0.0
-    width, height = (known.width * scale, known.height * scale) if longer else (side, side)
+def _of_picture(dataset: Dataset, image: str, longest: int) -> int:
+    picture = dataset.images[image]
+    longer = max(picture.width, picture.height)
+    scale = min(1.0, longest / longer) if longer else 0.0
+    width, height = (picture.width * scale, picture.height * scale) if longer else (longest, longest)
     tiles = 85 + 170 * math.ceil(width / 512) * math.ceil(height / 512)
     return max(tiles, math.ceil(width / 28) * math.ceil(height / 28))
 
@@ -270,8 +270,8 @@ class Budget:
     def cost(self, reply: Reply, estimate: int) -> float:
         """What a reply costs; tokens that the host does not tell count as they were estimated."""
         sent = estimate if reply.prompt_tokens is None else reply.prompt_tokens
-        said = self.answer if reply.completion_tokens is None else reply.completion_tokens
-        return (sent * self.price_in + said * self.price_out) / 1e6
+        received = self.answer if reply.completion_tokens is None else reply.completion_tokens
+        return (sent * self.price_in + received * self.price_out) / 1e6
 
     def pay(self, cost: float) -> None:
         """Count a reply."""
@@ -300,13 +300,13 @@ class Listener:
         endpoint: Endpoint,
         model: str,
         files: Mapping[str, Path],
-        side: int,
+        longest: int,
         limit: int,
         journal: Path,
         trusted: bool = False,
     ) -> None:
-        self._endpoint, self._model, self._files, self._side, self._limit = endpoint, model, files, side, limit
-        self._journal, self._trusted, self._way = journal, trusted, ServerLimits()
+        self._endpoint, self._model, self._files, self._longest, self._limit = endpoint, model, files, longest, limit
+        self._journal, self._trusted, self._accepted = journal, trusted, ServerLimits()
         self._writing = threading.Lock()
 
     def ask(self, request: Request) -> Reply:
@@ -318,53 +318,53 @@ class Listener:
         completion: dict[str, Any] = {}
         try:
             completion = self._complete(request, size)
-            said = read_answer(completion, size)
+            answer = read_answer(completion, size)
             self._trusted = True
         except Rejected as error:
             # an empty account or a moved address is not the model's answer: what is written down is never asked again
             if error.status in NOT_ALLOWED or not error.filtered:
                 raise
-            said = ReplyText("refused", text=error.message)
+            answer = ReplyText("refused", text=error.message)
         except Unreadable as error:
             if not self._trusted:
                 raise
-            said = ReplyText("unreadable", text=error.message)
-        reply = self._reply(request, said, completion)
+            answer = ReplyText("unreadable", text=error.message)
+        reply = self._reply(request, answer, completion)
         with self._writing:
             append(self._journal, reply)
         return reply
 
     def _complete(self, request: Request, size: int) -> dict[str, Any]:
         """The completion, asked for in the way that the host takes; what it takes is remembered."""
-        body = {"model": self._model, "messages": messages(request.asked, request.shift, self._files, self._side)}
-        way = self._way
+        body = {"model": self._model, "messages": messages(request.asked, request.shift, self._files, self._longest)}
+        accepted = self._accepted
         while True:
-            options: dict[str, Any] = {way.limit: self._limit}
-            if way.temperature:
+            options: dict[str, Any] = {accepted.limit: self._limit}
+            if accepted.temperature:
                 options["temperature"] = 0
-            if way.structured:
+            if accepted.structured:
                 options["response_format"] = schema(size)
             try:
                 completion = self._endpoint.complete(body | options)
             except Rejected as error:
-                other = None if error.status in NOT_ALLOWED or error.filtered else way.after(error.detail)
+                other = None if error.status in NOT_ALLOWED or error.filtered else accepted.after(error.detail)
                 if other is None:
                     raise
-                way = other
+                accepted = other
             else:
-                self._way = way
+                self._accepted = accepted
                 return completion
 
-    def _reply(self, request: Request, said: ReplyText, completion: Mapping[str, Any]) -> Reply:
+    def _reply(self, request: Request, answer: ReplyText, completion: Mapping[str, Any]) -> Reply:
         order = shown(request.asked.images, request.shift)
         return Reply(
             query=request.asked.query,
             shift=request.shift,
             asked=request.identity,
-            outcome=said.outcome,
-            number=said.number,
-            candidate=None if said.number is None else order[said.number - 1],
-            said=kept(said.text),
+            outcome=answer.outcome,
+            number=answer.number,
+            candidate=None if answer.number is None else order[answer.number - 1],
+            said=kept(answer.text),
             prompt_tokens=tokens(completion, "prompt_tokens"),
             completion_tokens=tokens(completion, "completion_tokens"),
             model=kept(str(completion.get("model") or "")),

@@ -321,8 +321,8 @@ class RegionsConfig(Options):
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A known extractor, and a name that a folder can have."""
-        way, _, rest = self.by.partition(":")
-        if way not in EXTRACTORS or (way != "faster-rcnn" and not rest):
+        extractor, _, source = self.by.partition(":")
+        if extractor not in EXTRACTORS or (extractor != "faster-rcnn" and not source):
             yield (
                 f"--by {self.by!r} is none of grid:ENCODER, faster-rcnn, faster-rcnn:WEIGHTS, file:FOLDER",
                 "--by grid:ViT-B-32:openai",

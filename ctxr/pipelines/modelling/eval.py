@@ -67,13 +67,15 @@ def run(config: Eval, progress: Progress | None = None) -> EvalReport:
     measure(evaluation, config, progress)
     stage = EvalStage(config, evaluation)
     up_to_date = execute(stage, progress).up_to_date
-    found = evaluation.findings
-    return EvalReport(stage.out(), evaluation.dataset, evaluation.names, up_to_date, found.tables, tuple(found.notes))
+    findings = evaluation.findings
+    return EvalReport(
+        stage.out(), evaluation.dataset, evaluation.names, up_to_date, findings.tables, tuple(findings.notes)
+    )
 
 
 def measure(evaluation: Evaluation, config: Eval, progress: Progress) -> None:
     """Find the figures and differences of every split, and what the problem adds."""
-    found = evaluation.findings
+    findings = evaluation.findings
     for split in evaluation.splits:
         summary = Summariser(
             split.name,
@@ -90,8 +92,8 @@ def measure(evaluation: Evaluation, config: Eval, progress: Progress) -> None:
                 columns[run.name] = evaluation.columns(split, run, summary)
                 task.advance()
         figures = summary.figures(columns)
-        found.figures += figures
+        findings.figures += figures
         if config.compare:
-            found.differences += summary.differences(evaluation.compared(split, columns), evaluation.single())
+            findings.differences += summary.differences(evaluation.compared(split, columns), evaluation.single())
         evaluation.complete(split, figures, summary)
     evaluation.finish()

@@ -30,7 +30,7 @@ from ctxr.pipelines.modelling.chat import (
     shown,
 )
 from ctxr.pipelines.modelling.config import Listen, ListenReport
-from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of, sha256_of_queries
+from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, queries_of, sha256_of_queries
 from ctxr.problems.runs import SCORES
 from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, plain
@@ -76,36 +76,36 @@ class ListenJob:
 
 def job_of(config: Listen, progress: Progress) -> ListenJob:
     """Everything that a configuration asks. Raises what `pipelines.listen.run` says."""
-    place = resolve_address(config.endpoint, config.insecure)
+    address = resolve_address(config.endpoint, config.insecure)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    side = [one for one in asked_of(dataset) if (one.split or "none") == config.split]
-    if not side:
+    pool = [one for one in queries_of(dataset) if (one.split or "none") == config.split]
+    if not pool:
         raise DataError(f"{dataset.name} has no query on the side {config.split}", hint="name another --split")
-    sample = sorted(side, key=lambda one: sha256_of(one.query))[: config.limit or None]
-    asked = tuple(sorted(sample, key=lambda one: one.query))
-    files = pictures_of(dataset, asked)
+    sample = sorted(pool, key=lambda one: sha256_of(one.query))[: config.limit or None]
+    queries = tuple(sorted(sample, key=lambda one: one.query))
+    files = pictures_of(dataset, queries)
     contents = contents_of(dataset, files)
-    model = {"endpoint": place.url, "model": config.model, "side": config.side, "max_tokens": config.max_tokens}
+    model = {"endpoint": address.url, "model": config.model, "side": config.side, "max_tokens": config.max_tokens}
     requests = tuple(
         Request(one, shift, identity(one, shift, contents, model), estimated_tokens(one, dataset, config.side))
-        for one in asked
+        for one in queries
         for shift in shifts_of(config.shifts, len(one.images))
     )
-    parent = parent_of(dataset, sha256_of_queries(asked, contents))
-    return ListenJob(config, place, dataset, len(side), asked, files, requests, (parent,))
+    parent = parent_of(dataset, sha256_of_queries(queries, contents))
+    return ListenJob(config, address, dataset, len(pool), queries, files, requests, (parent,))
 
 
 def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Replies to the requests of a job by query, for queries with a reply to every shift."""
-    known = {reply.asked: reply for reply in replies}
-    found: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
+    by_identity = {reply.asked: reply for reply in replies}
+    by_query: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
     lacking = set()
     for request in job.requests:
-        if request.identity in known:
-            found[request.asked.query].append(known[request.identity])
+        if request.identity in by_identity:
+            by_query[request.asked.query].append(by_identity[request.identity])
         else:
             lacking.add(request.asked.query)
-    return {query: heard for query, heard in found.items() if query not in lacking}
+    return {query: heard for query, heard in by_query.items() if query not in lacking}
 
 
 def is_complete(job: ListenJob, replies: Sequence[Reply]) -> bool:
@@ -117,40 +117,40 @@ Heard = Mapping[str, Sequence[Reply]]
 """Replies by query, all shifts of it."""
 
 
-def scores(asked: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Score]:
+def scores(queries: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Score]:
     """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
-    found = []
-    for one in asked:
+    rows = []
+    for one in queries:
         votes = dict.fromkeys(one.images, 0.0)
         # equal counts must give equal scores, whatever the order of addition
         chosen = Counter(reply.candidate for reply in heard[one.query] if reply.candidate is not None)
         undecided = len(heard[one.query]) - chosen.total()
         for image in votes:
             votes[image] = (chosen[image] + undecided / len(votes)) / len(heard[one.query])
-        found += [Score(one.query, image, scorer, value) for image, value in votes.items()]
-    return found
+        rows += [Score(one.query, image, scorer, value) for image, value in votes.items()]
+    return rows
 
 
-def accuracy(asked: Iterable[EvalQuery], heard: Heard) -> float | None:
+def accuracy(queries: Iterable[EvalQuery], heard: Heard) -> float | None:
     """Expected share of targets that score highest, ties in expectation; None where no target is known."""
-    known = [one for one in asked if one.target is not None]
+    labelled = [one for one in queries if one.target is not None]
     hits = 0.0
-    for one in known:
+    for one in labelled:
         values = [row.value for row in scores([one], heard, "")]
-        best = [place for place, value in enumerate(values) if value == max(values)]
+        best = [index for index, value in enumerate(values) if value == max(values)]
         hits += (one.target in best) / len(best)
-    return hits / len(known) if known else None
+    return hits / len(labelled) if labelled else None
 
 
-def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
+def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     """Accuracy of each shift by itself: what no choice says counts as a guess."""
     rows = []
     for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
-        replies = [(one, reply) for one in asked for reply in heard[one.query] if reply.shift == shift]
+        replies = [(one, reply) for one in queries for reply in heard[one.query] if reply.shift == shift]
         judged = [(one, reply) for one, reply in replies if one.target is not None]
-        right = sum(_hit(one, reply) for one, reply in judged)
+        hits = sum(_hit(one, reply) for one, reply in judged)
         chosen = sum(reply.outcome == "chosen" for _, reply in replies)
-        rows.append((shift, len(replies), chosen, right / len(judged) if judged else None))
+        rows.append((shift, len(replies), chosen, hits / len(judged) if judged else None))
     return Table(
         "accuracy by shift",
         ("shift", "asked", "chosen", "accuracy"),
@@ -159,13 +159,13 @@ def by_shift(asked: Sequence[EvalQuery], heard: Heard) -> Table:
     )
 
 
-def by_position(asked: Sequence[EvalQuery], heard: Heard) -> Table:
+def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     """Choices of each position, compared with those of a model without position bias."""
     chosen: Counter[int] = Counter()
     stood: Counter[int] = Counter()
-    found: Counter[int] = Counter()
+    hits: Counter[int] = Counter()
     expected: dict[int, float] = {}
-    for one in asked:
+    for one in queries:
         for reply in heard[one.query]:
             if reply.number is None:
                 continue
@@ -173,16 +173,16 @@ def by_position(asked: Sequence[EvalQuery], heard: Heard) -> Table:
             for number in range(1, len(one.images) + 1):
                 expected[number] = expected.get(number, 0.0) + 1 / len(one.images)
             if one.target is not None:
-                place = shown(one.images, reply.shift).index(one.images[one.target]) + 1
-                stood[place] += 1
-                found[place] += reply.number == place
+                position = shown(one.images, reply.shift).index(one.images[one.target]) + 1
+                stood[position] += 1
+                hits[position] += reply.number == position
     rows = [
         (
             number,
             chosen[number],
             expected[number],
             stood[number] if stood else None,
-            found[number] / stood[number] if stood[number] else None,
+            hits[number] / stood[number] if stood[number] else None,
         )
         for number in sorted(expected)
     ]
@@ -213,18 +213,18 @@ REPLIES = "replies.jsonl"
 def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -> ListenReport:
     """What was heard so far; with `dry_run`, what the rest would take."""
     heard = heard_of(job, replies)
-    asked = [one for one in job.asked if one.query in heard]
-    known = {reply.asked: reply for reply in replies}
-    used = [known[one.identity] for one in job.requests if one.identity in known]
-    todo = [one for one in job.requests if one.identity not in known]
+    queries = [one for one in job.asked if one.query in heard]
+    by_identity = {reply.asked: reply for reply in replies}
+    used = [by_identity[one.identity] for one in job.requests if one.identity in by_identity]
+    todo = [one for one in job.requests if one.identity not in by_identity]
     outcomes: dict[str, int] = dict(sorted(Counter(str(reply.outcome) for reply in used).items()))
     untold = [reply for reply in used if None in (reply.prompt_tokens, reply.completion_tokens)]
     sent = sum(reply.prompt_tokens or 0 for reply in used)
-    said = sum(reply.completion_tokens or 0 for reply in used)
+    received = sum(reply.completion_tokens or 0 for reply in used)
     purse = job.purse(used)
     if dry_run:
-        sent, said = sum(one.tokens for one in todo), len(todo) * job.config.max_tokens
-        purse.spent = (sent * job.config.price_in + said * job.config.price_out) / 1e6
+        sent, received = sum(one.tokens for one in todo), len(todo) * job.config.max_tokens
+        purse.spent = (sent * job.config.price_in + received * job.config.price_out) / 1e6
     return ListenReport(
         run=job.out,
         dataset=job.dataset.name,
@@ -237,11 +237,11 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
         up_to_date=False,
         outcomes=outcomes,
         tokens_in=sent,
-        tokens_out=said,
+        tokens_out=received,
         cost=round(purse.spent, 6),
         uncounted=len(untold),
-        accuracy=accuracy(asked, heard),
-        tables=(by_shift(asked, heard), by_position(asked, heard)) if heard and not dry_run else (),
+        accuracy=accuracy(queries, heard),
+        tables=(by_shift(queries, heard), by_position(queries, heard)) if heard and not dry_run else (),
         notes=tuple(_notes(job, heard, used, len(untold), dry_run)),
     )
 
@@ -355,8 +355,8 @@ def _replies(out: Path) -> list[Reply]:
 
 def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
     """Send the requests without a reply, as far as the budget allows."""
-    known = {reply.asked for reply in replies}
-    todo = [one for one in job.requests if one.identity not in known]
+    answered = {reply.asked for reply in replies}
+    todo = [one for one in job.requests if one.identity not in answered]
     with _endpoint(job, key, pause) as (endpoint, ended), progress.task("asking", len(job.requests)) as task:
         task.advance(len(job.requests) - len(todo))
         listener = Listener(
@@ -397,8 +397,8 @@ def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:
     """Scores of what was answered in full, under a name that says so."""
     heard = heard_of(job, replies)
     if heard:
-        asked = [one for one in job.asked if one.query in heard]
-        write_scores(job.out / PARTIAL, scores(asked, heard, f"{job.out.name}-partial"))
+        queries = [one for one in job.asked if one.query in heard]
+        write_scores(job.out / PARTIAL, scores(queries, heard, f"{job.out.name}-partial"))
 
 
 def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:

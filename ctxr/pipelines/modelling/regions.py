@@ -53,9 +53,9 @@ class FileRegions:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
         self._folder, self._most = folder, most
-        alone = _stems_that_name_one_picture(dataset)
-        found = {content: _file_of(folder, dataset.images[image], content, alone) for content, image in images.items()}
-        self._files = {content: file for content, file in found.items() if file is not None}
+        unique = _stems_that_name_one_picture(dataset)
+        files = {content: _file_of(folder, dataset.images[image], content, unique) for content, image in images.items()}
+        self._files = {content: file for content, file in files.items() if file is not None}
         if not self._files:
             image = next(iter(images.values()), "of nothing")
             raise DataError(
@@ -103,10 +103,10 @@ def _stems_that_name_one_picture(dataset: Dataset) -> set[str]:
     return {stem for stem, count in seen.items() if count == 1}
 
 
-def _file_of(folder: Path, image: Image, content: str, alone: set[str]) -> Path | None:
+def _file_of(folder: Path, image: Image, content: str, unique: set[str]) -> Path | None:
     path = Path(image.path or image.id).with_suffix("")
     names = [path.as_posix(), path.as_posix().removeprefix("images/"), image.id, content]
-    names += [path.name] if path.name in alone else []
+    names += [path.name] if path.name in unique else []
     inside = folder.resolve()
     for name in names:
         file = folder / f"{name}{SUFFIX}"
@@ -118,9 +118,11 @@ def _file_of(folder: Path, image: Image, content: str, alone: set[str]) -> Path 
 def _read(file: Path) -> tuple[Array, Array]:
     """Features float32 [R, F] and boxes [R, 4] as shares of the picture. Raises DataError naming the file."""
     try:
-        with np.load(file, allow_pickle=False) as held:
-            features, pixels = np.asarray(held["x"]), np.asarray(held["bbox"])
-            sizes = [[float(held[name]) for name in names] for names in SIZES if names[0] in held and names[1] in held]
+        with np.load(file, allow_pickle=False) as arrays:
+            features, pixels = np.asarray(arrays["x"]), np.asarray(arrays["bbox"])
+            sizes = [
+                [float(arrays[name]) for name in names] for names in SIZES if names[0] in arrays and names[1] in arrays
+            ]
     except KeyError as error:
         raise DataError(
             f"{file} lacks the array {error.args[0]!r}", hint="a file holds x, bbox, image_w and image_h"
@@ -198,12 +200,12 @@ class PictureRegions:
 
     def regions(self, contents: list[str]) -> list[Array | None]:
         """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
-        found: list[Array | None] = []
+        arrays: list[Array | None] = []
         for start in range(0, len(contents), AT_ONCE):
             read = decoded(self._read, contents[start : start + AT_ONCE])
-            made = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
-            found += [None if pixels is None else next(made) for pixels in read]
-        return found
+            computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
+            arrays += [None if pixels is None else next(computed) for pixels in read]
+        return arrays
 
     def why(self, content: str) -> str:
         """The error of reading the picture."""
@@ -224,15 +226,15 @@ class PictureRegions:
 def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
     """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
     wanted = sorted({image for one in dataset.sets for image in one.images})
-    places = {image: dataset.picture(dataset.images[image]) for image in wanted}
-    lost = [image for image, file in places.items() if file is None or not file.is_file()]
+    paths = {image: dataset.picture(dataset.images[image]) for image in wanted}
+    lost = [image for image, file in paths.items() if file is None or not file.is_file()]
     if lost or not wanted:
         first = f", the first is {lost[0]}" if lost else ""
         raise DataError(
             f"{len(lost)} of {len(wanted)} pictures of {dataset.name} are not there{first}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
-    files = {image: file for image, file in places.items() if file is not None}
+    files = {image: file for image, file in paths.items() if file is not None}
     with progress.task("hashing pictures", len(wanted)) as task:
         contents = contents_of(dataset, files, task.advance)
     images: dict[str, str] = {}
@@ -246,14 +248,14 @@ def _maker(
     config: RegionsConfig, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], progress: Progress
 ) -> tuple[Maker, str]:
     """What makes the regions, and `--by` with the name that stands for one thing; places on this machine stay out of it."""
-    way, _, rest = config.by.partition(":")
-    if way == "file":
-        return FileRegions(Path(rest), dataset, images, config.most), way
-    if way == "grid":
-        grid = GridRegions(rest, config.most, config.device, progress.warn)
+    extractor, _, source = config.by.partition(":")
+    if extractor == "file":
+        return FileRegions(Path(source), dataset, images, config.most), extractor
+    if extractor == "grid":
+        grid = GridRegions(source, config.most, config.device, progress.warn)
         return PictureRegions(grid, files), f"grid:{grid.name}"
-    detector = DetectorRegions(Path(rest) if rest else weights_here(), config.most, config.device)
-    return PictureRegions(detector, files), way
+    detector = DetectorRegions(Path(source) if source else weights_here(), config.most, config.device)
+    return PictureRegions(detector, files), extractor
 
 
 def _compute(
@@ -262,17 +264,17 @@ def _compute(
     """All shards, each computed once for the same contents and maker, whatever was killed since."""
     contents = list(images)
     shutil.rmtree(out / "shards", ignore_errors=True)
-    made_by = {"what": REGION_FEATURES, **maker.describe()}
+    origin = {"what": REGION_FEATURES, **maker.describe()}
     with progress.task("extracting regions", len(contents)) as task:
         for number, start in enumerate(range(0, len(contents), SHARD)):
             part = contents[start : start + SHARD]
 
             def make(rows: slice, part: list[str] = part) -> Array:
-                found = maker.regions(part[rows])
-                _refuse_no_numbers(found, [images[content] for content in part[rows]])
-                return _stacked(found, maker.features)
+                arrays = maker.regions(part[rows])
+                _refuse_no_numbers(arrays, [images[content] for content in part[rows]])
+                return _stacked(arrays, maker.features)
 
-            mapped: Any = cached(workdir, made_by, keys[start : start + SHARD], make, task.advance)[0]
+            mapped: Any = cached(workdir, origin, keys[start : start + SHARD], make, task.advance)[0]
             link_or_copy(Path(mapped.filename), out / shard_name(number))
 
 
@@ -304,28 +306,28 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
     return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
 
 
-def _refuse_no_numbers(found: list[Array | None], names: list[str]) -> None:
+def _refuse_no_numbers(arrays: list[Array | None], names: list[str]) -> None:
     """Raises DataError naming the first picture with a feature that is not finite."""
-    for one, name in zip(found, names, strict=True):
+    for one, name in zip(arrays, names, strict=True):
         if one is not None and not np.isfinite(one).all():
             raise DataError(f"a feature of {name} is not finite", hint="check the weights, or name others with --by")
 
 
-def _stacked(found: list[Array | None], features: int) -> Array:
+def _stacked(arrays: list[Array | None], features: int) -> Array:
     """float32 [n, R, F + BOX], padded with 0 to the most regions among them; a picture without any is all 0."""
-    most = max((len(one) for one in found if one is not None), default=1)
-    block = np.zeros((len(found), most, features + BOX), np.float32)
-    for place, one in enumerate(found):
+    most = max((len(one) for one in arrays if one is not None), default=1)
+    block = np.zeros((len(arrays), most, features + BOX), np.float32)
+    for row, one in enumerate(arrays):
         if one is not None:
-            block[place, : len(one)] = one
+            block[row, : len(one)] = one
     return block
 
 
 def _counts(block: Array) -> list[int]:
     """Regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none."""
     boxes = block[:, :, -BOX:]
-    there = (boxes != 0).any(-1)
-    return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in there]
+    present = (boxes != 0).any(-1)
+    return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
 
 
 @dataclass(frozen=True)

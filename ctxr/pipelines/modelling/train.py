@@ -169,16 +169,16 @@ class Training(Stage):
 
     def _is_made(self, seed: int) -> bool:
         try:
-            made_by = self.job.checkpoint(self.job.out / f"seed{seed}").made_by
+            key = self.job.checkpoint(self.job.out / f"seed{seed}").made_by
         except DataError:
             return False
-        return bool(made_by == self.job.seed_key(seed))
+        return bool(key == self.job.seed_key(seed))
 
 
 def _mean(shares: Iterable[float | None]) -> float | None:
     """The mean of those that are known."""
-    known = [share for share in shares if share is not None]
-    return mean(known) if known else None
+    defined = [share for share in shares if share is not None]
+    return mean(defined) if defined else None
 
 
 class HistoryRow(Record, frozen=True):

@@ -56,10 +56,10 @@ def agreed(one: Agreement) -> str:
 
 def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
     """Precision and recall of what was added, and of what the classifier calls entailed where caps left some of that out."""
-    each = {"what was added": revision, "what the classifier calls entailed": classifier}
+    measures = {"what was added": revision, "what the classifier calls entailed": classifier}
     note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
     if revision.called == classifier.called:
-        each = {"what was added": revision}
+        measures = {"what was added": revision}
         note += "; no cap left anything out, so this is all that the classifier calls entailed"
     rows = tuple(
         (
@@ -69,7 +69,7 @@ def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
             share_with_interval(asdict(one.recall)),
             _count(one.entailed),
         )
-        for name, one in each.items()
+        for name, one in measures.items()
     )
     heads = ("of", "pairs", "precision %", "recall %", "entailed candidates")
     return Table("Precision and recall of the round, by human judgment", heads, rows, note)
@@ -130,10 +130,10 @@ class _Audit(Stage):
     options: ReviseLabels
 
     def __init__(
-        self, options: ReviseLabels, made: Round, source: Path, audited: Audited, corrected: list[dict[str, Any]]
+        self, options: ReviseLabels, current: Round, source: Path, audited: Audited, corrected: list[dict[str, Any]]
     ) -> None:
         super().__init__(options)
-        self._round, self._source, self._audited, self._corrected = made.number, source, audited, corrected
+        self._round, self._source, self._audited, self._corrected = current.number, source, audited, corrected
 
     def out(self) -> Path:
         return self.options.workdir / AUDITS / f"{self._round:03d}"
@@ -166,50 +166,50 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     """
     out = config.folder()
     refuse_changed(out)
-    made = _round(config, out)
-    folder = out / folder_of(made.number)
+    current = _round(config, out)
+    folder = out / folder_of(current.number)
     sample = read_table(folder / STRATA, AuditSample)
-    source = _answers(config, made, sample, progress)
+    source = _answers(config, current, sample, progress)
     audited = judged(sample, read_judgments(source), blocked_workers(config.workdir, config.database))
     if not audited.looked:
-        raise _nobody(config, made, sample)
+        raise _nobody(config, current, sample)
     corrected = _corrected(config, folder, audited)
-    stage = _Audit(config, made, source, audited, corrected)
+    stage = _Audit(config, current, source, audited, corrected)
     execute(stage, progress)
-    return _report(config, stage.out(), made, audited, corrected)
+    return _report(config, stage.out(), current, audited, corrected)
 
 
-def _answers(config: ReviseLabels, made: Round, sample: Sequence[AuditSample], progress: Progress) -> Path:
+def _answers(config: ReviseLabels, current: Round, sample: Sequence[AuditSample], progress: Progress) -> Path:
     """The current judgments of the project. Raises UnfinishedError where no sample was exported yet."""
     source = config.workdir / JUDGMENTS
     if (config.workdir / TASKS).is_dir() or (source / MANIFEST).is_file():
         source = collected(config.workdir, progress, config.database)
     if not (source / MANIFEST).is_file():
-        raise _nobody(config, made, sample)
+        raise _nobody(config, current, sample)
     return source
 
 
-def _nobody(config: ReviseLabels, made: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
+def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
     """The error of a sample without answers; its hint is the next command."""
     pairs = {(one.image, one.caption) for one in sample}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
     exported = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
-    hint = export_hint(config, made.number) + "   (then ctxr serve --invite 3)"
+    hint = export_hint(config, current.number) + "   (then ctxr serve --invite 3)"
     if exported:
         backend = exported[0].backend
         command = "serve --invite 3" if backend in SERVED else f"import-answers --from {backend}"
         hint = f"ctxr {command}   (its pairs are in {exported[0].path})"
-    return UnfinishedError(f"the sample of round {made.number} has no answers yet", hint=hint)
+    return UnfinishedError(f"the sample of round {current.number} has no answers yet", hint=hint)
 
 
 def _round(config: ReviseLabels, out: Path) -> Round:
     rounds = read_rounds(out)
     if not rounds:
-        raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
+        raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
     refuse_unknown(rounds, config.round)
     fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
     if not fitting:
-        raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.again('--redo')}")
+        raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.followup('--redo')}")
     return fitting[-1]
 
 
@@ -218,17 +218,17 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
     pairs = {f"entail/{one.image}/{one.caption}": one for one in sample}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]
     verdicts, ties = _majority([row for row in rows if row.candidate == ENTAILMENT])
-    looked = tuple(
+    audited = tuple(
         AuditVerdict(pairs[name].image, pairs[name].caption, pairs[name].stratum, pairs[name].decision, entailed)
         for name, entailed in sorted(verdicts.items())
     )
-    parts = _parts(sample, looked)
+    parts = _parts(sample, audited)
     of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
     # answers may be fewer than requested
     votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
     waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
     return Audited(
-        looked, reliability(list(parts.values())), reliability(of_classifier), _between(rows), kappa(of_classifier),
+        audited, reliability(list(parts.values())), reliability(of_classifier), _between(rows), kappa(of_classifier),
         ties, len(pairs) - len(verdicts) - ties, waiting,
     )  # fmt: skip
 
@@ -243,11 +243,11 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     return verdicts, len(values) - len(verdicts)
 
 
-def _parts(sample: Sequence[AuditSample], looked: Sequence[AuditVerdict]) -> dict[str, Stratum]:
+def _parts(sample: Sequence[AuditSample], audited: Sequence[AuditVerdict]) -> dict[str, Stratum]:
     """The strata with their human verdicts, by name."""
     strata = {one.stratum: (one.population, one.decision == "added") for one in sample}
-    decided = Counter(one.stratum for one in looked)
-    positive = Counter(one.stratum for one in looked if one.entailed)
+    decided = Counter(one.stratum for one in audited)
+    positive = Counter(one.stratum for one in audited if one.entailed)
     return {
         name: Stratum(population, decided[name], positive[name], called)
         for name, (population, called) in sorted(strata.items())
@@ -276,29 +276,29 @@ def _corrected(config: ReviseLabels, folder: Path, audited: Audited) -> list[dic
 
 
 def _report(
-    config: ReviseLabels, folder: Path, made: Round, audited: Audited, corrected: list[dict[str, Any]]
+    config: ReviseLabels, folder: Path, current: Round, audited: Audited, corrected: list[dict[str, Any]]
 ) -> ReviseReport:
     strata = tuple(tuple(row.values()) for row in audited.strata())
     tables = {
         "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
         "reliability": reliability_table(audited.revision, audited.classifier),
     }
-    conflicts = read_table(config.folder() / folder_of(made.number) / ALSO, SetConflict)
+    conflicts = read_table(config.folder() / folder_of(current.number) / ALSO, SetConflict)
     if conflicts:
         verdicts = {(one.caption, one.image): one.entailed for one in audited.looked}
         tables["also"] = conflict_table(conflicts, verdicts)
     if corrected:
-        tables["entail"] = entail_table(corrected, made.by)
+        tables["entail"] = entail_table(corrected, current.by)
     facts = {
         "audit": folder,
-        "round": made.number,
+        "round": current.number,
         "sample": describe_sample(len(audited.looked), audited.ties, audited.unseen),
         **{name: agreed(one) for name, one in audited.between.items()},
         "Cohen's kappa, people and classifier": f"{agreed(audited.with_people)}, weighted to all candidates",
     }
     notes = []
     if audited.unseen:
-        hint = export_hint(config, made.number)
+        hint = export_hint(config, current.number)
         notes.append(f"{audited.unseen} pairs of the sample were not judged: {hint}, unless they are exported already")
     if audited.waiting:
         notes.append(
@@ -309,4 +309,4 @@ def _report(
             "Entail@K is not corrected: a stratum has no verdicts, or earlier rounds added some of the first K captions, which this sample "
             f"does not cover. ctxr eval RUN --judgments {config.folder()} corrects all active rounds together"
         )
-    return ReviseReport(folder, "audited", made.number, facts, tables, tuple(notes))
+    return ReviseReport(folder, "audited", current.number, facts, tables, tuple(notes))

@@ -33,12 +33,12 @@ def check_by(by: str, workdir: Path) -> None:
     """Raises UsageError for a name that is neither a run of the project nor an encoder."""
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
         return
-    known = finished_runs(workdir)
-    runs = f"the runs are {', '.join(known)}" if known else "no run is finished yet"
+    names = finished_runs(workdir)
+    runs = f"the runs are {', '.join(names)}" if names else "no run is finished yet"
     encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
     raise UsageError(
         f"--by {by}: there is neither a run nor an encoder of that name",
-        hint=f"{did_you_mean(by, [*known, *PLAIN_ENCODERS])} {runs}; {encoders}".strip(),
+        hint=f"{did_you_mean(by, [*names, *PLAIN_ENCODERS])} {runs}; {encoders}".strip(),
     )
 
 
@@ -77,12 +77,12 @@ class PairMiner:
             )
 
         def scores(
-            images: Codes, captions: Codes, known: Codes, advance: Callable[[float], None]
+            images: Codes, captions: Codes, excluded: Codes, advance: Callable[[float], None]
         ) -> tuple[Matrix, Flags]:
-            wanted = shortlist.wanted(images, captions, known)
-            asked = wanted.copy()
-            asked[known[:, 0], known[:, 1]] = True
-            return scorer.scores(images, captions, asked, advance), wanted
+            wanted = shortlist.wanted(images, captions, excluded)
+            needed = wanted.copy()
+            needed[excluded[:, 0], excluded[:, 1]] = True
+            return scorer.scores(images, captions, needed, advance), wanted
 
         return scores
 
@@ -120,7 +120,7 @@ class MinedGallery:
     rejected: tuple[tuple[int, int], ...] = ()
 
     @property
-    def known(self) -> Codes:
+    def excluded(self) -> Codes:
         """Pairs [N, 2] that are excluded from the candidates: the given ones, then the rejected ones."""
         return np.array([*self.given, *self.rejected], np.int64).reshape(-1, 2)
 
@@ -163,17 +163,17 @@ def galleries_of(
             captions.setdefault(query.image_set, []).append(query.id)
     galleries, left = [], limit
     for one in dataset.sets:
-        side = dataset.split_of(one) or ""
-        if one.id not in captions or split not in ("all", side) or (limit and not left):
+        own_split = dataset.split_of(one) or ""
+        if one.id not in captions or split not in ("all", own_split) or (limit and not left):
             continue
         images = one.images[:left] if limit else one.images
         left -= len(images) if limit else 0
         names = tuple(sorted(captions[one.id]))
-        given = pairs_in(images, names, positives)
+        pairs = pairs_in(images, names, positives)
         earlier = frozenset(
-            (image, caption) for image, caption in given if (names[caption], images[image]) not in written
+            (image, caption) for image, caption in pairs if (names[caption], images[image]) not in written
         )
-        galleries.append(MinedGallery(one.id, side, images, names, given, earlier))
+        galleries.append(MinedGallery(one.id, own_split, images, names, pairs, earlier))
     return galleries
 
 
@@ -218,13 +218,13 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
             f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",
         )
-    config, made = artifact.manifest.config, choose_device(device)
+    config, chosen = artifact.manifest.config, choose_device(device)
     source = source_of(seeds[0], str(config["encoder"]), progress)
     if not isinstance(source, CrossSource):
-        return Encoder(source, made, "auto", progress.warn)
+        return Encoder(source, chosen, "auto", progress.warn)
     rerank = Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
     return PairMiner(
-        source.name, artifact.sha256, source, seeds[0], rerank, str(config.get("regions", "")), made,
+        source.name, artifact.sha256, source, seeds[0], rerank, str(config.get("regions", "")), chosen,
         str(config.get("precision", "auto")),
     )  # fmt: skip
 
@@ -254,13 +254,14 @@ def pools_of(
         scores = encoder.over(pictures, list(texts.values()), k, progress)
         with progress.task("mining", sum(len(images) for _, images, _ in rows)) as task:
             return [
-                mine_table(one, *scores(ours, theirs, one.known, task.advance), k, both) for one, ours, theirs in rows
+                mine_table(one, *scores(ours, theirs, one.excluded, task.advance), k, both)
+                for one, ours, theirs in rows
             ]
-    seen, told = embedded(pictures, list(texts.values()), encoder, progress)
+    seen, vectors = embedded(pictures, list(texts.values()), encoder, progress)
     pools = []
     with progress.task("mining", len(rows)) as task:
         for one, images, captions in rows:
-            pools.append(mine(one, seen[images], told[captions], k, both))
+            pools.append(mine(one, seen[images], vectors[captions], k, both))
             task.advance()
     return pools
 
@@ -272,29 +273,29 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
     Args:
         images, captions: vectors [n, D] and [m, D] of the gallery's, in its order.
     """
-    known = gallery.known
+    excluded = gallery.excluded
 
     def best(step: int) -> "Matches":
-        asked, pool = (images, captions)[::step]
-        left_out = known[:, ::step]
-        return best_matches(asked, pool, k, (left_out[:, 0], left_out[:, 1]))
+        queries, pool = (images, captions)[::step]
+        left_out = excluded[:, ::step]
+        return best_matches(queries, pool, k, (left_out[:, 0], left_out[:, 1]))
 
-    return _ranked(gallery, best, _products(images, captions, known), both)
+    return _ranked(gallery, best, _products(images, captions, excluded), both)
 
 
 def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
     """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, limited to the `wanted` pairs [n, m]."""
-    known = gallery.known
+    excluded = gallery.excluded
     left = np.where(wanted, scores, np.float32(-np.inf))
-    left[known[:, 0], known[:, 1]] = -np.inf
+    left[excluded[:, 0], excluded[:, 1]] = -np.inf
 
     def best(step: int) -> Matches:
         table = left if step == 1 else left.T
         order = np.argsort(-table, axis=1, kind="stable")[:, :k]
-        found = np.take_along_axis(table, order, axis=1)
-        return Matches(np.where(np.isfinite(found), order, NOBODY), found)
+        values = np.take_along_axis(table, order, axis=1)
+        return Matches(np.where(np.isfinite(values), order, NOBODY), values)
 
-    return _ranked(gallery, best, scores[known[:, 0], known[:, 1]], both)
+    return _ranked(gallery, best, scores[excluded[:, 0], excluded[:, 1]], both)
 
 
 def _ranked(gallery: MinedGallery, best: Callable[[int], Matches], known_scores: Matrix, both: bool) -> Candidates:
@@ -322,8 +323,8 @@ def _ranked(gallery: MinedGallery, best: Callable[[int], Matches], known_scores:
 
 def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
     """Dot products [N] of pairs [N, 2], in blocks: all vectors at once would take gigabytes for COCO."""
-    found = np.empty(len(pairs), np.float32)
+    products = np.empty(len(pairs), np.float32)
     for start in range(0, len(pairs), PAIRS):
         part = slice(start, start + PAIRS)
-        found[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
-    return found
+        products[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
+    return products

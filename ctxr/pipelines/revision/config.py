@@ -75,7 +75,7 @@ class ReviseLabels(Options):
         """Where the artifact is written."""
         return self.out or self.workdir / "revised"
 
-    def again(self, *words: str) -> str:
+    def followup(self, *words: str) -> str:
         """Another command about the same rounds."""
         return ReviseLabels(out=self.out, workdir=self.workdir).command_line(*words)
 

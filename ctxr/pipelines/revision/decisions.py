@@ -38,11 +38,13 @@ def find_classifier(config: ReviseLabels) -> str:
     if config.classifier:
         inside = home / config.classifier
         if not inside.is_dir() and not Path(config.classifier).is_dir():
-            known = classifiers_in(config.workdir)
-            names = f"the classifiers are {', '.join(known)}" if known else f"no classifier is finished yet: {RECIPE}"
+            finished = classifiers_in(config.workdir)
+            names = (
+                f"the classifiers are {', '.join(finished)}" if finished else f"no classifier is finished yet: {RECIPE}"
+            )
             raise UsageError(
                 f"there is no classifier {config.classifier!r} in {config.workdir}",
-                hint=f"{did_you_mean(config.classifier, known)} {names}".strip(),
+                hint=f"{did_you_mean(config.classifier, finished)} {names}".strip(),
             )
         return str(inside) if inside.is_dir() else config.classifier
     folders = [folder for folder in sorted(home.glob("*")) if is_classifier(folder)]
@@ -126,10 +128,10 @@ def _judged(
             raise DataError(f"the classifier {classifier.name} returns values outside 0..1", hint="train it again")
         return values
 
-    made_by = {"what": "entailed", "classifier": classifier.fingerprint}
+    origin = {"what": "entailed", "classifier": classifier.fingerprint}
     keys = [sha256_of((premise.content, premise.text, hypothesis)) for premise, hypothesis in claims]
     with progress.task(label, len(keys)) as task:
-        parts = cached(workdir, made_by, keys, make, task.advance, SHARD)
+        parts = cached(workdir, origin, keys, make, task.advance, SHARD)
     return np.concatenate([np.zeros(0), *parts])
 
 
@@ -226,8 +228,8 @@ def decides(
     edge: ChosenThreshold,
 ) -> str:
     """Hash of everything that decides a round, including the active rounds before it."""
-    made_by = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([config.key(), base.content, made_by, [one.decides for one in before if one.active]])
+    makers = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
+    return sha256_of([config.key(), base.content, makers, [one.decides for one in before if one.active]])
 
 
 def on_top(
@@ -247,12 +249,12 @@ def on_top(
     differ = [
         f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in settings.items() if was != key[name]
     ]
-    made_by = (
+    changes = (
         ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
         ("the classifier", last.classifier, classifier.name, last.classifier_fingerprint != classifier.fingerprint),
         ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
     )
-    differ += [f"{what} ({was}, now {now})" for what, was, now, other in made_by if other]
+    differ += [f"{what} ({was}, now {now})" for what, was, now, other in changes if other]
     several = len(before) > 1
     numbers = _listed([str(one.number) for one in before])
     stays = f"rounds {numbers} stay" if several else f"round {numbers} stays"

@@ -61,29 +61,29 @@ def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) ->
     positives = _images_of(rows)
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
-        side = "" if config.split == "all" else f" on {config.split}"
-        raise DataError(f"{base.dataset.name} has no caption{side}", hint="name a dataset with texts and queries")
+        where = "" if config.split == "all" else f" on {config.split}"
+        raise DataError(f"{base.dataset.name} has no caption{where}", hint="name a dataset with texts and queries")
     return RevisionInput(base, tuple(before), positives, tuple(galleries))
 
 
-def without_rejected(asked: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
+def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
     """The same without pairs that the classifier with this fingerprint rejected in an active round at the same or a lower threshold:
     it would reject them again. Pairs that a cap left out have no judgment and are evaluated again."""
     rows: list[Judgment] = []
-    for one in asked.before:
+    for one in inputs.before:
         if one.classifier_fingerprint == fingerprint and one.threshold <= threshold:
             rows += [row for row in _judgments(out, one) if row.value == 0]
     rejected = _images_of(rows)
-    return replace(asked, galleries=tuple(_without(one, rejected) for one in asked.galleries))
+    return replace(inputs, galleries=tuple(_without(one, rejected) for one in inputs.galleries))
 
 
 def _without(gallery: MinedGallery, rejected: Mapping[str, Collection[str]]) -> MinedGallery:
-    pairs, given = pairs_in(gallery.images, gallery.captions, rejected), set(gallery.given)
-    return replace(gallery, rejected=tuple(pair for pair in pairs if pair not in given))
+    pairs, positives = pairs_in(gallery.images, gallery.captions, rejected), set(gallery.given)
+    return replace(gallery, rejected=tuple(pair for pair in pairs if pair not in positives))
 
 
-def _judgments(out: Path, made: Round) -> list[Judgment]:
-    return read_table(out / folder_of(made.number) / JUDGMENTS, Judgment)
+def _judgments(out: Path, earlier: Round) -> list[Judgment]:
+    return read_table(out / folder_of(earlier.number) / JUDGMENTS, Judgment)
 
 
 def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:

@@ -48,19 +48,19 @@ def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> 
     for link in links:
         strata.setdefault(stratum_of(link), []).append(link)
     names = sorted(strata)
-    drawn = []
+    samples = []
     for name, count in zip(names, allocate([len(strata[name]) for name in names], size) if size else [], strict=False):
         links = strata[name]
         chosen = [links[index] for index in sorted(rng.choice(len(links), count, replace=False).tolist())]
-        drawn += [
+        samples += [
             AuditSample(one.image, one.caption, name, one.decision, len(links), count, one.probability, one.rank)
             for one in chosen
         ]
-    return drawn
+    return samples
 
 
 def as_candidates(
-    drawn: Sequence[AuditSample],
+    samples: Sequence[AuditSample],
     captions: Mapping[str, Sequence[str]],
     texts: Mapping[str, str],
     authors: Mapping[str, str],
@@ -74,7 +74,7 @@ def as_candidates(
         StatementRow(
             one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption]
         )
-        for one in sorted(drawn, key=lambda one: one.key())
+        for one in sorted(samples, key=lambda one: one.key())
     ]
 
 
@@ -110,23 +110,25 @@ def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Double
     The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
     order of mining, after known ones.
     """
-    known = pool.gallery.known
-    images = np.concatenate([known[:, 0], pool.images])
+    excluded = pool.gallery.excluded
+    images = np.concatenate([excluded[:, 0], pool.images])
     scores = np.concatenate([pool.known_scores, pool.scores])
     before = [3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given] + [4] * len(pool.gallery.rejected)
     kinds = np.concatenate([np.array(before, np.int64), np.where(entailed, 1, 2)])
-    ranks = np.concatenate([np.zeros(len(known), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)])
+    ranks = np.concatenate(
+        [np.zeros(len(excluded), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)]
+    )
     order = np.lexsort((ranks, -scores, images))
     images, kinds = images[order], kinds[order]
     rank = np.arange(len(images)) - np.searchsorted(images, images)
     count = len(pool.gallery.images)
-    found = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3, 4)]
-    written, extra, added, rejected = (np.stack(one, axis=1).astype(np.float64) for one in found)
+    counts = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3, 4)]
+    written, extra, added, rejected = (np.stack(one, axis=1).astype(np.float64) for one in counts)
     return written, extra, added, rejected
 
 
 def audited_counts(
-    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], looked: Sequence[AuditVerdict]
+    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], audited: Sequence[AuditVerdict]
 ) -> Counted | None:
     """The counts of a round with the human verdicts on its strata; None where its figures do not list their pairs, and where earlier
     rounds added or rejected some of these: this round's sample does not cover them.
@@ -137,32 +139,34 @@ def audited_counts(
     if not ks or "images" not in columns or np.any(columns.get("earlier", 1)) or np.any(columns.get("rejected", 0)):
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
-    places = {image: place for place, image in enumerate(columns["images"])}
-    held = [link for link in links if link.direction != "caption" and link.image in places]
-    said = {(one.image, one.caption): one for one in looked}
+    positions = {image: position for position, image in enumerate(columns["images"])}
+    candidates = [link for link in links if link.direction != "caption" and link.image in positions]
+    by_pair = {(one.image, one.caption): one for one in audited}
     strata = sorted({stratum_of(link) for link in links})
     code = {name: number for number, name in enumerate(strata)}
     verdicts = np.zeros((len(strata), 2))
-    for one in looked:
+    for one in audited:
         verdicts[code[one.stratum]] += (1, one.entailed)
-    decided = [said.get((link.image, link.caption)) for link in held]
+    decided = [by_pair.get((link.image, link.caption)) for link in candidates]
     sampled = Sampled(
-        np.array([places[link.image] for link in held], np.int64),
-        np.zeros(len(held), np.int64),
-        np.array([code[stratum_of(link)] for link in held], np.int64),
+        np.array([positions[link.image] for link in candidates], np.int64),
+        np.zeros(len(candidates), np.int64),
+        np.array([code[stratum_of(link)] for link in candidates], np.int64),
         np.array([-1 if one is None else int(one.entailed) for one in decided], np.int64),
-        np.ones(len(held), bool),
+        np.ones(len(candidates), bool),
         verdicts,
     )
-    ranks = np.array([link.rank for link in held], np.int64)
+    ranks = np.array([link.rank for link in candidates], np.int64)
     # the first K are those that were given and the best of the others
     room = np.array(ks) - written
     first = (ranks[:, None] <= room[sampled.images]).astype(np.float64)
-    there = np.stack([np.bincount(sampled.images, first[:, place], len(written)) for place in range(len(ks))], axis=1)
-    if not np.array_equal(there, room):  # a picture of several galleries stands in the ledger once
+    listed = np.stack(
+        [np.bincount(sampled.images, first[:, position], len(written)) for position in range(len(ks))], axis=1
+    )
+    if not np.array_equal(listed, room):  # a picture of several galleries stands in the ledger once
         return None
-    known = tuple(audited_pairs(sampled, first[:, place], len(written)) for place in range(len(ks)))
-    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), known)
+    pairs = tuple(audited_pairs(sampled, first[:, position], len(written)) for position in range(len(ks)))
+    return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), pairs)
 
 
 def entail_figures(counts: Counted, leaked: Flags, seed: int) -> list[dict[str, Any]]:
@@ -295,10 +299,10 @@ class Revised:
 def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> Round:
     """Write the files of a round."""
     links = list(revised.links())
-    drawn = draw(links, config.sample, np.random.default_rng((config.seed, number)))
+    samples = draw(links, config.sample, np.random.default_rng((config.seed, number)))
     dataset, threshold = revised.inputs.base.dataset, asdict(revised.threshold)
     authors = {name: dataset.texts[dataset.queries[name].texts[0]].author for name in revised.texts}
-    made = Round(
+    current = Round(
         number=number,
         active=True,
         by=revised.encoder.name,
@@ -321,11 +325,16 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
         for link in links
         if link.reason not in CAPPED
     ]
-    tables: dict[str, list[Any]] = {LEDGER: links, STRATA: drawn, ALSO: revised.conflicts(links), JUDGMENTS: judgments}
-    sample = as_candidates(drawn, revised.own, revised.texts, authors)
+    tables: dict[str, list[Any]] = {
+        LEDGER: links,
+        STRATA: samples,
+        ALSO: revised.conflicts(links),
+        JUDGMENTS: judgments,
+    }
+    sample = as_candidates(samples, revised.own, revised.texts, authors)
     figures = pretty_json(_figures(config, revised, links))
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
-    return write_round(config.folder(), made, tables, files)
+    return write_round(config.folder(), current, tables, files)
 
 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
@@ -346,28 +355,28 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) 
     return figures | {"counted": plain | {"images": images}}
 
 
-def reported(config: ReviseLabels, made: Round, did: str, leaked: list[str]) -> ReviseReport:
+def reported(config: ReviseLabels, current: Round, did: str, leaked: list[str]) -> ReviseReport:
     """The report of a finished round."""
-    out, folder = config.folder(), config.folder() / folder_of(made.number)
+    out, folder = config.folder(), config.folder() / folder_of(current.number)
     figures = read_figures(folder)
-    tables = {"bands": bands_table(figures["bands"], made.threshold)}
+    tables = {"bands": bands_table(figures["bands"], current.threshold)}
     if figures["entail_at"]:
-        tables["entail"] = entail_table(figures["entail_at"], made.by)
+        tables["entail"] = entail_table(figures["entail_at"], current.by)
     conflicts = read_table(folder / ALSO, SetConflict)
     if conflicts:
         tables["also"] = conflict_table(conflicts)
     facts = {
         "revised": out,
-        "round": made.number,
-        "evaluated": f"{made.images:,} pictures, {made.candidates:,} candidates by {made.by}",
-        "added": f"{made.added:,} by {made.classifier}, at a probability of {made.threshold:g} or more{_dev(made)}",
-        "left out by a cap": made.capped,
+        "round": current.number,
+        "evaluated": f"{current.images:,} pictures, {current.candidates:,} candidates by {current.by}",
+        "added": f"{current.added:,} by {current.classifier}, at a probability of {current.threshold:g} or more{_dev(current)}",
+        "left out by a cap": current.capped,
         "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "human audit": f"{export_hint(config, made.number)}, ctxr serve --invite 3, and after the answers {config.again('--audit')}",
-        "undo": config.again("--undo"),
+        "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {config.followup('--audit')}",
+        "undo": config.followup("--undo"),
     }
-    notes = () if made.added else (_nothing(made),)
-    return ReviseReport(out, did, made.number, facts, tables, notes, leaked=tuple(leaked))
+    notes = () if current.added else (_nothing(current),)
+    return ReviseReport(out, did, current.number, facts, tables, notes, leaked=tuple(leaked))
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:
@@ -380,20 +389,20 @@ def export_hint(config: ReviseLabels, number: int) -> str:
     return f"{command} --candidates {sample}"
 
 
-def _nothing(made: Round) -> str:
+def _nothing(current: Round) -> str:
     return (
-        f"nothing was added: no candidate reaches a probability of {made.threshold:g}. ctxr eval {made.classifier} "
+        f"nothing was added: no candidate reaches a probability of {current.threshold:g}. ctxr eval {current.classifier} "
         "evaluates the classifier; --threshold P sets another limit"
     )
 
 
-def _dev(made: Round) -> str:
-    if made.precision is None or made.recall is None:
+def _dev(current: Round) -> str:
+    if current.precision is None or current.recall is None:
         return ""
-    if made.called is None or made.precision_low is None or made.precision_high is None:
-        return f" (on dev: precision {made.precision:.3f}, recall {made.recall:.3f})"
-    between = f"95 %: {made.precision_low:.3f} to {made.precision_high:.3f}, of {made.called:,} called"
-    return f" (on dev: precision {made.precision:.3f}, {between}; recall {made.recall:.3f})"
+    if current.called is None or current.precision_low is None or current.precision_high is None:
+        return f" (on dev: precision {current.precision:.3f}, recall {current.recall:.3f})"
+    between = f"95 %: {current.precision_low:.3f} to {current.precision_high:.3f}, of {current.called:,} called"
+    return f" (on dev: precision {current.precision:.3f}, {between}; recall {current.recall:.3f})"
 
 
 def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str, str], bool] | None = None) -> Table:
@@ -413,7 +422,7 @@ def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str
         heads.insert(3, "by people")
         note = f"{len(shown):,} of the {len(conflicts):,} that the classifier found; a larger --sample shows more of them to people"
     rows = tuple(
-        (one.text, ", ".join(one.images), one.image, *said, one.probability)
-        for one, said in zip(shown, people, strict=True)
+        (one.text, ", ".join(one.images), one.image, *verdict, one.probability)
+        for one, verdict in zip(shown, people, strict=True)
     )
     return Table("Descriptions that hold for another picture of their set", tuple(heads), rows, note)

@@ -87,7 +87,7 @@ def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
     """Undo or redo a round. Raises UnfinishedError where nothing was revised."""
     out = config.folder()
     if not read_rounds(out):
-        raise UnfinishedError(f"{out} holds no round", hint=config.again("--entail"))
+        raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
     base = open_project(config, progress)
     number = switch(config, base, config.round, active=config.redo)
     rounds = read_rounds(out)
@@ -97,7 +97,7 @@ def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
         "round": number,
         "judgments": f"{switched.added:,} links {'count again' if switched.active else 'no longer count'}",
         "active": ", ".join(str(one.number) for one in rounds if one.active) or "none",
-        "reverse": config.again(f"--{'undo' if switched.active else 'redo'}", "--round", str(number)),
+        "reverse": config.followup(f"--{'undo' if switched.active else 'redo'}", "--round", str(number)),
     }
     return ReviseReport(out, "redone" if switched.active else "undone", number, facts)
 
@@ -105,7 +105,7 @@ def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
 def switch(config: ReviseLabels, base: Base, number: int, active: bool) -> int:
     """Undo or redo a round, whose number is returned; none of its files is deleted. Raises what `to_switch` raises."""
     rounds = read_rounds(config.folder())
-    number = to_switch(rounds, number, active, config.again).number
+    number = to_switch(rounds, number, active, config.followup).number
     rounds[number - 1] = structs.replace(rounds[number - 1], active=active)
     execute(Rounds(config, config.folder(), base, lambda _: rounds))
     return number
@@ -196,8 +196,8 @@ def threshold(config: ReviseLabels, classifier: str) -> str:
 def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
     """How many candidates each picture (column 0) or caption (column 1) of a set has: k at most, known ones left out."""
     own, others = (gallery.images, gallery.captions)[:: 1 - 2 * column]
-    known = Counter(gallery.known[:, column].tolist())
-    return [min(k, len(others) - known[index]) for index in range(len(own))]
+    counts = Counter(gallery.excluded[:, column].tolist())
+    return [min(k, len(others) - counts[index]) for index in range(len(own))]
 
 
 def _caps(config: ReviseLabels) -> str:
@@ -235,11 +235,11 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
     return base
 
 
-def revise(config: ReviseLabels, progress: Progress, given: Classifier | None) -> ReviseReport:
+def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) -> ReviseReport:
     """Add a round, unless it exists already. Raises what `pipelines.revise_labels.run` says."""
     base, out = open_project(config, progress), config.folder()
     rounds = read_rounds(out)
-    classifier = given or open_classifier(config)
+    classifier = opened or open_classifier(config)
     encoder = open_encoder(config.by, config.workdir, config.device, progress)
     inputs = revision_input(config, base, [one for one in rounds if one.active])
     leaked = _guard(config, inputs, classifier, progress)
@@ -270,8 +270,8 @@ def revise(config: ReviseLabels, progress: Progress, given: Classifier | None) -
 
 def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
     """Raises UsageError, before anything is written, where every pair of a picture and a caption of its set is known."""
-    if all(len(np.unique(one.known, axis=0)) == len(one.images) * len(one.captions) for one in inputs.galleries):
-        lower = f"a lower --threshold, or {config.again('--undo')}"
+    if all(len(np.unique(one.excluded, axis=0)) == len(one.images) * len(one.captions) for one in inputs.galleries):
+        lower = f"a lower --threshold, or {config.followup('--undo')}"
         raise UsageError(
             "no pair is left to evaluate: all were given, added or rejected before",
             hint=lower if inputs.before else "name a dataset whose sets hold more pictures, or another --split",

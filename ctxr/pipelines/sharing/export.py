@@ -36,7 +36,7 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 
-def card(job: ExportJob, made_by: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
+def card(job: ExportJob, manifest: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
     """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
     counts = job.counts()
     parts = [
@@ -49,7 +49,7 @@ def card(job: ExportJob, made_by: Manifest, fingerprint: str, to: str, written: 
         "## Loading\n",
         written.load,
         "## How it was made\n",
-        _origin(job, made_by, fingerprint),
+        _origin(job, manifest, fingerprint),
         "## Sources and licences\n",
         _licences(job),
     ]
@@ -82,12 +82,12 @@ def _splits(counts: dict[str, Any]) -> str:
     return "\n".join(["| side | sets |", "| --- | --- |", *rows, ""])
 
 
-def _origin(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
-    encoder = made_by.models.get("encoder", {})
-    selection = made_by.models.get("selection", {})
+def _origin(job: ExportJob, manifest: Manifest, fingerprint: str) -> str:
+    encoder = manifest.models.get("encoder", {})
+    selection = manifest.models.get("selection", {})
     kinds = sorted({image_set.kind for image_set in job.dataset.sets})
     lines = [
-        f"- made by ctxr {text(made_by.ctxr)} {text(made_by.verb)}; sha256 of its manifest {fingerprint}",
+        f"- made by ctxr {text(manifest.ctxr)} {text(manifest.verb)}; sha256 of its manifest {fingerprint}",
         f"- kinds of sets: {', '.join(kinds) or 'none'}",
     ]
     if encoder and selection:
@@ -95,8 +95,8 @@ def _origin(job: ExportJob, made_by: Manifest, fingerprint: str) -> str:
         lines.append(
             f"- frames of a video set are further apart than {text(threshold)} (encoder {text(encoder.get('name', ''))})"
         )
-    limits = [name for name in ("brisque", "max_text", "min_size") if made_by.config.get(name) is not None]
-    lines += [f"- {name.replace('_', ' ')}: {text(made_by.config[name])}" for name in limits]
+    limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
+    lines += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
     return "\n".join([*lines, ""])
 
 

@@ -57,58 +57,58 @@ def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]])
 
     Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
     """
-    sets = {one.id: one for one in dataset.sets}
-    right: dict[str, set[int]] = {}
-    for query, _, place in dataset.targets():
-        right.setdefault(query.id, set()).add(place)
+    sets = {image_set.id: image_set for image_set in dataset.sets}
+    targets: dict[str, set[int]] = {}
+    for query, _, position in dataset.targets():
+        targets.setdefault(query.id, set()).add(position)
     tags = _tags(dataset)
     writers = _writers(dataset)
     questions: dict[str, BenchmarkQuery] = {}
     for query in dataset.queries.values():
         if query.labels is not None:
             continue
-        one = sets[query.image_set]
-        looked = tags.get((query.image_set, query.texts), {})
+        image_set = sets[query.image_set]
+        examined = tags.get((query.image_set, query.texts), {})
         questions[query.id] = BenchmarkQuery(
             query=query.id,
             number=len(questions),
-            image_set=one,
-            side=dataset.split_of(one) or NO_SPLIT,
-            right=tuple(sorted(right.get(query.id, ()))),
+            image_set=image_set,
+            side=dataset.split_of(image_set) or NO_SPLIT,
+            right=tuple(sorted(targets.get(query.id, ()))),
             text=" ".join(dataset.texts[name].text for name in query.texts),
-            source=collection_of(one),
+            source=collection_of(image_set),
             writer=writers.get(query.id, ""),
-            looked=frozenset(looked),
-            found=frozenset(name for name, said in looked.items() if said),
-            distance=distances[one.id][0] if one.id in distances else None,
+            looked=frozenset(examined),
+            found=frozenset(name for name, present in examined.items() if present),
+            distance=distances[image_set.id][0] if image_set.id in distances else None,
         )
     return questions
 
 
 def _tags(dataset: Dataset) -> dict[tuple[str, tuple[str, ...]], dict[str, bool]]:
     """Phenomena looked for, and whether found, by set and texts: queries about labels name the texts they are about."""
-    found: dict[tuple[str, tuple[str, ...]], dict[str, bool]] = {}
-    for (name, phenomenon), said in verdicts(PHENOMENA, dataset.queries.values(), dataset.judgments).items():
+    tags: dict[tuple[str, tuple[str, ...]], dict[str, bool]] = {}
+    for (name, phenomenon), present in verdicts(PHENOMENA, dataset.queries.values(), dataset.judgments).items():
         query: Query = dataset.queries[name]
-        found.setdefault((query.image_set, query.texts), {})[phenomenon] = said
-    return found
+        tags.setdefault((query.image_set, query.texts), {})[phenomenon] = present
+    return tags
 
 
 def _writers(dataset: Dataset) -> dict[str, str]:
     """Whether the writer of a query was seen in train: from the release's file of writers, or from our certificate."""
-    told: dict[str, str] = {}
+    writers: dict[str, str] = {}
     for query in dataset.queries.values():
         if query.texts:
             author = dataset.texts[query.texts[0]].author
-            told[query.id] = WRITERS.get(author, "") if author != UNKNOWN else ""
+            writers[query.id] = WRITERS.get(author, "") if author != UNKNOWN else ""
     certificate = None if dataset.root is None else dataset.root / "certificate.json"
     if certificate is not None and certificate.is_file():
         try:
             rows = json.loads(certificate.read_text(encoding="utf-8")).get("queries", {})
-            told |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
+            writers |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
         except (ValueError, AttributeError, TypeError) as error:
             raise DataError(f"{certificate} is damaged: {error}", hint="run ctxr aggregate again") from error
-    return {name: writer for name, writer in told.items() if writer}
+    return {name: writer for name, writer in writers.items() if writer}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +140,14 @@ class EvalSplit:
         """Every scorer of every run."""
         return tuple(name for run in self.runs for name in self.seeds[run])
 
-    def places(self, scorer: str) -> RankCounts:
+    def rank_counts(self, scorer: str) -> RankCounts:
         """Where the targets stand for a scorer."""
         return places(self.scores[scorer], self.right)
 
     def mean(self, run: str, figure: Callable[[RankCounts], Doubles]) -> Doubles:
         """A figure of each question [B], as the mean over the seeds of a run."""
-        held: Doubles = np.mean([figure(self.places(name)) for name in self.seeds[run]], axis=0)
-        return held
+        means: Doubles = np.mean([figure(self.rank_counts(name)) for name in self.seeds[run]], axis=0)
+        return means
 
 
 def match(
@@ -162,33 +162,33 @@ def match(
     """
     scorers = [scorer for run in runs for scorer in run.scorers]
     for scorer in scorers:
-        _check_known(dataset, questions, scorer)
+        _check_queries(dataset, questions, scorer)
     scored = {questions[name].side for scorer in scorers for name in scorer.values}
-    chosen = [side for side in SIDES if side in scored and only in ("", side)]
+    chosen = [split for split in SIDES if split in scored and only in ("", split)]
     if not chosen:
         what = f"of {only}" if only else "that is asked"
         raise DataError(f"{runs[0].name!r} scores no query {what}", hint="name another --split, or leave it out")
     strangers = {
-        side: [one.name for one in scorers if not any(questions[name].side == side for name in one.values)]
-        for side in chosen
+        split: [one.name for one in scorers if not any(questions[name].side == split for name in one.values)]
+        for split in chosen
     }
-    shared = [side for side in chosen if not strangers[side]]
+    shared = [split for split in chosen if not strangers[split]]
     notes = [
-        f"{side} is left out, as {', '.join(strangers[side])} scored nothing of it: name the others, with --split {side}"
-        for side in chosen
-        if shared and strangers[side]
+        f"{split} is left out, as {', '.join(strangers[split])} scored nothing of it: name the others, with --split {split}"
+        for split in chosen
+        if shared and strangers[split]
     ]
-    asked = {side: [one for one in questions.values() if one.side == side] for side in shared or chosen}
-    return [_side(side, those, runs, partial) for side, those in asked.items()], notes
+    by_split = {split: [one for one in questions.values() if one.side == split] for split in shared or chosen}
+    return [_split_of(split, those, runs, partial) for split, those in by_split.items()], notes
 
 
-def _check_known(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], scorer: ModelScores) -> None:
+def _check_queries(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], scorer: ModelScores) -> None:
     candidates: dict[str, frozenset[str]] = {}
     for name, values in scorer.values.items():
         question = questions.get(name)
         if question is None:
-            asked = dataset.queries.get(name)
-            what = "is not asked" if asked is None else "asks for a label, not for an image"
+            query = dataset.queries.get(name)
+            what = "is not asked" if query is None else "asks for a label, not for an image"
             raise DataError(
                 f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
                 hint="evaluate on the dataset that was scored: --dataset PATH",
@@ -205,37 +205,37 @@ def _check_known(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], scor
             )
 
 
-def _side(name: str, asked: Sequence[BenchmarkQuery], runs: Sequence[Run], partial: bool) -> EvalSplit:
+def _split_of(name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], partial: bool) -> EvalSplit:
     scorers = [scorer for run in runs for scorer in run.scorers]
     lacking: set[str] = set()
     for scorer in scorers:
-        unscored = [one for one in asked if len(scorer.values.get(one.query, ())) < len(one.candidates)]
+        unscored = [one for one in questions if len(scorer.values.get(one.query, ())) < len(one.candidates)]
         if unscored and not partial:
             raise _missing(name, unscored, scorer)
         lacking |= {one.query for one in unscored}
-    whole = [one for one in asked if one.query not in lacking]
-    known = tuple(one for one in whole if one.right)
+    whole = [one for one in questions if one.query not in lacking]
+    labelled = tuple(one for one in whole if one.right)
     hidden = tuple(one for one in whole if not one.right)
-    width = max((len(one.candidates) for one in known), default=1)
-    right = np.zeros((len(known), width), bool)
-    for row, one in enumerate(known):
-        right[row, list(one.right)] = True
+    width = max((len(one.candidates) for one in labelled), default=1)
+    targets = np.zeros((len(labelled), width), bool)
+    for row, one in enumerate(labelled):
+        targets[row, list(one.right)] = True
     return EvalSplit(
         name=name,
-        questions=known,
+        questions=labelled,
         runs=tuple(run.name for run in runs),
         seeds={run.name: tuple(scorer.name for scorer in run.scorers) for run in runs},
-        scores={scorer.name: _table(scorer, known, width) for scorer in scorers},
-        right=right,
+        scores={scorer.name: _table(scorer, labelled, width) for scorer in scorers},
+        right=targets,
         hidden=hidden,
         hidden_scores={scorer.name: {one.query: _values(scorer, one) for one in hidden} for scorer in scorers},
         left_out=len(lacking),
     )
 
 
-def _table(scorer: ModelScores, known: Sequence[BenchmarkQuery], width: int) -> Doubles:
-    table = np.full((len(known), width), -np.inf)
-    for row, one in enumerate(known):
+def _table(scorer: ModelScores, questions: Sequence[BenchmarkQuery], width: int) -> Doubles:
+    table = np.full((len(questions), width), -np.inf)
+    for row, one in enumerate(questions):
         table[row, : len(one.candidates)] = _values(scorer, one)
     return table
 
@@ -245,15 +245,15 @@ def _values(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
     return [values[candidate] for candidate in one.candidates]
 
 
-def _missing(side: str, unscored: Sequence[BenchmarkQuery], scorer: ModelScores) -> DataError:
+def _missing(split: str, unscored: Sequence[BenchmarkQuery], scorer: ModelScores) -> DataError:
     first = unscored[0]
     more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
-    given = scorer.values.get(first.query, {})
-    if given:
-        lost = next(one for one in first.candidates if one not in given)
+    values = scorer.values.get(first.query, {})
+    if values:
+        lost = next(one for one in first.candidates if one not in values)
         what = f"query {first.query!r} has no score for its candidate {lost!r}"
     else:
-        what = f"query {first.query!r} of {side} has no score"
+        what = f"query {first.query!r} of {split} has no score"
     return DataError(
         f"{scorer.place(first.query, None)}: {what}{more}",
         hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",

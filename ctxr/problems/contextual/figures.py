@@ -44,41 +44,43 @@ class Error:
     blind: float
 
 
-def seeds(side: EvalSplit) -> list[Seeds]:
+def seeds(split: EvalSplit) -> list[Seeds]:
     """A row for each run with several seeds."""
     return [
         row
-        for run in side.runs
-        if side.questions
+        for run in split.runs
+        if split.questions
         for row in seeds_of(
-            side.name, run, {name: float(accuracy(side.places(name)).mean()) for name in side.seeds[run]}
+            split.name, run, {name: float(accuracy(split.rank_counts(name)).mean()) for name in split.seeds[run]}
         )
     ]
 
 
-def telling(sides: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
+def telling(splits: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
     """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
-    widest = max((len(one.candidates) for side in sides for one in side.questions), default=max(recalls, default=0) + 1)
-    told = [k for k in recalls if k < widest]
+    widest = max(
+        (len(one.candidates) for split in splits for one in split.questions), default=max(recalls, default=0) + 1
+    )
+    ks = [k for k in recalls if k < widest]
     vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
     most = "1 image" if widest == 1 else f"{widest} images"
-    return told, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
+    return ks, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
 
 
-def unit_of(side: EvalSplit, by: str) -> str:
+def unit_of(split: EvalSplit, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
-    galleries = any(len(one.candidates) > MOST_POSITIONS for one in side.questions)
+    galleries = any(len(one.candidates) > MOST_POSITIONS for one in split.questions)
     return "target" if by == "set" and galleries else by
 
 
-def groups_of(side: EvalSplit, by: str) -> list[str]:
+def groups_of(split: EvalSplit, by: str) -> list[str]:
     """The cluster of each question, drawn as a whole; `by` is what `unit_of` says."""
     names: dict[str, Callable[[BenchmarkQuery], str]] = {
         "set": lambda one: one.image_set.id,
         "group": lambda one: one.image_set.group,
         "target": lambda one: f"{one.image_set.id} {one.right}",
     }
-    return [names[by](one) for one in side.questions]
+    return [names[by](one) for one in split.questions]
 
 
 def kinds_of(questions: Sequence[BenchmarkQuery]) -> list[str]:
@@ -87,28 +89,30 @@ def kinds_of(questions: Sequence[BenchmarkQuery]) -> list[str]:
     return list(PARTS) if len(kinds) > 1 else ["all"]
 
 
-def credits_of(side: EvalSplit) -> dict[str, Doubles]:
+def credits_of(split: EvalSplit) -> dict[str, Doubles]:
     """Expected accuracy of each run on each question, [B] by run, the mean over its seeds."""
-    return {run: side.mean(run, accuracy) for run in side.runs}
+    return {run: split.mean(run, accuracy) for run in split.runs}
 
 
-def columns_of(side: EvalSplit, run: str, recalls: Sequence[int]) -> Columns:
+def columns_of(split: EvalSplit, run: str, recalls: Sequence[int]) -> Columns:
     """Every measure of a run overall, and accuracy by view; parts without a question are left out."""
     measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
     measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
-    values = {name: side.mean(run, measure) for name, measure in measures.items()}
+    values = {name: split.mean(run, measure) for name, measure in measures.items()}
     columns: list[tuple[Measure, RatioColumn]] = []
-    for view, part, within in parts_of(side.questions):
+    for view, part, within in parts_of(split.questions):
         shown = values if view == "overall" else {"accuracy": values["accuracy"]}
         columns += [((view, part, name), _column(column, within)) for name, column in shown.items()]
     return columns
 
 
-def compared(side: EvalSplit) -> dict[str, dict[str, RatioColumn]]:
+def compared(split: EvalSplit) -> dict[str, dict[str, RatioColumn]]:
     """The accuracy of runs by part: all, those of a kind of set, those in whose text a phenomenon was found."""
-    kinds = {part: [part in ("all", one.image_set.kind) for one in side.questions] for part in kinds_of(side.questions)}
-    shown = {phenomenon: [phenomenon in one.found for one in side.questions] for phenomenon in PHENOMENA}
-    credits = credits_of(side)
+    kinds = {
+        part: [part in ("all", one.image_set.kind) for one in split.questions] for part in kinds_of(split.questions)
+    }
+    shown = {phenomenon: [phenomenon in one.found for one in split.questions] for phenomenon in PHENOMENA}
+    credits = credits_of(split)
     return {
         part: {run: _column(credit, np.array(within)) for run, credit in credits.items()}
         for part, within in (kinds | shown).items()
@@ -122,21 +126,21 @@ def _column(values: Doubles, within: Flags) -> RatioColumn:
 
 def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
     """How a side is parted: overall by kind, then by every view that there is something known for."""
-    found: list[Part] = []
+    parts: list[Part] = []
 
     def add(view: str, name: str, chosen: Sequence[bool]) -> None:
         flags = np.array(chosen, bool)
         if flags.any():
-            found.append((view, name, flags))
+            parts.append((view, name, flags))
 
     for part in kinds_of(questions):
         add("overall", part, [part in ("all", one.image_set.kind) for one in questions])
-    for looked in _looked(questions):
+    for is_examined in _looked(questions):
         for phenomenon in PHENOMENA:
-            held = [looked(one, phenomenon) for one in questions]
-            label = f"{phenomenon}, of {sum(held)}"
-            add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(held, questions, strict=True)])
-            without = [ok and phenomenon not in one.found for ok, one in zip(held, questions, strict=True)]
+            within = [is_examined(one, phenomenon) for one in questions]
+            label = f"{phenomenon}, of {sum(within)}"
+            add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(within, questions, strict=True)])
+            without = [ok and phenomenon not in one.found for ok, one in zip(within, questions, strict=True)]
             add("phenomena", f"no {label}", without)
     for writer in WRITERS.values():
         add("writers", writer, [one.writer == writer for one in questions])
@@ -146,55 +150,55 @@ def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
     if len(sources) > 1:
         for source in sources[:MOST_SOURCES]:
             add("source", source, [one.source == source for one in questions])
-        rest = set(sources[MOST_SOURCES:])
-        add("source", f"{len(rest)} others", [one.source in rest for one in questions])
+        others = set(sources[MOST_SOURCES:])
+        add("source", f"{len(others)} others", [one.source in others for one in questions])
     _add_fifths(add, "length", "tokens", [float(one.tokens) for one in questions], 0)
     _add_fifths(add, "distance", "", [np.nan if one.distance is None else one.distance for one in questions], 3)
-    return found
+    return parts
 
 
-def correlations(side: EvalSplit, clusters: Clusters) -> list[Correlation]:
+def correlations(split: EvalSplit, clusters: Clusters) -> list[Correlation]:
     """r of being right with the number of tokens, and with the mean distance of the set (the paper: -0.11 and 0.22)."""
-    known = {
-        "tokens": np.array([float(one.tokens) for one in side.questions]),
-        "set distance": np.array([np.nan if one.distance is None else one.distance for one in side.questions]),
+    columns = {
+        "tokens": np.array([float(one.tokens) for one in split.questions]),
+        "set distance": np.array([np.nan if one.distance is None else one.distance for one in split.questions]),
     }
     rows = []
-    for run, credit in credits_of(side).items():
-        for name, values in known.items():
+    for run, credit in credits_of(split).items():
+        for name, values in columns.items():
             within = ~np.isnan(values)
             if within.sum() > 1:
                 interval = pearson_interval(credit, values, clusters, within)
-                rows.append(Correlation(side.name, run, name, int(within.sum()), interval))
+                rows.append(Correlation(split.name, run, name, int(within.sum()), interval))
     return rows
 
 
-def errors(side: EvalSplit) -> list[Error]:
+def errors(split: EvalSplit) -> list[Error]:
     """How far wrong picks lie from the target in sets of a video; what is picked in a tie counts in parts."""
     rows = [
         row
-        for row, one in enumerate(side.questions)
+        for row, one in enumerate(split.questions)
         if one.image_set.kind == "video" and len(one.right) == 1 and 1 < len(one.candidates) <= MOST_POSITIONS
     ]
     if not rows:
         return []
-    target = side.right[rows].argmax(axis=1)
-    apart = np.abs(np.arange(side.right.shape[1]) - target[:, None])
-    found = []
-    for run in side.runs:
-        picks = np.mean([best(side.scores[name][rows]) for name in side.seeds[run]], axis=0)
-        picked = np.where(apart > 0, picks, 0.0)
-        there = (side.scores[side.seeds[run][0]][rows] > -np.inf) & (apart > 0)
+    target = split.right[rows].argmax(axis=1)
+    distances = np.abs(np.arange(split.right.shape[1]) - target[:, None])
+    shares = []
+    for run in split.runs:
+        picks = np.mean([best(split.scores[name][rows]) for name in split.seeds[run]], axis=0)
+        picked = np.where(distances > 0, picks, 0.0)
+        wrong = (split.scores[split.seeds[run][0]][rows] > -np.inf) & (distances > 0)
         missed = picked.sum(axis=1, keepdims=True)
-        blind = missed * there / there.sum(axis=1, keepdims=True)
+        blind = missed * wrong / wrong.sum(axis=1, keepdims=True)
         total = float(missed.sum())
-        for distance in range(1, int(apart[there].max()) + 1):
-            at = apart == distance
+        for distance in range(1, int(distances[wrong].max()) + 1):
+            at = distances == distance
             if total:
-                found.append(
-                    Error(side.name, run, distance, float(picked[at].sum()) / total, float(blind[at].sum()) / total)
+                shares.append(
+                    Error(split.name, run, distance, float(picked[at].sum()) / total, float(blind[at].sum()) / total)
                 )
-    return found
+    return shares
 
 
 def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuery, str], bool]]:
@@ -206,24 +210,24 @@ def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuer
     def full(one: BenchmarkQuery, phenomenon: str) -> bool:
         return phenomenon in one.looked and one.looked == every
 
-    def each(one: BenchmarkQuery, phenomenon: str) -> bool:
+    def single(one: BenchmarkQuery, phenomenon: str) -> bool:
         return phenomenon in one.looked and phenomenon in more
 
-    return [full, each] if more else [full]
+    return [full, single] if more else [full]
 
 
 def _add_fifths(
     add: Callable[[str, str, Sequence[bool]], None], view: str, unit: str, values: Sequence[float], digits: int
 ) -> None:
     """A part for each fifth of what is known, named by its ends."""
-    known = np.array(values)
-    there = ~np.isnan(known)
-    if len(set(known[there].tolist())) < 2:
+    column = np.array(values)
+    defined = ~np.isnan(column)
+    if len(set(column[defined].tolist())) < 2:
         return
-    fifth = np.full(len(known), -1)
-    fifth[there] = length_bins(known[there].tolist())
-    for number in sorted(set(fifth[there].tolist())):
+    fifth = np.full(len(column), -1)
+    fifth[defined] = length_bins(column[defined].tolist())
+    for number in sorted(set(fifth[defined].tolist())):
         inside = fifth == number
-        low, high = known[inside].min(), known[inside].max()
+        low, high = column[inside].min(), column[inside].max()
         ends = dict.fromkeys(f"{end:.{digits}f}" for end in (low, high))
         add(view, f"{' to '.join(ends)} {unit}".strip(), inside.tolist())

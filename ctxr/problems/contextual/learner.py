@@ -18,7 +18,7 @@ from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import resolved
 from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
-from ctxr.problems.queries import EvalQuery, asked_of, by_split, check_positions
+from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.scorer_training import ScorerJob, Source
 from ctxr.problems.scoring import SCORES, Device, open_run, scores_by_seeds
 from ctxr.problems.weak_positives import with_weak_positives
@@ -95,17 +95,17 @@ class ContextualJob(ScorerJob):
 
 
 def _judged_on(recipe: Recipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:
-    known = {split for split, queries in splits.items() if any(query.target is not None for query in queries)}
+    labelled = {split for split, queries in splits.items() if any(query.target is not None for query in queries)}
     if not recipe.learns:
         return ""
-    if recipe.judged_on_test and "test" in known:
+    if recipe.judged_on_test and "test" in labelled:
         return "test"
-    return "valid" if "valid" in known else ""
+    return "valid" if "valid" in labelled else ""
 
 
 def _splits(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
     """The queries of each split that the recipe has to do with; those for training all have targets."""
-    splits = by_split(asked_of(dataset))
+    splits = by_split(queries_of(dataset))
     train = [query for query in splits.get("train", []) if query.target is not None]
     if recipe.learns and not train:
         raise DataError(

@@ -31,82 +31,82 @@ from ctxr.store.regions import read_regions
 LEADERBOARD_SIDE = "test"
 
 
-def leaderboard(run: str, sides: Sequence[EvalSplit]) -> str | None:
+def leaderboard(run: str, splits: Sequence[EvalSplit]) -> str | None:
     """The picks on test as ImageCoDe's leaderboard takes them, {set: [index, …]}, sets and descriptions in the order of the
     dataset; None where test was not scored as a whole.
 
     In a tie the first image is picked: the leaderboard knows no shares.
     """
-    side = next((one for one in sides if one.name == LEADERBOARD_SIDE and not one.left_out), None)
-    if side is None:
+    split = next((one for one in splits if one.name == LEADERBOARD_SIDE and not one.left_out), None)
+    if split is None:
         return None
     picks: dict[str, list[int]] = {}
-    for one, scores in sorted(_scored(run, side), key=lambda pair: pair[0].number):
+    for one, scores in sorted(_scored(run, split), key=lambda pair: pair[0].number):
         picks.setdefault(one.image_set.id, []).append(int(np.argmax(scores)))
     return json.dumps(picks, ensure_ascii=False, indent=1) + "\n"
 
 
-def trec_run(run: str, sides: Sequence[EvalSplit]) -> Iterator[str]:
+def trec_run(run: str, splits: Sequence[EvalSplit]) -> Iterator[str]:
     """The ranking of every question, as `trec_ranking` writes it."""
-    for side in sides:
-        for one, scores in _scored(run, side):
+    for split in splits:
+        for one, scores in _scored(run, split):
             yield from trec_ranking(run, one.query, one.candidates, scores)
 
 
-def qrels(sides: Sequence[EvalSplit]) -> Iterator[str]:
+def qrels(splits: Sequence[EvalSplit]) -> Iterator[str]:
     """The targets of every question, as `qrel` writes them."""
-    for side in sides:
-        for one in side.questions:
-            for place in one.right:
-                yield qrel(one.query, one.candidates[place])
+    for split in splits:
+        for one in split.questions:
+            for index in one.right:
+                yield qrel(one.query, one.candidates[index])
 
 
-def _scored(run: str, side: EvalSplit) -> Iterator[tuple[BenchmarkQuery, list[float]]]:
+def _scored(run: str, split: EvalSplit) -> Iterator[tuple[BenchmarkQuery, list[float]]]:
     """Every question of a side, its target known or hidden, with a run's scores."""
-    for row, one in enumerate(side.questions):
-        yield one, side.scores[run][row, : len(one.candidates)].tolist()
-    for one in side.hidden:
-        yield one, side.hidden_scores[run][one.query]
+    for row, one in enumerate(split.questions):
+        yield one, split.scores[run][row, : len(one.candidates)].tolist()
+    for one in split.hidden:
+        yield one, split.hidden_scores[run][one.query]
 
 
-def query_results(side: EvalSplit) -> Iterator[QueryResult]:
+def query_results(split: EvalSplit) -> Iterator[QueryResult]:
     """A row for each scorer and question of a side."""
-    for run in side.scorers:
-        found, scores = side.places(run), side.scores[run]
-        credit, ranks = accuracy(found), reciprocal_rank(found)
+    for run in split.scorers:
+        counts, scores = split.rank_counts(run), split.scores[run]
+        credit, ranks = accuracy(counts), reciprocal_rank(counts)
         tops = scores.max(axis=1, initial=float("-inf"))
-        for row, one in enumerate(side.questions):
-            given = scores[row, : len(one.candidates)].tolist()
-            few = len(given) <= MOST_SCORES
+        for row, one in enumerate(split.questions):
+            values = scores[row, : len(one.candidates)].tolist()
+            few = len(values) <= MOST_SCORES
             yield QueryResult(
                 run=run,
                 query=one.query,
-                side=side.name,
+                side=split.name,
                 image_set=one.image_set.id,
                 kind=one.image_set.kind,
                 text=one.text,
-                targets=tuple(one.candidates[place] for place in one.right),
-                picks=tuple(name for name, value in zip(one.candidates, given, strict=True) if value == tops[row]),
+                targets=tuple(one.candidates[index] for index in one.right),
+                picks=tuple(name for name, value in zip(one.candidates, values, strict=True) if value == tops[row]),
                 accuracy=float(credit[row]),
                 reciprocal_rank=float(ranks[row]),
-                above=int(found.above[row]),
-                level=int(found.level[row]),
+                above=int(counts.above[row]),
+                level=int(counts.level[row]),
                 tokens=one.tokens,
                 candidates=one.candidates if few else (),
-                scores=tuple(given) if few else (),
+                scores=tuple(values) if few else (),
                 tags=tuple(sorted(one.found)),
                 distance=one.distance,
             )
 
 
-def files_for_others(sides: Sequence[EvalSplit]) -> dict[str, str]:
+def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
     """Targets and rankings for trec_eval, and picks for the leaderboard, by name."""
     files = {}
-    if any(side.questions for side in sides):
-        files["trec/qrels.txt"] = "".join(qrels(sides))
-    for run in sides[0].scorers:
-        files[f"trec/{plain_name(run)}.txt"] = "".join(trec_run(run, sides))
-        picked = leaderboard(run, sides)
+    if any(split.questions for split in splits):
+        files["trec/qrels.txt"] = "".join(qrels(splits))
+    for run in splits[0].scorers:
+        files[f"trec/{plain_name(run)}.txt"] = "".join(trec_run(run, splits))
+        picked = leaderboard(run, splits)
         if picked is not None:
             files[f"leaderboard/{plain_name(run)}.json"] = picked
     return files
@@ -217,33 +217,33 @@ def _counted(
 ) -> tuple[dict[str, BenchmarkQuery], str]:
     """The questions with the tokens of the texts that are evaluated, and what counted them."""
     counter = load_tokenizer(tokenizer)
-    sides = {questions[name].side for run in runs for one in run.scorers for name in one.values if name in questions}
-    texts = {name: one.text for name, one in questions.items() if one.side in sides and one.right}
+    splits = {questions[name].side for run in runs for one in run.scorers for name in one.values if name in questions}
+    texts = {name: one.text for name, one in questions.items() if one.side in splits and one.right}
     lengths = {name: len(one.tokens) for name, one in zip(texts, counter.parse(texts), strict=True)}
     return {name: replace(one, tokens=lengths.get(name, 0)) for name, one in questions.items()}, counter.name
 
 
-def partial_notes(sides: Sequence[EvalSplit]) -> list[str]:
+def partial_notes(splits: Sequence[EvalSplit]) -> list[str]:
     """How many questions were left out, and how many have targets that are hidden."""
     notes = []
-    for side in sides:
-        if side.left_out:
-            total = side.left_out + len(side.questions) + len(side.hidden)
+    for split in splits:
+        if split.left_out:
+            total = split.left_out + len(split.questions) + len(split.hidden)
             notes.append(
-                f"{side.name}: {side.left_out} of {total} queries lack scores of some run and were left out of all (--partial)"
+                f"{split.name}: {split.left_out} of {total} queries lack scores of some run and were left out of all (--partial)"
             )
-        if side.hidden:
+        if split.hidden:
             notes.append(
-                f"{side.name}: the targets of {len(side.hidden)} queries are hidden; leaderboard/ has the picks"
+                f"{split.name}: the targets of {len(split.hidden)} queries are hidden; leaderboard/ has the picks"
             )
     return notes
 
 
 def tagged_elsewhere(dataset: Dataset) -> list[str]:
     """A sentence where descriptions with phenomena belong to no query."""
-    asked = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
+    queried = {(query.image_set, query.texts) for query in dataset.queries.values() if query.labels is None}
     lost = sum(
-        query.labels is not None and (query.image_set, query.texts) not in asked for query in dataset.queries.values()
+        query.labels is not None and (query.image_set, query.texts) not in queried for query in dataset.queries.values()
     )
     return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []
 

@@ -19,48 +19,48 @@ VIEWS = {
 }
 
 
-def accuracy_table(side: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
+def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
-    own = [one for one in figures if one.side == side.name and one.view == "overall"]
-    found = {(one.run, one.part, one.measure): one for one in own}
+    own = [one for one in figures if one.side == split.name and one.view == "overall"]
+    cells = {(one.run, one.part, one.measure): one for one in own}
     parts = [part for part in PARTS if any(one.part == part for one in own)]
     ranks = [name for name in dict.fromkeys(one.measure for one in own) if name not in ("accuracy", "chance")]
     rows = [
         (
             run,
-            *(percent(found[run, part, "accuracy"].interval) for part in parts),
-            *(_rank(name, found[run, "all", name].interval) for name in ranks),
+            *(percent(cells[run, part, "accuracy"].interval) for part in parts),
+            *(_rank(name, cells[run, "all", name].interval) for name in ranks),
         )
-        for run in side.runs
+        for run in split.runs
     ]
-    said = []
+    sizes = []
     for part in parts:
-        one = found[side.runs[0], part, "accuracy"]
-        blind = found[side.runs[0], part, "chance"].interval.value
-        said.append(
-            f"{STATIC.get(part, part)}: {one.queries:,} queries in {one.interval.clusters:,} {clusters}s, "
+        overall = cells[split.runs[0], part, "accuracy"]
+        blind = cells[split.runs[0], part, "chance"].interval.value
+        sizes.append(
+            f"{STATIC.get(part, part)}: {overall.queries:,} queries in {overall.interval.clusters:,} {clusters}s, "
             f"chance {100 * (blind or 0):.1f} %"
         )
     note = (
-        f"{'; '.join(said)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
+        f"{'; '.join(sizes)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
         f"{_caution([one.interval for one in own if one.measure == 'accuracy'])}"
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
-    return Table(f"{side.name}: accuracy", heads, tuple(rows), note)
+    return Table(f"{split.name}: accuracy", heads, tuple(rows), note)
 
 
 def difference_table(
-    side: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
+    split: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
 ) -> Table | None:
     """Each run and how it differs from the first, part by part."""
-    own = [one for one in rows if one.side == side.name]
+    own = [one for one in rows if one.side == split.name]
     if not own:
         return None
     # of the two bases of a phenomenon the wider one comes last: all questions in whose text it was found
     accuracies = {
         (one.part.split(",")[0], one.run): percent(one.interval)
         for one in figures
-        if (one.side, one.measure) == (side.name, "accuracy") and one.view in ("overall", "phenomena")
+        if (one.side, one.measure) == (split.name, "accuracy") and one.view in ("overall", "phenomena")
     }
     shown: list[tuple[object, ...]] = []
     for part in dict.fromkeys(one.part for one in own):
@@ -85,124 +85,124 @@ def difference_table(
         f"{_tied(own)}; Holm: corrected over the runs of a part{none_had([one.interval for one in own])}"
     )
     heads = ("run", "on", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
-    return Table(f"{side.name}: against {own[0].against}", heads, tuple(shown), note)
+    return Table(f"{split.name}: against {own[0].against}", heads, tuple(shown), note)
 
 
-def view_tables(side: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
+def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
     """A table for each way in which a side was parted, by name of the view."""
-    made: dict[str, Table] = {}
-    own = [one for one in figures if one.side == side.name and one.measure == "accuracy"]
+    tables: dict[str, Table] = {}
+    own = [one for one in figures if one.side == split.name and one.measure == "accuracy"]
     tagged = [one for one in own if one.view == "phenomena"]
     if tagged:
-        made["phenomena"] = _phenomena(side, tagged)
+        tables["phenomena"] = _phenomena(split, tagged)
     for view, (title, note) in VIEWS.items():
-        found = {(one.part, one.run): one for one in own if one.view == view}
-        parts = list(dict.fromkeys(part for part, _ in found))
+        cells = {(one.part, one.run): one for one in own if one.view == view}
+        parts = list(dict.fromkeys(part for part, _ in cells))
         rows = tuple(
             (
                 part,
-                found[part, side.runs[0]].queries,
-                found[part, side.runs[0]].interval.clusters,
-                *(percent(found[part, run].interval) for run in side.runs),
+                cells[part, split.runs[0]].queries,
+                cells[part, split.runs[0]].interval.clusters,
+                *(percent(cells[part, run].interval) for run in split.runs),
             )
             for part in parts
         )
         if rows:
-            heads = (view, "queries", "clusters", *side.runs)
+            heads = (view, "queries", "clusters", *split.runs)
             fewer = f" (only {len(parts)}: equal values are not parted)" if "fifths" in note and len(parts) < 5 else ""
-            told = note + fewer + _caution([one.interval for one in found.values()])
-            made[view] = Table(f"{side.name}: accuracy {title}", heads, rows, told)
-    return made
+            caption = note + fewer + _caution([one.interval for one in cells.values()])
+            tables[view] = Table(f"{split.name}: accuracy {title}", heads, rows, caption)
+    return tables
 
 
-def _phenomena(side: EvalSplit, figures: Sequence[Figure]) -> Table:
+def _phenomena(split: EvalSplit, figures: Sequence[Figure]) -> Table:
     """One run with and without each phenomenon; several runs side by side with it."""
-    found = {(one.part, one.run): one for one in figures}
+    cells = {(one.part, one.run): one for one in figures}
     parts = [part for part in dict.fromkeys(one.part for one in figures) if not part.startswith("no ")]
-    alone = len(side.runs) == 1
+    single = len(split.runs) == 1
     rows = []
     for part in parts:
-        name, _, looked = part.rpartition(", of ")
-        told = [name, int(looked), found[part, side.runs[0]].queries]
-        told += [percent(found[part, run].interval) for run in side.runs]
-        if alone:
-            without = found.get((f"no {part}", side.runs[0]))
-            told.append(None if without is None else percent(without.interval))
-        rows.append(tuple(told))
-    heads = ("phenomenon", "examined", "found", *(("with it", "without") if alone else side.runs))
+        name, _, examined = part.rpartition(", of ")
+        row = [name, int(examined), cells[part, split.runs[0]].queries]
+        row += [percent(cells[part, run].interval) for run in split.runs]
+        if single:
+            without = cells.get((f"no {part}", split.runs[0]))
+            row.append(None if without is None else percent(without.interval))
+        rows.append(tuple(row))
+    heads = ("phenomenon", "examined", "found", *(("with it", "without") if single else split.runs))
     note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
     return Table(
-        f"{side.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures])
+        f"{split.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures])
     )
 
 
 def _caution(intervals: Sequence[Interval]) -> str:
     """What to add where intervals rest on few clusters, and where there are none."""
-    said = none_had(intervals)
+    lacking = none_had(intervals)
     if all(one.low is None or one.clusters >= FEW_CLUSTERS for one in intervals):
-        return said
+        return lacking
     return (
         f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
-        f"{said}"
+        f"{lacking}"
     )
 
 
 def _tied(rows: Sequence[RunDifference]) -> str:
     """How many queries McNemar leaves out of all that there are, run by run."""
-    said = [f"{one.run} {one.tied} of {one.queries:,}" for one in rows if one.part == "all" and one.tied]
-    return f" ({', '.join(said)})" if said else ""
+    ties = [f"{one.run} {one.tied} of {one.queries:,}" for one in rows if one.part == "all" and one.tied]
+    return f" ({', '.join(ties)})" if ties else ""
 
 
-def correlation_table(side: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
+def correlation_table(split: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
     """Pearson's r of being right with length and with the distance of the set."""
-    own = {(one.run, one.of): one for one in rows if one.side == side.name}
+    own = {(one.run, one.of): one for one in rows if one.side == split.name}
     names = list(dict.fromkeys(of for _, of in own))
     if not names:
         return None
-    shown = tuple((run, *(_r(own[run, of].interval) for of in names)) for run in side.runs)
+    shown = tuple((run, *(_r(own[run, of].interval) for of in names)) for run in split.runs)
     note = (
         "Pearson's r; the paper has -0.11 with tokens and 0.22 with set distance (target to the others, ViT-B/32)"
         f"{none_had([one.interval for one in own.values()])}"
     )
-    return Table(f"{side.name}: being right goes with", ("run", *names), shown, note)
+    return Table(f"{split.name}: being right goes with", ("run", *names), shown, note)
 
 
-def error_table(side: EvalSplit, rows: Sequence[Error]) -> Table | None:
+def error_table(split: EvalSplit, rows: Sequence[Error]) -> Table | None:
     """How far wrong picks lie from the target in video sets."""
-    own = {(one.run, one.distance): one for one in rows if one.side == side.name}
+    own = {(one.run, one.distance): one for one in rows if one.side == split.name}
     if not own:
         return None
     distances = sorted({distance for _, distance in own})
-    runs = [run for run in side.runs if (run, distances[0]) in own]
+    runs = [run for run in split.runs if (run, distances[0]) in own]
     shown = tuple(
         (distance, 100 * own[runs[0], distance].blind, *(100 * own[run, distance].share for run in runs))
         for distance in distances
     )
     note = "% of the wrong picks in video sets; blind: as far if wrong picks fell evenly on the other frames (of the first run)"
     return Table(
-        f"{side.name}: wrong picks by frames from the target", ("frames", "blind", *runs), shown, note, digits=1
+        f"{split.name}: wrong picks by frames from the target", ("frames", "blind", *runs), shown, note, digits=1
     )
 
 
-def tables_of(side: EvalSplit, found: Findings, by: str) -> dict[str, Table]:
+def tables_of(split: EvalSplit, findings: Findings, by: str) -> dict[str, Table]:
     """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
-    if not side.questions:
+    if not split.questions:
         return {}
-    clusters = unit_of(side, by)
-    told: dict[str, Table | None] = {
-        "accuracy": accuracy_table(side, found.figures, clusters),
+    clusters = unit_of(split, by)
+    tables: dict[str, Table | None] = {
+        "accuracy": accuracy_table(split, findings.figures, clusters),
         "seeds": seed_table(
-            side.name,
-            found.rows["seeds"],
+            split.name,
+            findings.rows["seeds"],
             "accuracy %",
             "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query",
         ),
-        "differences": difference_table(side, found.figures, found.differences, clusters),
-        **view_tables(side, found.figures),
-        "correlations": correlation_table(side, found.rows["correlations"]),
-        "errors": error_table(side, found.rows["errors"]),
+        "differences": difference_table(split, findings.figures, findings.differences, clusters),
+        **view_tables(split, findings.figures),
+        "correlations": correlation_table(split, findings.rows["correlations"]),
+        "errors": error_table(split, findings.rows["errors"]),
     }
-    return {f"{side.name}/{name}": table for name, table in told.items() if table is not None}
+    return {f"{split.name}/{name}": table for name, table in tables.items() if table is not None}
 
 
 def _r(interval: Interval) -> str:

@@ -114,30 +114,30 @@ class ClaimRow:
 def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
     """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2)."""
     has_text, has_image = bool(recipe.text), bool(recipe.image)
-    told = []
+    claims = []
     for pair in rows:
-        known = (pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label))
+        fields = (pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label))
         if pair.kind == "text" and recipe.text_data and has_text:
-            told.append(ClaimRow(*known, theta=(True, False, False)))
+            claims.append(ClaimRow(*fields, theta=(True, False, False)))
         if pair.image is not None and recipe.image_data and has_image:
-            told.append(ClaimRow("", *known[1:], theta=(False, True, False)))
+            claims.append(ClaimRow("", *fields[1:], theta=(False, True, False)))
         if pair.kind == "both" and recipe.joint_data and (has_text or not recipe.image_data):
-            told.append(ClaimRow(*known, theta=(has_text, has_image, has_text and has_image)))
-    return told
+            claims.append(ClaimRow(*fields, theta=(has_text, has_image, has_text and has_image)))
+    return claims
 
 
 def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
     """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
-    told = []
+    claims = []
     for pair in rows:
         column = recipe.column(bool(pair.premise), pair.image is not None)
         theta = (column == TEXT, column == IMAGE, column == JOINT)
-        told.append(ClaimRow(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
-    return told
+        claims.append(ClaimRow(pair.premise or "", pair.image, pair.hypothesis or "", int(pair.label), theta))
+    return claims
 
 
 def claim_table(
-    told: Sequence[ClaimRow],
+    rows: Sequence[ClaimRow],
     pairs: EntailmentPairs,
     branches: "Branches",
     workdir: Path,
@@ -145,19 +145,19 @@ def claim_table(
     progress: Progress,
 ) -> "PairTable":
     """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
-    wanted = sorted({one.image for one in told if one.image is not None}) if branches.image else []
+    wanted = sorted({one.image for one in rows if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
-    claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in told]
+    claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in rows]
     images = _images(wanted, pairs, branches, workdir, device, progress)
     if branches.text is None or not branches.text.asked:
         return make_claims(images, claims, branches.tokenize)
-    needed = {(one.premise, one.hypothesis) for one in told if one.theta[TEXT] or one.theta[JOINT]}
+    needed = {(one.premise, one.hypothesis) for one in rows if one.theta[TEXT] or one.theta[JOINT]}
     texts = sorted(needed | {(one.premise, one.hypothesis or "") for one in pairs.rows if one.premise})
-    known = _said(texts, branches.text, workdir, device, progress)
-    return make_claims(images, claims, looking_up(texts, known, branches))
+    vectors = _text_vectors(texts, branches.text, workdir, device, progress)
+    return make_claims(images, claims, looking_up(texts, vectors, branches))
 
 
-def _said(
+def _text_vectors(
     texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, progress: Progress
 ) -> np.ndarray:
     """h^t of premises and hypotheses [N, D] by a text branch that stays as it is, asked once for all runs."""
@@ -167,9 +167,9 @@ def _said(
         return np.asarray(source.tokenize(premises, hypotheses)[0].numpy())
 
     with progress.task("reading texts", len(texts)) as task:
-        made_by = {"text": source.fingerprint, "device": device}
+        origin = {"text": source.fingerprint, "device": device}
         contents = [sha256_of(list(pair)) for pair in texts]
-        arrays = cached(workdir, made_by, contents, ask, task.advance, chunk=TEXTS)
+        arrays = cached(workdir, origin, contents, ask, task.advance, chunk=TEXTS)
     return np.concatenate([np.zeros((0, source.width), np.float32), *arrays])
 
 
@@ -189,12 +189,12 @@ def _images(
     with progress.task("looking at pictures", len(contents)) as task:
         if source.preprocess is None:
             grid = GridRegions(source.cells, FINEST, device)
-            made_by = {**grid.describe(), "what": "cells", "device": device}
-            arrays = cached(workdir, made_by, contents, lambda part: cells_of(grid, read(part)), task.advance)
+            origin = {**grid.describe(), "what": "cells", "device": device}
+            arrays = cached(workdir, origin, contents, lambda part: cells_of(grid, read(part)), task.advance)
             return VectorTable(np.concatenate(arrays))
         fit = source.preprocess
-        made_by = {"preprocess": fit.describe()}
+        origin = {"preprocess": fit.describe()}
         return PixelTable(
-            cached(workdir, made_by, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance),
+            cached(workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance),
             fit, device,
         )  # fmt: skip

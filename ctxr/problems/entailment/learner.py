@@ -55,7 +55,7 @@ class ClassifierJob(TrainJob):
             options.workdir,
         )
         self.pairs = pairs = open_pairs(options.dataset, options.workdir, progress)
-        self.train, self.dev = pairs.side("train"), pairs.side("valid")
+        self.train, self.dev = pairs.in_split("train"), pairs.in_split("valid")
         _refuse(pairs, self.train, self.dev)
         self.train = _without_shared_premises(pairs, self.train, self.dev, progress)
         self.branches = find_branches(recipe, self.device)
@@ -142,10 +142,10 @@ def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[Entai
             f"{pairs.name} has no pair on the train side",
             hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
         )
-    held = [*dev, *pairs.side("test")]
-    shown = {name for pair in held if pair.image for name in (pair.image, pair.group)}
+    evaluated = [*dev, *pairs.in_split("test")]
+    shown = {name for pair in evaluated if pair.image for name in (pair.image, pair.group)}
     refuse_leaks([pair for pair in train if pair.image], shown)
-    same = pairs.marks(train) & pairs.marks(held)
+    same = pairs.marks(train) & pairs.marks(evaluated)
     if same:
         raise DataError(
             f"{pairs.name}: {len(same)} pictures of train are those of valid or test under another id",
@@ -156,9 +156,9 @@ def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[Entai
 def _refuse_one_label(name: str, labels: list[int]) -> None:
     """Raises DataError where everything that is learned from has the same label: nothing could be told apart."""
     if len(set(labels)) == 1:
-        said = "entailed" if labels[0] else "not entailed"
+        label = "entailed" if labels[0] else "not entailed"
         raise DataError(
-            f"{name}: all {len(labels)} training pairs are labelled {said}, and there is nothing to tell apart",
+            f"{name}: all {len(labels)} training pairs are labelled {label}, and there is nothing to tell apart",
             hint="name pairs of both labels: a folder with the other files of train beside it",
         )
 
@@ -168,15 +168,15 @@ def _without_shared_premises(
 ) -> list[EntailmentPair]:
     """The training pairs without those of texts whose premise stands on valid or test too: QQP has as published many questions on
     both. Raises DataError where none is left."""
-    held = {pair.group for pair in (*dev, *pairs.side("test")) if pair.image is None}
-    same = [pair for pair in train if pair.image is None and pair.group in held]
+    groups = {pair.group for pair in (*dev, *pairs.in_split("test")) if pair.image is None}
+    same = [pair for pair in train if pair.image is None and pair.group in groups]
     if not same:
         return train
-    said = f"{len(same)} of {len(train)} training pairs have a premise of valid or test, the first is {same[0].id}"
+    problem = f"{len(same)} of {len(train)} training pairs have a premise of valid or test, the first is {same[0].id}"
     if len(same) == len(train):
-        raise DataError(said, hint="name other pairs to learn from")
-    progress.warn(f"{said}: left out")
-    return [pair for pair in train if pair.image is not None or pair.group not in held]
+        raise DataError(problem, hint="name other pairs to learn from")
+    progress.warn(f"{problem}: left out")
+    return [pair for pair in train if pair.image is not None or pair.group not in groups]
 
 
 class EntailmentLearner:

@@ -62,15 +62,15 @@ class EntailmentPairs:
     contents: dict[str, str]
     origin: Parent
 
-    def side(self, split: str) -> list[EntailmentPair]:
+    def in_split(self, split: str) -> list[EntailmentPair]:
         """The pairs of one side."""
         return [pair for pair in self.rows if pair.split == split]
 
     def marks(self, rows: Iterable[EntailmentPair]) -> set[str]:
         """What the pictures of some pairs are known by: SHA-256 of a file, canonical id of a published picture."""
         images = {pair.image for pair in rows if pair.image is not None}
-        known = {self.contents[image] for image in images if image in self.contents}
-        return known | {found for image in images if (found := published_image(image))}
+        hashes = {self.contents[image] for image in images if image in self.contents}
+        return hashes | {published for image in images if (published := published_image(image))}
 
 
 def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> EntailmentPairs:
@@ -89,22 +89,22 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
         progress.note(f"using the pairs of {path}")
     if path.is_file() and path.name == PAIRS:
         path = path.parent
-    made = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, progress)
-    whole = [pair for pair in made.rows if pair.hypothesis and pair.kind != "none"]
-    lost = [pair for pair in whole if pair.image is not None and pair.image not in made.files]
+    pairs = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, progress)
+    whole = [pair for pair in pairs.rows if pair.hypothesis and pair.kind != "none"]
+    lost = [pair for pair in whole if pair.image is not None and pair.image not in pairs.files]
     if lost:
         are = "pair is" if len(lost) == 1 else "pairs are"
         progress.warn(f"{len(lost)} {are} about missing pictures, the first is {lost[0].image}: left out")
-    if len(whole) < len(made.rows):
-        have = "pair has" if len(made.rows) - len(whole) == 1 else "pairs have"
-        progress.warn(f"{len(made.rows) - len(whole)} {have} no hypothesis or no premise: left out")
-    kept = tuple(pair for pair in whole if pair.image is None or pair.image in made.files)
+    if len(whole) < len(pairs.rows):
+        have = "pair has" if len(pairs.rows) - len(whole) == 1 else "pairs have"
+        progress.warn(f"{len(pairs.rows) - len(whole)} {have} no hypothesis or no premise: left out")
+    kept = tuple(pair for pair in whole if pair.image is None or pair.image in pairs.files)
     if not kept:
         raise DataError(
             f"{path} holds no pair with its texts and pictures",
             hint=f"put captions into {CAPTIONS}/ and pictures into {PICTURES}/ beside the files",
         )
-    return EntailmentPairs(made.name, kept, made.files, made.contents, made.origin)
+    return EntailmentPairs(pairs.name, kept, pairs.files, pairs.contents, pairs.origin)
 
 
 def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_on: Iterable[str], name: str) -> None:
@@ -156,11 +156,11 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
         name: read_pairs(file, captions=captions) for name, file in named.items() if file.suffix in _TABLES or not whole
     }
     for name, file in named.items():
-        source, _, rest = name.partition(_TO_CAPTION)
-        other = named.get(f"{source}{_TO_IMAGE}{rest}")
-        if rest == ".json" and other is not None:
-            found = pairs_of(read_positives(file), read_positives(other), captions, source)
-            readings[name] = Reading(tuple(found), (), len(found), source)
+        source, _, ending = name.partition(_TO_CAPTION)
+        other = named.get(f"{source}{_TO_IMAGE}{ending}")
+        if ending == ".json" and other is not None:
+            pairs = pairs_of(read_positives(file), read_positives(other), captions, source)
+            readings[name] = Reading(tuple(pairs), (), len(pairs), source)
     if not readings:
         raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
     for name, reading in readings.items():

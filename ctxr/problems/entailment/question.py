@@ -75,10 +75,10 @@ class PairEvaluation(Evaluation):
             options.dataset or common_dataset(self.folders, self.progress), options.workdir, self.progress
         )
         self.dataset = self.pairs.name
-        known: list[SplitName] = [side for side in ("test", "valid", "train") if self.pairs.side(side)]
-        split = options.split or next(iter(known), "test")
-        if not (rows := self.pairs.side(split)):
-            raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(known)}")
+        splits: list[SplitName] = [name for name in ("test", "valid", "train") if self.pairs.in_split(name)]
+        split = options.split or next(iter(splits), "test")
+        if not (rows := self.pairs.in_split(split)):
+            raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(splits)}")
         self.split = PairSplit(split, rows)
         self.splits = [self.split]
         self.runs = [run for folder in self.folders for run in self._answers(folder)]
@@ -120,9 +120,9 @@ class PairEvaluation(Evaluation):
         write_table(
             out / PROBABILITIES,
             [
-                JudgedPair(run.name, pair.id, pair.kind, pair.group, pair.label, said, bool(np.float32(said) >= np.float32(run.threshold)))
+                JudgedPair(run.name, pair.id, pair.kind, pair.group, pair.label, p, bool(np.float32(p) >= np.float32(run.threshold)))
                 for run in self.runs
-                for pair, said in zip(self.split.rows, run.probabilities.tolist(), strict=True)
+                for pair, p in zip(self.split.rows, run.probabilities.tolist(), strict=True)
             ],
         )  # fmt: skip
         tables = msgspec.json.format(msgspec.json.encode(self.findings.tables), indent=1)
@@ -161,9 +161,9 @@ def classifiers_of(options: Any) -> list[Path]:
     folders, others = [], []
     for name in options.runs:
         inside = options.workdir / CLASSIFIERS / name
-        found = [folder for folder in (inside, Path(name)) if name and is_classifier(folder)][:1]
-        folders += found
-        others += [] if found else [name]
+        matches = [folder for folder in (inside, Path(name)) if name and is_classifier(folder)][:1]
+        folders += matches
+        others += [] if matches else [name]
     if folders and others:
         for name in others:
             check_name(name, options.workdir)
@@ -175,38 +175,38 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
     rows, split = pairs.rows, pairs.name
     kinds = np.array([pair.kind for pair in rows])
     label = np.array([pair.label == 1 for pair in rows])
-    there = sorted(set(kinds.tolist()))
+    present = sorted(set(kinds.tolist()))
     groups = np.unique([pair.group for pair in rows], return_inverse=True)[1].astype(np.int64)
     figures: list[tuple[Any, ...]] = []
     sure: list[tuple[Any, ...]] = []
     bins: list[tuple[Any, ...]] = []
     for run in runs:
         called = run.probabilities >= np.float32(run.threshold)
-        for kind in ("all", *there) if len(there) > 1 else ("all",):
+        for kind in ("all", *present) if len(present) > 1 else ("all",):
             own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
             rng = np.random.default_rng(options.seed)
-            found = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
+            measured = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
             for name, one in (
-                ("accuracy", found.accuracy), ("precision", found.precision), ("recall", found.recall), ("F0.5", found.f),
+                ("accuracy", measured.accuracy), ("precision", measured.precision), ("recall", measured.recall), ("F0.5", measured.f),
             ):  # fmt: skip
-                figures.append((run.name, kind, name, one.value, one.low, one.high, found.pairs))
-            figures.append((run.name, kind, "majority", found.majority, None, None, found.pairs))
-            told = calibration(label[own], run.probabilities[own].astype(np.float64))
-            sure.append((run.name, kind, told.error, told.largest, told.brier, run.threshold))
+                figures.append((run.name, kind, name, one.value, one.low, one.high, measured.pairs))
+            figures.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
+            calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
+            sure.append((run.name, kind, calibrated.error, calibrated.largest, calibrated.brier, run.threshold))
             if kind == "all":
                 bins += [
                     (run.name, bin_.low, bin_.high, bin_.pairs, bin_.probability, bin_.entailed, bin_.entailed_low, bin_.entailed_high)
-                    for bin_ in told.bins
+                    for bin_ in calibrated.bins
                 ]  # fmt: skip
-    drawn = "intervals of 95 % over whole pictures and premises; majority always says the commoner label"
-    if len(there) == 1:
-        drawn += f"; all pairs are about {KINDS[there[0]]}"
+    note = "intervals of 95 % over whole pictures and premises; majority always says the commoner label"
+    if len(present) == 1:
+        note += f"; all pairs are about {KINDS[present[0]]}"
     meant = "ECE: mean distance of share and probability over 15 bins"
     in_figures = ("run", "pairs", "figure", "value", "low", "high", "of")
     in_sure = ("run", "pairs", "ECE", "largest", "Brier", "threshold")
     in_bins = ("run", "from", "to", "pairs", "said", "entailed", "low", "high")
     return {
-        f"{split}/quality": Table(f"{split}: entailed or not", in_figures, tuple(figures), drawn),
+        f"{split}/quality": Table(f"{split}: entailed or not", in_figures, tuple(figures), note),
         f"{split}/calibration": Table(f"{split}: calibration", in_sure, tuple(sure), meant),
         f"{split}/reliability": Table(f"{split}: reliability, all pairs", in_bins, tuple(bins)),
     }

@@ -53,58 +53,63 @@ class EntailFigure:
 
 
 def columns_of(
-    side: GallerySplit, found: Vectors | Matrix, truths: Mapping[str, tuple[Numbered, Numbered]], recalls: Sequence[int]
+    split: GallerySplit,
+    scores: Vectors | Matrix,
+    truths: Mapping[str, tuple[Numbered, Numbered]],
+    recalls: Sequence[int],
 ) -> Recalls:
     """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, and what the ground truths say."""
-    galleries, owners = np.array(side.image_galleries), first_owners(side)
+    galleries, owners = np.array(split.image_galleries), first_owners(split)
     parts: dict[str, list[RatioColumn]] = {}
-    for gallery in range(len(side.galleries)):
+    for gallery in range(len(split.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        part, own = found.part(images, captions), np.searchsorted(images, owners[captions])
+        part, own = scores.part(images, captions), np.searchsorted(images, owners[captions])
         for folds, name in ((1, ""), (5, "1K ")):
-            if folds > 1 and not is_coco_test(side.side, [side.images[image] for image in images]):
+            if folds > 1 and not is_coco_test(split.side, [split.images[image] for image in images]):
                 continue
             both = caption_retrieval(part, own, folds, recalls)
-            asked = np.unique(own)
+            queries = np.unique(own)
             means = both.means()
             # pictures come fold by fold, and folds in the order of pictures
-            for way, of, values in (("TR", images[asked], both.tr), ("IR", owners[captions], both.ir)):
-                for place, k in enumerate(both.ks):
-                    if f"{way}@{k}" in pointless(side, both.ks, folds):
+            for direction, of, values in (("TR", images[queries], both.tr), ("IR", owners[captions], both.ir)):
+                for index, k in enumerate(both.ks):
+                    if f"{direction}@{k}" in pointless(split, both.ks, folds):
                         continue
-                    value = means[f"{way}@{k}"] if len(side.galleries) == 1 else None
-                    parts.setdefault(f"{name}{way}@{k}", []).append(_column(of, values[:, place], value))
+                    value = means[f"{direction}@{k}"] if len(split.galleries) == 1 else None
+                    parts.setdefault(f"{name}{direction}@{k}", []).append(_column(of, values[:, index], value))
     joined = {measure: _joined(listed) for measure, listed in parts.items()}
     for name, (captions_of, images_of) in truths.items():
-        every_image, every_caption = np.arange(len(side.images)), owners
-        joined |= _published(name, "TR", retrieved(found, captions_of.relation, absent=captions_of.absent), every_image)
+        every_image, every_caption = np.arange(len(split.images)), owners
         joined |= _published(
-            name, "IR", retrieved(found.turned(), images_of.relation, absent=images_of.absent), every_caption
+            name, "TR", retrieved(scores, captions_of.relation, absent=captions_of.absent), every_image
+        )
+        joined |= _published(
+            name, "IR", retrieved(scores.turned(), images_of.relation, absent=images_of.absent), every_caption
         )
     return joined
 
 
-def pointless(side: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
+def pointless(split: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
     """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
-    sizes = {"TR": _most(side.caption_galleries), "IR": _most(side.image_galleries)}
-    return [f"{way}@{k}" for way, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
+    sizes = {"TR": _most(split.caption_galleries), "IR": _most(split.image_galleries)}
+    return [f"{direction}@{k}" for direction, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
 
 
-def pointless_note(side: GallerySplit, recalls: Sequence[int]) -> list[str]:
+def pointless_note(split: GallerySplit, recalls: Sequence[int]) -> list[str]:
     """A sentence about the measures left out as `pointless`, if any."""
-    told = pointless(side, recalls)
-    are, they = ("is", "it") if len(told) == 1 else ("are", "they")
-    most = {"caption": _most(side.caption_galleries), "picture": _most(side.image_galleries)}
+    measures = pointless(split, recalls)
+    are, they = ("is", "it") if len(measures) == 1 else ("are", "they")
+    most = {"caption": _most(split.caption_galleries), "picture": _most(split.image_galleries)}
     sizes = " or ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in most.items())
-    left = f"{side.name}: {', '.join(told)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
-    return [left] if told else []
+    left = f"{split.name}: {', '.join(measures)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
+    return [left] if measures else []
 
 
 def _most(galleries: Sequence[int]) -> int:
     return int(np.bincount(galleries).max())
 
 
-def is_coco_test(side: str, images: Sequence[str]) -> bool:
+def is_coco_test(split: str, images: Sequence[str]) -> bool:
     """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
 
     Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
@@ -114,37 +119,37 @@ def is_coco_test(side: str, images: Sequence[str]) -> bool:
     """
     names = [PurePosixPath(image).name for image in images]
     of_coco = all(name.startswith("COCO_val2014_") for name in names)
-    return side == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
+    return split == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
 
 
-def entailed(side: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
+def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
     """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
-    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     least = int(np.bincount(owners).min())
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    each = [count(_within(one, galleries, owners), labels.entailed, labels.asked, ks) for one in scorers]
+    counts = [count(_within(one, galleries, owners), labels.entailed, labels.asked, ks) for one in scorers]
     written, extra, judged = (
-        np.mean([getattr(one, name) for one in each], axis=0) for name in ("written", "extra", "judged")
+        np.mean([getattr(one, name) for one in counts], axis=0) for name in ("written", "extra", "judged")
     )
-    return Counted(written, extra, judged, tuple(ks), _known(side, scorers, labels.sampled, ks))
+    return Counted(written, extra, judged, tuple(ks), _by_strata(split, scorers, labels.sampled, ks))
 
 
-def _known(
-    side: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
+def _by_strata(
+    split: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
 ) -> tuple[AuditedPairs, ...]:
     """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
     if sampled is None:
         return ()
-    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     inside = [_within(one, galleries, owners) for one in scorers]
-    each = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
-    return tuple(audited_pairs(sampled, chance, len(side.images)) for chance in each.T)
+    shares = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
+    return tuple(audited_pairs(sampled, chance, len(split.images)) for chance in shares.T)
 
 
 def entailments(
-    run: str, side: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
+    run: str, split: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
 ) -> list[EntailFigure]:
     """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
     rng = np.random.default_rng(seed)
@@ -152,16 +157,16 @@ def entailments(
     errs = rates(labels.audit, rng) if labels.audit else None
     if labels.asked is not None:  # of some pictures, the clusters that they are in
         clusters = Clusters(clusters.codes[labels.asked], rng, clusters.resamples)
-    found = entail_at(counted, labels.entailed.labels, rng, leaked, errs, clusters=clusters)
+    figures = entail_at(counted, labels.entailed.labels, rng, leaked, errs, clusters=clusters)
     rows = []
-    for place, one in enumerate(found):
-        held = counted.written[:, place] + counted.extra[:, place]
-        judged = counted.judged[:, place]
+    for index, one in enumerate(figures):
+        hits = counted.written[:, index] + counted.extra[:, index]
+        judged = counted.judged[:, index]
         rows.append(
             EntailFigure(
-                run, side.name, labels.source, one, labels.by or one.labels, len(judged),
-                most=float(np.mean(1 - (judged - held) / one.k)),
-                of_judged=float(held.sum() / judged.sum()) if judged.sum() and not labels.only_right else None,
+                run, split.name, labels.source, one, labels.by or one.labels, len(judged),
+                most=float(np.mean(1 - (judged - hits) / one.k)),
+                of_judged=float(hits.sum() / judged.sum()) if judged.sum() and not labels.only_right else None,
                 complete=int(np.isclose(judged, one.k).sum()),
             )
         )  # fmt: skip
@@ -177,27 +182,30 @@ def entail_columns(counted: Counted, labels: Labels) -> Recalls:
     whole = [
         not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
     ]
-    return {f"{name}E@{k}": _column(images, shares[:, place]) for place, k in enumerate(counted.ks) if whole[place]}
+    return {f"{name}E@{k}": _column(images, shares[:, index]) for index, k in enumerate(counted.ks) if whole[index]}
 
 
-def for_accuracy(side: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
+def for_accuracy(split: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
     """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
-    size = float(np.mean(1 / np.bincount(side.image_galleries)[list(side.caption_galleries)]))
-    found = []
+    size = float(np.mean(1 / np.bincount(split.image_galleries)[list(split.caption_galleries)]))
+    accuracies = []
     for one in rows:
         if one.measure == "IR@1":
-            found.append(replace(one, measure="accuracy"))
-            found.append(replace(one, measure="chance", interval=Interval(size)))
-    return found
+            accuracies.append(replace(one, measure="accuracy"))
+            accuracies.append(replace(one, measure="chance", interval=Interval(size)))
+    return accuracies
 
 
-def _published(name: str, way: str, found: Retrieved, images: Codes) -> Recalls:
+def _published(name: str, direction: str, ranked: Retrieved, images: Codes) -> Recalls:
     """R@k by CxC; R@1, R-Precision and mAP@R by ECCV."""
-    title, of = PUBLISHED[name], images[found.queries]
-    recalls = {f"{title} {way}@{k}": found.recalls[:, place] for place, k in enumerate(found.ks)}
+    title, of = PUBLISHED[name], images[ranked.queries]
+    recalls = {f"{title} {direction}@{k}": ranked.recalls[:, index] for index, k in enumerate(ranked.ks)}
     if name == "eccv":
-        recalls = {f"{title} {way} R@1": found.recalls[:, found.ks.index(1)]}
-        recalls |= {f"{title} {way} R-Precision": found.r_precision, f"{title} {way} mAP@R": found.map_at_r}
+        recalls = {f"{title} {direction} R@1": ranked.recalls[:, ranked.ks.index(1)]}
+        recalls |= {
+            f"{title} {direction} R-Precision": ranked.r_precision,
+            f"{title} {direction} mAP@R": ranked.map_at_r,
+        }
     return {measure: _column(of, values) for measure, values in recalls.items()}
 
 
@@ -211,15 +219,15 @@ def _column(images: Codes, values: Doubles, value: float | None = None) -> Ratio
     return RatioColumn(images, values, np.ones(len(values)), value)
 
 
-def _within(found: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
+def _within(scores: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
     """The same scores, with captions of other galleries ranked below all of a picture's own gallery."""
-    if isinstance(found, Matrix) or len(np.unique(galleries)) == 1:
-        return found  # a table has them there already
+    if isinstance(scores, Matrix) or len(np.unique(galleries)) == 1:
+        return scores  # a table has them there already
     # one more number for each gallery: 4 where both are in it, more than two cosines can differ
     mark = np.eye(int(galleries.max()) + 1, dtype=np.float32) * 2
     return Vectors(
-        np.concatenate([found.queries, mark[galleries]], axis=1),
-        np.concatenate([found.candidates, mark[owners]], axis=1),
+        np.concatenate([scores.queries, mark[galleries]], axis=1),
+        np.concatenate([scores.candidates, mark[owners]], axis=1),
     )
 
 
@@ -239,27 +247,27 @@ class Ratings:
 
 def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
     """CxC's tables in a folder (`*.csv`), one or several of a kind; a note reports omitted rows."""
-    found = []
+    tables = []
     for file in sorted(folder.glob("*.csv")):
         read = read_similarities(file)
         left = sum(not one.kept for one in read.oddities)
         if left:
             progress.warn(f"{file.name}: {left} rows were left out, the first at {read.oddities[0].where}")
-        found.append(read)
-    return found
+        tables.append(read)
+    return tables
 
 
-def ratings_of(side: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
+def ratings_of(split: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
     """The rated pairs that are about pictures and captions of a side, by kind; kinds with next to none are left out."""
-    images, captions = coco_indices(side)
-    found = []
+    images, captions = coco_indices(split)
+    ratings = []
     for kind, ends in (("SITS", (captions, images)), ("SIS", (images, images)), ("STS", (captions, captions))):
         pairs = [one for file in read if file.kind == kind for one in file.pairs]
-        known = [(ends[0][a], ends[1][b], rated) for a, b, rated in pairs if a in ends[0] and b in ends[1]]
-        if len({first for first, _, _ in known}) >= LEAST:
-            first, second, rated = zip(*known, strict=True)
-            found.append(Ratings(kind, np.array(first), np.array(second), np.array(rated, np.float64)))
-    return found
+        inside = [(ends[0][a], ends[1][b], rated) for a, b, rated in pairs if a in ends[0] and b in ends[1]]
+        if len({first for first, _, _ in inside}) >= LEAST:
+            first, second, rated = zip(*inside, strict=True)
+            ratings.append(Ratings(kind, np.array(first), np.array(second), np.array(rated, np.float64)))
+    return ratings
 
 
 def correlated(
@@ -269,13 +277,15 @@ def correlated(
 
     An encoder of pairs says nothing of two pictures or of two captions.
     """
-    found = {}
+    rhos = {}
     for one in ratings:
         scored = [_scored(one, scorer) for scorer in scorers]
         rng = partial(np.random.default_rng, seed)
-        if each := [sampled_spearman(one.first, one.rated, values, rng()) for values in scored if values is not None]:
-            found[one.kind] = _mean(each)
-    return found
+        if samples := [
+            sampled_spearman(one.first, one.rated, values, rng()) for values in scored if values is not None
+        ]:
+            rhos[one.kind] = _mean(samples)
+    return rhos
 
 
 def _scored(one: Ratings, scorer: Vectors | Matrix) -> Doubles | None:
@@ -286,47 +296,47 @@ def _scored(one: Ratings, scorer: Vectors | Matrix) -> Doubles | None:
     return cosines
 
 
-def _mean(each: Sequence[SampledRho]) -> SampledRho:
-    defined = [rho for rho in each if rho.value is not None]
+def _mean(samples: Sequence[SampledRho]) -> SampledRho:
+    defined = [rho for rho in samples if rho.value is not None]
     if not defined:
-        return each[0]
+        return samples[0]
     value, spread, low, high = (
         float(np.mean([getattr(rho, name) for rho in defined])) for name in ("value", "spread", "low", "high")
     )
-    return replace(each[0], value=value, spread=spread, low=low, high=high)
+    return replace(samples[0], value=value, spread=spread, low=low, high=high)
 
 
 _ENDS = {"SITS": "ci", "SIS": "ii", "STS": "cc"}
 """Of each kind whether its ends are captions or images."""
 
 
-def similarity_figures(side: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
+def similarity_figures(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> list[Figure]:
     """As measures `rho SITS` and so on, between which 95 % of the draws lie in place of an interval."""
     return [
         Figure(
-            side.name, run, "overall", "all", f"rho {kind}", rho.pairs,
+            split.name, run, "overall", "all", f"rho {kind}", rho.pairs,
             Interval(rho.value, rho.low, rho.high, rho.queries, DRAWS),
         )
-        for run, each in runs.items() for kind, rho in each.items()
+        for run, rhos in runs.items() for kind, rho in rhos.items()
     ]  # fmt: skip
 
 
-def table(side: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
+def table(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> Table | None:
     """Rho times 100, as CxC prints it."""
-    kinds = list(dict.fromkeys(kind for each in runs.values() for kind in each))
+    kinds = list(dict.fromkeys(kind for rhos in runs.values() for kind in rhos))
     if not kinds:
         return None
-    rows = tuple((run, *(_told(each.get(kind)) for kind in kinds)) for run, each in runs.items())
-    of = {kind: rho for each in runs.values() for kind, rho in each.items()}
+    rows = tuple((run, *(_shown_rho(rhos.get(kind)) for kind in kinds)) for run, rhos in runs.items())
+    of = {kind: rho for rhos in runs.values() for kind, rho in rhos.items()}
     sizes = ", ".join(f"{kind} {rho.pairs:,} pairs of {rho.queries:,} queries" for kind, rho in of.items())
     note = (
         f"{sizes}; mean and standard deviation over {DRAWS:,} draws of half of the queries, one pair of each (Parekh et al. 2021); "
         "SITS: captions with pictures, SIS: pictures, STS: captions"
     )
-    return Table(f"{side.name}: Spearman's rho with CxC's similarities, x 100", ("run", *kinds), rows, note)
+    return Table(f"{split.name}: Spearman's rho with CxC's similarities, x 100", ("run", *kinds), rows, note)
 
 
-def _told(rho: SampledRho | None) -> str:
+def _shown_rho(rho: SampledRho | None) -> str:
     return (
         "–"
         if rho is None or rho.value is None or rho.spread is None
@@ -350,38 +360,38 @@ SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure o
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 
-def recall_tables(side: GallerySplit, figures: Sequence[Figure], by: str) -> dict[str, Table]:
+def recall_tables(split: GallerySplit, figures: Sequence[Figure], by: str) -> dict[str, Table]:
     """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
-    own = [one for one in figures if one.side == side.name]
-    counts = {"caption": len(side.captions), "picture": len(side.images)}
+    own = [one for one in figures if one.side == split.name]
+    counts = {"caption": len(split.captions), "picture": len(split.images)}
     size = " of ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
-    many = f" in {len(side.galleries)} galleries, each searched by itself" if len(side.galleries) > 1 else ""
-    drawn = f"in brackets 95 % over {by}s drawn again"
-    titles = {"": ("recall", "recall", f"{size}{many}. {_ASKED}; {drawn}")}
+    galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
+    interval = f"in brackets 95 % over {by}s drawn again"
+    titles = {"": ("recall", "recall", f"{size}{galleries}. {_ASKED}; {interval}")}
     titles["1K"] = (
         "1k",
         "COCO 1K, recall in five folds",
-        f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {drawn}",
+        f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {interval}",
     )
     for key, name in PUBLISHED.items():
-        titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {drawn}")
-    made = {}
+        titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {interval}")
+    tables = {}
     for prefix, (key, title, note) in titles.items():
         measures = [name for name in dict.fromkeys(one.measure for one in own) if _prefix(name) == prefix]
         if measures:
-            found = {(one.run, one.measure): percent(one.interval) for one in own}
+            cells = {(one.run, one.measure): percent(one.interval) for one in own}
             runs = dict.fromkeys(one.run for one in own)
             heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
-            rows = tuple((run, *(found[run, name] for name in measures)) for run in runs)
+            rows = tuple((run, *(cells[run, name] for name in measures)) for run in runs)
             lacking = none_had([one.interval for one in own if one.measure in measures])
-            made[key] = Table(f"{side.name}: {title}, %", heads, rows, note + lacking)
-    return made
+            tables[key] = Table(f"{split.name}: {title}, %", heads, rows, note + lacking)
+    return tables
 
 
-def entailment_table(side: str, rows: Sequence[EntailFigure]) -> Table | None:
+def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     """Entail@K with the source of its labels, the share that was judged, and the classifier's leaked pictures; columns without a
     value are left out."""
-    own = [one for one in rows if one.side == side]
+    own = [one for one in rows if one.side == split]
     if not own:
         return None
     unseen, audited = (
@@ -392,30 +402,30 @@ def entailment_table(side: str, rows: Sequence[EntailFigure]) -> Table | None:
     silent = ([] if unseen else ["at most", "of judged"]) + ([] if audited else ["corrected"])
     silent += [] if leaked else ["leaked %", "without leaked"]
     heads = tuple(name for name in _HEADS if name not in silent)
-    told = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
-    shown = tuple(tuple(row[name] for name in heads) for row in told)
-    return Table(f"{side}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
+    cells = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
+    shown = tuple(tuple(row[name] for name in heads) for row in cells)
+    return Table(f"{split}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
 
 
 def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool) -> str:
     """The meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures."""
     sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
-    said = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
+    sentences = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
     if unseen:
-        said.append(
+        sentences.append(
             "unjudged pairs count as not entailed in E@K, which is a lower bound, and as entailed in “at most”; of judged: share of the "
             "judged pairs, including captions that were written for the picture; where people judged all of them, E@K is E@M"
         )
     else:
-        said.append("all pairs were judged: where by people, E@K is E@M")
+        sentences.append("all pairs were judged: where by people, E@K is E@M")
     if audited:
         ways = _ways(own)
-        said.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
+        sentences.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
     if leaked:
-        said.append("leaked: pictures that the classifier was trained on, – where unknown")
+        sentences.append("leaked: pictures that the classifier was trained on, – where unknown")
     elif any(one.found.leaked is not None for one in own):
-        said.append("no picture is known that the classifier was trained on")
-    return "; ".join(said)
+        sentences.append("no picture is known that the classifier was trained on")
+    return "; ".join(sentences)
 
 
 def _ways(own: Sequence[EntailFigure]) -> str:
@@ -425,15 +435,15 @@ def _ways(own: Sequence[EntailFigure]) -> str:
         by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
     by_way.pop("", None)
     return "; ".join(
-        says if len(by_way) == 1 else f"{says} ({', '.join(by_way[way])})"
-        for way, says in _WAYS.items()
-        if way in by_way
+        says if len(by_way) == 1 else f"{says} ({', '.join(by_way[method])})"
+        for method, says in _WAYS.items()
+        if method in by_way
     )
 
 
-def difference_table(side: str, rows: Sequence[RunDifference]) -> Table | None:
+def difference_table(split: str, rows: Sequence[RunDifference]) -> Table | None:
     """Each run less the first, measure by measure."""
-    own = [one for one in rows if one.side == side]
+    own = [one for one in rows if one.side == split]
     if not own:
         return None
     shown = tuple(
@@ -442,16 +452,16 @@ def difference_table(side: str, rows: Sequence[RunDifference]) -> Table | None:
     )
     note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
     note += none_had([one.interval for one in own])
-    return Table(f"{side}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
+    return Table(f"{split}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
 
 
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:
-    found = row.found
-    leaked = "–" if found.leaked is None else f"{100 * found.leaked:.1f}"
-    clean = "–" if found.leaked is None else percent(found.without_leaked)
+    figure = row.found
+    leaked = "–" if figure.leaked is None else f"{100 * figure.leaked:.1f}"
+    clean = "–" if figure.leaked is None else percent(figure.without_leaked)
     of_judged = "–" if row.of_judged is None else f"{100 * row.of_judged:.1f}"
-    looked = f"{100 * found.judged:.1f}", f"{100 * row.most:.1f}", of_judged
-    return percent(found.value), percent(found.corrected), *looked, row.pictures, leaked, clean
+    shares = f"{100 * figure.judged:.1f}", f"{100 * row.most:.1f}", of_judged
+    return percent(figure.value), percent(figure.corrected), *shares, row.pictures, leaked, clean
 
 
 def _prefix(measure: str) -> str:

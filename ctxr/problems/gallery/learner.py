@@ -39,7 +39,7 @@ class GalleryJob(ScorerJob):
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:
         """See `ScorerJob`; the galleries of each split."""
         self.splits = splits_for(dataset, self.recipe, judgments)
-        self.asked = {name: [split.asked()] for name, split in self.splits.items()}
+        self.asked = {name: [split.as_query()] for name, split in self.splits.items()}
         self.queries = {name: len(split) for name, split in self.splits.items()}
         if "valid" in self.splits and makes_pairs(self.recipe.encoder):
             self.slow_validation = len(self.splits["valid"].images)

@@ -77,7 +77,7 @@ class GalleryEvaluation(Evaluation):
         super().__init__(request)
         options, dataset = self.options, request.dataset
         self.dataset, self.splits = dataset.name, _splits(dataset, options.split)
-        everything = [split.asked() for split in self.splits]
+        everything = [split.as_query() for split in self.splits]
         self.files_of = pictures_of(dataset, everything)
         self.contents = contents_of(dataset, self.files_of)
         self.runs = _open_runs(request)
@@ -114,9 +114,9 @@ class GalleryEvaluation(Evaluation):
         """Recall both ways, and Entail@K by each source of labels."""
         answers = self._answers(split)
         scored = run.opened.score((split, self.files_of, self.contents))
-        each = {scorer: measuring.columns_of(split, one, answers.truths, self.ks) for scorer, one in scored.items()}
-        columns = mean_columns(list(each.values()))
-        answers.seeds += seeds_of(split.name, run.name, {scorer: _mean_recall(one) for scorer, one in each.items()})
+        measured = {scorer: measuring.columns_of(split, one, answers.truths, self.ks) for scorer, one in scored.items()}
+        columns = mean_columns(list(measured.values()))
+        answers.seeds += seeds_of(split.name, run.name, {scorer: _mean_recall(one) for scorer, one in measured.items()})
         answers.rhos[run.name] = measuring.correlated(answers.ratings, list(scored.values()), summary.seed)
         for label in answers.labels:
             counted = measuring.entailed(split, list(scored.values()), label)
@@ -132,12 +132,12 @@ class GalleryEvaluation(Evaluation):
 
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
         """Accuracy as sets have it, correlations with rated similarity, Entail@K."""
-        answers, found, name = self.answers[split.name], self.findings, split.name
+        answers, findings, name = self.answers[split.name], self.findings, split.name
         own = answers.entailments
         corrected = {one.source for one in own if one.found.corrected.value is not None}
-        found.notes += [_audited(name, one) for one in answers.labels if one.audit and one.source in corrected]
-        found.figures += measuring.for_accuracy(split, figures)
-        found.figures += measuring.similarity_figures(split, answers.rhos)
+        findings.notes += [_audited(name, one) for one in answers.labels if one.audit and one.source in corrected]
+        findings.figures += measuring.for_accuracy(split, figures)
+        findings.figures += measuring.similarity_figures(split, answers.rhos)
         self.entailments += own
         by = "group" if self.options.cluster == "group" else "picture"
         tables: dict[str, Table | None] = {
@@ -145,21 +145,21 @@ class GalleryEvaluation(Evaluation):
             "similarity": measuring.table(split, answers.rhos),
             "entailed": measuring.entailment_table(name, own),
             "seeds": seed_table(name, answers.seeds, "mean recall %", measuring.SEED_NOTE),
-            "differences": measuring.difference_table(name, found.differences),
+            "differences": measuring.difference_table(name, findings.differences),
         }
-        found.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
+        findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
 
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
         refuse_same_files({row.scorer: None for row in self.rankings})
-        found, dataset = self.findings, self.request.dataset
-        found.notes += notes.leakage_notes(dataset, self.splits, self.progress)
-        found.notes += notes.contamination_notes(dataset, self.splits, self.runs)
-        found.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
+        findings, dataset = self.findings, self.request.dataset
+        findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
+        findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
+        findings.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
         if self.options.rerank and not self.shortlists:
-            found.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
-        found.rows = {"entailed": self.entailments, "tables": list(found.tables.values())}
-        found.rows |= {"correlations": [], "errors": [], "seeds": []}
+            findings.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
+        findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
+        findings.rows |= {"correlations": [], "errors": [], "seeds": []}
 
     def rows(self) -> list[QueryResult]:
         """A row for each scorer and caption."""
@@ -176,7 +176,7 @@ class GalleryEvaluation(Evaluation):
         for row in self.rankings:
             name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
             lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
-        return {name: "".join(held) for name, held in lines.items()}
+        return {name: "".join(rows) for name, rows in lines.items()}
 
     def write(self, out: Path) -> Content:
         """With the rankings as a table."""
@@ -244,17 +244,17 @@ def _shortlist_notes(
 ) -> list[str]:
     """Notes on figures with a shortlist."""
     used = {run.name: shortlists.get(run.name, {}) for run in runs}
-    said = [
+    notes = [
         f"{name} rescores the {one['most']} candidates of each query that {one['by']} ranks highest, in both directions; "
         "the others rank below, in that order"
         for name, one in used.items()
         if one.get("most")
     ]
-    if compare and said and len({(one["most"], one["by"]) if one.get("most") else None for one in used.values()}) > 1:
-        said.append(
+    if compare and notes and len({(one["most"], one["by"]) if one.get("most") else None for one in used.values()}) > 1:
+        notes.append(
             "runs behind different shortlists, or behind none, are compared: a difference is also one of retrievers"
         )
-    return said
+    return notes
 
 
 def _audited(split: str, labels: Labels) -> str:
@@ -266,33 +266,33 @@ def _mean_recall(columns: Recalls) -> float:
     return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
 
 
-def _query_results(side: GallerySplit, found: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
+def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """The result of each caption as a query for its picture."""
-    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     written: dict[int, list[int]] = {}
-    for caption, image in side.written:
+    for caption, image in split.written:
         written.setdefault(caption, []).append(image)
-    pairs = np.array(side.written, np.int64)
-    for gallery, name in enumerate(side.galleries):
+    pairs = np.array(split.written, np.int64)
+    for gallery, name in enumerate(split.galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
-        scored = found.part(images, captions).turned()
+        scored = table.part(images, captions).turned()
         inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
         of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
         step = max(1, BLOCK // max(1, len(images)))
         for start in range(0, len(captions), step):
-            asked = np.arange(start, min(start + step, len(captions)))
-            scores = scored.rows(asked)
-            right = of.among(asked, len(images))
-            placed = places(scores, right)
+            queries = np.arange(start, min(start + step, len(captions)))
+            scores = scored.rows(queries)
+            targets = of.among(queries, len(images))
+            placed = places(scores, targets)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)
-            for row, caption in enumerate(captions[asked].tolist()):
+            for row, caption in enumerate(captions[queries].tolist()):
                 yield QueryResult(
-                    run=scorer, query=side.captions[caption], side=side.name, image_set=name, kind="photos",
-                    text=side.texts[caption], targets=tuple(side.images[image] for image in written[caption]),
-                    picks=tuple(side.images[images[one]] for one in np.flatnonzero(best[row])),
+                    run=scorer, query=split.captions[caption], side=split.name, image_set=name, kind="photos",
+                    text=split.texts[caption], targets=tuple(split.images[image] for image in written[caption]),
+                    picks=tuple(split.images[images[one]] for one in np.flatnonzero(best[row])),
                     accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
-                    level=int(placed.level[row]), tokens=len(side.texts[caption].split()),
+                    level=int(placed.level[row]), tokens=len(split.texts[caption].split()),
                 )  # fmt: skip
 
 

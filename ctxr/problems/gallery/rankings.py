@@ -42,42 +42,42 @@ class RecallRow(Record, frozen=True):
     value: float
 
 
-def rankings_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[QueryRanking]:
+def rankings_of(split: GallerySplit, table: QueryScores, scorer: str) -> list[QueryRanking]:
     """The best candidates in the gallery of every caption, and of every picture of a gallery."""
-    galleries, owners = np.array(side.image_galleries), np.array(side.caption_galleries)
+    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     rows = []
-    for gallery in range(len(side.galleries)):
+    for gallery in range(len(split.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
-        part = found.part(images, captions)
-        names = [side.images[image] for image in images], [side.captions[caption] for caption in captions]
+        part = table.part(images, captions)
+        names = [split.images[image] for image in images], [split.captions[caption] for caption in captions]
         for asks, scored, (queries, candidates) in (
             ("caption", part, names),
             ("image", part.turned(), names[::-1]),
         ):
-            for asked, best, scores in top(scored, RANKED):
+            for indices, best, scores in top(scored, RANKED):
                 rows += [
                     QueryRanking(asks, queries[query], scorer, tuple(candidates[one] for one in row), tuple(values))
-                    for query, row, values in zip(asked.tolist(), best.tolist(), scores.tolist(), strict=True)
+                    for query, row, values in zip(indices.tolist(), best.tolist(), scores.tolist(), strict=True)
                 ]
     return rows
 
 
-def recalls_of(side: GallerySplit, found: QueryScores, scorer: str) -> list[RecallRow]:
+def recalls_of(split: GallerySplit, table: QueryScores, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
-    galleries, owners = np.array(side.image_galleries), first_owners(side)
+    galleries, owners = np.array(split.image_galleries), first_owners(split)
     totals: dict[str, float] = {}
-    for gallery in range(len(side.galleries)):
+    for gallery in range(len(split.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        part = found.part(images, captions)
+        part = table.part(images, captions)
         means = caption_retrieval(part, np.searchsorted(images, owners[captions])).means()
         means["mean recall"] = sum(means.values()) / len(means)
         for measure, value in means.items():
             totals[measure] = totals.get(measure, 0.0) + value * len(captions) / len(owners)
-    return [RecallRow(scorer, side.side, measure, value) for measure, value in totals.items()]
+    return [RecallRow(scorer, split.side, measure, value) for measure, value in totals.items()]
 
 
-def mean_recall(rows: Sequence[RecallRow], scorer: str, side: str) -> float | None:
+def mean_recall(rows: Sequence[RecallRow], scorer: str, split: str) -> float | None:
     """The mean recall of a scorer on a side, 0..1; None where it was not measured."""
     return next(
-        (row.value for row in rows if (row.scorer, row.side, row.measure) == (scorer, side, "mean recall")), None
+        (row.value for row in rows if (row.scorer, row.side, row.measure) == (scorer, split, "mean recall")), None
     )

@@ -41,29 +41,29 @@ from ctxr.store.tables import write_table
 
 
 def as_pairs(
-    side: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, progress: Progress
+    split: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, progress: Progress
 ) -> "GalleryPairs":
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
-    own, row = _rows(side, pictures)
+    own, row = _rows(split, pictures)
     if isinstance(source, CrossSource):
         images = image_inputs(own, source, device, progress)
     else:
         images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, progress)
-    written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (side.written, side.weak))
-    return make_pairs(images, source.tokenize(list(side.texts)).numpy(), _galleries(side, row), written, weak)
+    written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (split.written, split.weak))
+    return make_pairs(images, source.tokenize(list(split.texts)).numpy(), _galleries(split, row), written, weak)
 
 
 def shortlist_for(
-    side: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, progress: Progress
+    split: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, progress: Progress
 ) -> "Shortlist":
     """The pairs of a split that a cross-encoder rescores, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
-    return shortlist_of(_rows(side, pictures)[0], side.texts, rerank, device, progress)
+    return shortlist_of(_rows(split, pictures)[0], split.texts, rerank, device, progress)
 
 
 def score_gallery(
     checkpoint: Path | None,
     encoder: str,
-    side: GallerySplit,
+    split: GallerySplit,
     pictures: PictureFiles,
     machine: Device,
     rerank: Rerank,
@@ -77,49 +77,49 @@ def score_gallery(
     device = choose_device(machine.device)
     source = source_of(checkpoint, encoder, progress)
     if isinstance(source, CrossSource):
-        return _matched(checkpoint, source, side, pictures, Device(device, machine.precision), rerank, progress)
-    return _vectors(side, pictures, Encoder(source, device, machine.precision, progress.warn), progress)
+        return _matched(checkpoint, source, split, pictures, Device(device, machine.precision), rerank, progress)
+    return _vectors(split, pictures, Encoder(source, device, machine.precision, progress.warn), progress)
 
 
-def _vectors(side: GallerySplit, pictures: PictureFiles, encoder: "Encoder", progress: Progress) -> Vectors:
+def _vectors(split: GallerySplit, pictures: PictureFiles, encoder: "Encoder", progress: Progress) -> Vectors:
     """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
-    own, row = _rows(side, pictures)
-    images, captions = embedded(own, list(side.texts), encoder, progress)
+    own, row = _rows(split, pictures)
+    images, captions = embedded(own, list(split.texts), encoder, progress)
     return Vectors(images[row], captions)
 
 
 def _matched(
-    checkpoint: Path | None, source: "CrossSource", side: GallerySplit, pictures: PictureFiles, machine: Device,
+    checkpoint: Path | None, source: "CrossSource", split: GallerySplit, pictures: PictureFiles, machine: Device,
     rerank: Rerank, progress: Progress,
 ) -> Matrix:  # fmt: skip
     """Scores of pictures with captions, pair by pair, in the order of the side."""
-    own, row = _rows(side, pictures)
-    scorer = pair_scoring(checkpoint, source, own, side.texts, machine, progress)
-    shortlist = shortlist_of(own, side.texts, rerank, machine.device, progress)
-    with progress.task(f"looking at pairs of {side.name}", len(row)) as task:
+    own, row = _rows(split, pictures)
+    scorer = pair_scoring(checkpoint, source, own, split.texts, machine, progress)
+    shortlist = shortlist_of(own, split.texts, rerank, machine.device, progress)
+    with progress.task(f"looking at pairs of {split.name}", len(row)) as task:
         look = partial(scorer.scores, advance=task.advance)
-        found = gallery_scores(_galleries(side, row), np.array(side.caption_galleries), shortlist, look)
-    return Matrix(found.values[row])
+        table = gallery_scores(_galleries(split, row), np.array(split.caption_galleries), shortlist, look)
+    return Matrix(table.values[row])
 
 
-def _rows(side: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
+def _rows(split: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
     """The pictures of a side, and the row in them of each of its images."""
-    own = pictures.of([side.asked()])
-    place = {image: row for row, image in enumerate(own.files)}
-    return own, np.array([place[image] for image in side.images], np.int64)
+    own = pictures.of([split.as_query()])
+    position = {image: row for row, image in enumerate(own.files)}
+    return own, np.array([position[image] for image in split.images], np.int64)
 
 
-def _galleries(side: GallerySplit, row: np.ndarray) -> np.ndarray:
+def _galleries(split: GallerySplit, row: np.ndarray) -> np.ndarray:
     """The gallery of each picture, in the order of `_rows`."""
-    found = np.empty(len(side.images), np.int64)
-    found[row] = side.image_galleries
-    return found
+    galleries = np.empty(len(split.images), np.int64)
+    galleries[row] = split.image_galleries
+    return galleries
 
 
 def write_rankings(
     run: Path,
     recipe: Recipe,
-    sides: Sequence[GallerySplit],
+    splits: Sequence[GallerySplit],
     pictures: PictureFiles,
     machine: Device,
     progress: Progress,
@@ -129,10 +129,10 @@ def write_rankings(
     recalls: list[RecallRow] = []
     rerank = Rerank(recipe.rerank, recipe.rerank_by)
     for scorer, seed in scorers_in(run).items():
-        for side in sides:
-            found = score_gallery(seed, recipe.encoder, side, pictures, machine, rerank, progress)
-            rankings += rankings_of(side, found, scorer)
-            recalls += recalls_of(side, found, scorer)
+        for split in splits:
+            scores = score_gallery(seed, recipe.encoder, split, pictures, machine, rerank, progress)
+            rankings += rankings_of(split, scores, scorer)
+            recalls += recalls_of(split, scores, scorer)
     write_table(run / RANKINGS, rankings)
     write_table(run / RECALLS, recalls)
     return [RANKINGS, RECALLS]

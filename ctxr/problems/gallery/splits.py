@@ -48,7 +48,7 @@ class GallerySplit:
         """The split, `none` for galleries without one."""
         return self.side or "none"
 
-    def asked(self) -> EvalQuery:
+    def as_query(self) -> EvalQuery:
         """All of its pictures as one query, for functions that collect the pictures of queries."""
         split: SplitName | None = self.side or None  # type: ignore[assignment]
         return EvalQuery(f"{self.side} galleries", "", "", self.images, None, False, split)
@@ -60,7 +60,7 @@ class GallerySplit:
 
 
 @dataclass
-class _Making:
+class _Builder:
     galleries: list[str] = field(default_factory=list)
     images: dict[str, int] = field(default_factory=dict)
     image_galleries: list[int] = field(default_factory=list)
@@ -76,30 +76,30 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
     Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a side.
     """
     targets: dict[str, list[str]] = {}
-    for query, one, place in dataset.targets():
-        targets.setdefault(query.id, []).append(one.images[place])
+    for query, one, position in dataset.targets():
+        targets.setdefault(query.id, []).append(one.images[position])
     by_id = {one.id: one for one in dataset.sets}
-    sides: dict[str, _Making] = {}
+    builders: dict[str, _Builder] = {}
     for name, query in sorted(dataset.queries.items(), key=lambda item: (item[1].image_set, item[0])):
         if query.labels is not None or name not in targets:
             continue
         gallery = by_id[query.image_set]
-        making = sides.setdefault(dataset.split_of(gallery) or "", _Making())
-        if not making.galleries or making.galleries[-1] != gallery.id:
-            making.galleries.append(gallery.id)
+        builder = builders.setdefault(dataset.split_of(gallery) or "", _Builder())
+        if not builder.galleries or builder.galleries[-1] != gallery.id:
+            builder.galleries.append(gallery.id)
             for image in gallery.images:
-                if image in making.images:
+                if image in builder.images:
                     raise DataError(
                         f"the picture {image} stands in the gallery {gallery.id!r} and in another one, or twice",
                         hint="give it one place",
                     )
-                making.images[image] = len(making.images)
-                making.image_galleries.append(len(making.galleries) - 1)
-        caption = making.captions[name] = len(making.captions)
-        making.texts.append(" ".join(dataset.texts[one].text for one in query.texts))
-        making.caption_galleries.append(len(making.galleries) - 1)
-        making.written |= {(caption, making.images[image]) for image in targets[name]}
-    return {side: _made(side, making, entailed or {}) for side, making in sides.items()}
+                builder.images[image] = len(builder.images)
+                builder.image_galleries.append(len(builder.galleries) - 1)
+        caption = builder.captions[name] = len(builder.captions)
+        builder.texts.append(" ".join(dataset.texts[one].text for one in query.texts))
+        builder.caption_galleries.append(len(builder.galleries) - 1)
+        builder.written |= {(caption, builder.images[image]) for image in targets[name]}
+    return {split: _built(split, builder, entailed or {}) for split, builder in builders.items()}
 
 
 def splits_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySplit]:
@@ -107,39 +107,39 @@ def splits_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.
     """
-    sides = gallery_splits(dataset, entailed_in(dataset, judgments) if recipe.weak != "off" else {})
-    if "train" not in sides:
+    splits = gallery_splits(dataset, entailed_in(dataset, judgments) if recipe.weak != "off" else {})
+    if "train" not in splits:
         raise DataError(
             f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",
             hint="name another --dataset",
         )
-    if recipe.weak != "off" and not sides["train"].weak:
+    if recipe.weak != "off" and not splits["train"].weak:
         raise none_entailed(dataset)
-    return {side: sides[side] for side in ("train", "valid", "test") if side in sides}
+    return {split: splits[split] for split in ("train", "valid", "test") if split in splits}
 
 
-def _made(side: str, making: _Making, entailed: Mapping[Pair, bool]) -> GallerySplit:
+def _built(split: str, builder: _Builder, entailed: Mapping[Pair, bool]) -> GallerySplit:
     weak = {
-        (making.captions[caption], making.images[image])
-        for (caption, image), said in entailed.items()
-        if said and caption in making.captions and image in making.images
+        (builder.captions[caption], builder.images[image])
+        for (caption, image), entails in entailed.items()
+        if entails and caption in builder.captions and image in builder.images
     }
-    inside = {pair for pair in weak if making.caption_galleries[pair[0]] == making.image_galleries[pair[1]]}
+    inside = {pair for pair in weak if builder.caption_galleries[pair[0]] == builder.image_galleries[pair[1]]}
     return GallerySplit(
-        side,
-        tuple(making.galleries),
-        tuple(making.images),
-        tuple(making.image_galleries),
-        tuple(making.captions),
-        tuple(making.texts),
-        tuple(making.caption_galleries),
-        tuple(sorted(making.written)),
-        tuple(sorted(inside - making.written)),
+        split,
+        tuple(builder.galleries),
+        tuple(builder.images),
+        tuple(builder.image_galleries),
+        tuple(builder.captions),
+        tuple(builder.texts),
+        tuple(builder.caption_galleries),
+        tuple(sorted(builder.written)),
+        tuple(sorted(inside - builder.written)),
     )
 
 
-def first_owners(side: GallerySplit) -> np.ndarray:
+def first_owners(split: GallerySplit) -> np.ndarray:
     """The picture that each caption was written for, [C]; the first where it was written for several."""
-    captions, images = (np.array(column, np.int64) for column in zip(*side.written, strict=True))
+    captions, images = (np.array(column, np.int64) for column in zip(*split.written, strict=True))
     owners: np.ndarray = images[np.unique(captions, return_index=True)[1]]
     return owners

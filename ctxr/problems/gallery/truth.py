@@ -98,32 +98,32 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
         refuse_changed(folder)
     for folder in rounds_in_force(rounds):
         if (folder / STRATA).is_file():
-            drawn = read_table(folder / STRATA, AuditSample)
-            strata |= {(one.caption, one.image): _stratum(folder.name, one) for one in drawn}
+            sample = read_table(folder / STRATA, AuditSample)
+            strata |= {(one.caption, one.image): _stratum(folder.name, one) for one in sample}
     answers: list[Judgment] = []
-    looked: dict[Pair, bool] = {}
+    audited: dict[Pair, bool] = {}
     parents = []
     for home in homes:
         if (home / JUDGMENTS / MANIFEST).is_file():
-            given = read_judgments(home / JUDGMENTS)
-            if rounds or any(row.query.startswith(UNIT) for row in given):
+            rows = read_judgments(home / JUDGMENTS)
+            if rounds or any(row.query.startswith(UNIT) for row in rows):
                 parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
                 blocked = set(blocked_workers(home))
-                answers += [row for row in given if row.worker not in blocked]
+                answers += [row for row in rows if row.worker not in blocked]
         for folder in sorted((home / AUDITS).glob("*")) if rounds else ():
             if (folder / MANIFEST).is_file():
                 parents.append(_parent(folder, AUDIT))
-                looked |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, AuditVerdict)}
-    return HumanLabels(tuple(answers), looked, strata, tuple(parents))
+                audited |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, AuditVerdict)}
+    return HumanLabels(tuple(answers), audited, strata, tuple(parents))
 
 
 def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
     """Folders of the active rounds, by number. Raises DataError for a damaged table."""
-    found = []
+    folders = []
     for root in dict.fromkeys(one.resolve() for one in roots):
         if (root / ROUNDS).is_file():
-            found += [root / folder_of(one.number) for one in rows_of(root / ROUNDS, _Round) if one.active]
-    return sorted(found)
+            folders += [root / folder_of(one.number) for one in rows_of(root / ROUNDS, _Round) if one.active]
+    return sorted(folders)
 
 
 def rows_of(file: Path, kind: type[R]) -> list[R]:
@@ -134,26 +134,26 @@ def rows_of(file: Path, kind: type[R]) -> list[R]:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error
 
 
-def decided(said: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
+def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
     """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
-    units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in said}
+    units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in calls}
     votes: dict[Pair, dict[str, bool]] = {}
     for row in (*judgments, *people.answers):
         if row.worker == "gold" or row.worker.startswith(WORKER):
             continue
         pair = (row.query, row.candidate)
-        if pair in said:
+        if pair in calls:
             votes.setdefault(pair, {})[row.worker] = row.value > 0
         elif row.query in units and row.candidate == ENTAILMENT and not row.round:
             votes.setdefault(units[row.query], {})[row.worker] = row.value > 0
-    counts = {pair: (sum(given.values()), len(given)) for pair, given in votes.items()}
-    found = {pair: 2 * yes > of for pair, (yes, of) in counts.items() if 2 * yes != of}
-    return found | {pair: entailed for pair, entailed in people.looked.items() if pair in said}
+    counts = {pair: (sum(ballots.values()), len(ballots)) for pair, ballots in votes.items()}
+    majorities = {pair: 2 * yes > of for pair, (yes, of) in counts.items() if 2 * yes != of}
+    return majorities | {pair: entailed for pair, entailed in people.looked.items() if pair in calls}
 
 
-def _stratum(number: str, drawn: AuditSample) -> AuditStratum:
-    capped = drawn.stratum.startswith("capped")
-    return AuditStratum(f"{number} {drawn.stratum}", drawn.population, drawn.decision == "added", not capped)
+def _stratum(number: str, sample: AuditSample) -> AuditStratum:
+    capped = sample.stratum.startswith("capped")
+    return AuditStratum(f"{number} {sample.stratum}", sample.population, sample.decision == "added", not capped)
 
 
 def _parent(folder: Path, kind: str) -> Parent:
@@ -177,36 +177,36 @@ def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
 
 
 def sampled_of(
-    side: GallerySplit, strata: Mapping[Pair, str], known: Mapping[Pair, bool], people: HumanLabels
+    split: GallerySplit, strata: Mapping[Pair, str], labels: Mapping[Pair, bool], people: HumanLabels
 ) -> Sampled | None:
     """The judged pairs of the split with the human verdicts; None where none of their strata was audited."""
-    images = {image: place for place, image in enumerate(side.images)}
-    captions = {caption: place for place, caption in enumerate(side.captions)}
-    written = {(side.captions[caption], side.images[image]) for caption, image in side.written}
+    images = {image: index for index, image in enumerate(split.images)}
+    captions = {caption: index for index, caption in enumerate(split.captions)}
+    written = {(split.captions[caption], split.images[image]) for caption, image in split.written}
     pairs = [pair for pair in strata if pair[0] in captions and pair[1] in images and pair not in written]
     code = {name: number for number, name in enumerate(sorted({strata[pair] for pair in pairs}))}
-    looks = np.zeros((len(code), 2))
-    for pair, entailed in known.items():
-        drawn = people.strata.get(pair)
-        if drawn is not None and drawn.name in code and strata.get(pair) == drawn.name:
-            looks[code[drawn.name]] += (1, entailed)
-    if not looks.any():
+    tallies = np.zeros((len(code), 2))
+    for pair, entailed in labels.items():
+        stratum = people.strata.get(pair)
+        if stratum is not None and stratum.name in code and strata.get(pair) == stratum.name:
+            tallies[code[stratum.name]] += (1, entailed)
+    if not tallies.any():
         return None
     return Sampled(
         np.array([images[image] for _, image in pairs], np.int64),
         np.array([captions[caption] for caption, _ in pairs], np.int64),
         np.array([code[strata[pair]] for pair in pairs], np.int64),
-        np.array([int(known.get(pair, -1)) for pair in pairs], np.int64),
+        np.array([int(labels.get(pair, -1)) for pair in pairs], np.int64),
         np.array([pair in people.strata and people.strata[pair].name == strata[pair] for pair in pairs], bool),
-        looks,
+        tallies,
     )
 
 
-def parts_of(known: Mapping[Pair, bool], people: HumanLabels) -> tuple[Stratum, ...]:
+def parts_of(labels: Mapping[Pair, bool], people: HumanLabels) -> tuple[Stratum, ...]:
     """All strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts. Pairs that a cap left
     out are not among the judged ones."""
     seen: dict[str, list[bool]] = {}
-    for pair, entailed in known.items():
+    for pair, entailed in labels.items():
         if pair in people.strata:
             seen.setdefault(people.strata[pair].name, []).append(entailed)
     rounds = {name.partition(" ")[0] for name in seen}
@@ -255,7 +255,7 @@ class _Link(msgspec.Struct):
 
 def labels_of(
     dataset: Dataset,
-    side: GallerySplit,
+    split: GallerySplit,
     more: Sequence[Judgment] = (),
     root: Path | None = None,
     people: HumanLabels | None = None,
@@ -268,26 +268,30 @@ def labels_of(
 
     Raises DataError for a damaged table.
     """
-    written = _relation(side.written, turned=True)
-    found = []
+    written = _relation(split.written, turned=True)
+    labels = []
     truth = None if dataset.root is None else dataset.root / TRUTH
     if truth is not None and truth.is_file():
-        held = _places(side, ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds))
-        found.append(Labels(Entailed(written, _relation(held, turned=True), "gold"), "truth of the drawn world"))
+        positives = _indices(
+            split, ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds)
+        )
+        labels.append(Labels(Entailed(written, _relation(positives, turned=True), "gold"), "truth of the drawn world"))
     judgments = [*dataset.judgments, *more]
-    said = verdicts(judgments)
-    judged = _places(side, said)
+    calls = verdicts(judgments)
+    judged = _indices(split, calls)
     if judged:
-        held = _places(side, (pair for pair, yes in said.items() if yes))
-        entailed = Entailed(written, _relation(held, turned=True), "classifier", judged=_relation(judged, turned=True))
+        positives = _indices(split, (pair for pair, yes in calls.items() if yes))
+        entailed = Entailed(
+            written, _relation(positives, turned=True), "classifier", judged=_relation(judged, turned=True)
+        )
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
         roots = [one for one in (root, dataset.root) if one is not None]
-        checked = _checked(side, said, judgments, people or HumanLabels(), roots)
-        found.append(Labels(entailed, ", ".join(workers), _leaked(roots, side), **vars(checked)))
-    return found
+        checked = _checked(split, calls, judgments, people or HumanLabels(), roots)
+        labels.append(Labels(entailed, ", ".join(workers), _leaked(roots, split), **vars(checked)))
+    return labels
 
 
-def published(folder: Path, dataset: Dataset, side: GallerySplit) -> dict[str, tuple[Numbered, Numbered]]:
+def published(folder: Path, dataset: Dataset, split: GallerySplit) -> dict[str, tuple[Numbered, Numbered]]:
     """The ground truths in a folder, by name: (captions of pictures, pictures of captions); those about no picture here are left out.
 
     Raises UsageError where there is no such folder, DataError for one that holds none, and no table of similarities (`*.csv`)
@@ -300,43 +304,43 @@ def published(folder: Path, dataset: Dataset, side: GallerySplit) -> dict[str, t
     files = {
         name: (folder / f"{name}_image_to_caption.json", folder / f"{name}_caption_to_image.json") for name in PUBLISHED
     }
-    there = {name: pair for name, pair in files.items() if pair[0].is_file() and pair[1].is_file()}
-    if not there and not next(folder.glob("*.csv"), None):
+    complete = {name: pair for name, pair in files.items() if pair[0].is_file() and pair[1].is_file()}
+    if not complete and not next(folder.glob("*.csv"), None):
         raise DataError(
             f"{folder} holds neither {files['cxc'][0].name} nor {files['eccv'][0].name} with its other direction",
             hint="name the folder with the ground truth of eccv_caption",
         )
-    images, captions = coco_indices(side)
-    found = {}
-    for name, (to_caption, to_image) in there.items():
+    images, captions = coco_indices(split)
+    truths = {}
+    for name, (to_caption, to_image) in complete.items():
         both = number(read_positives(to_caption), images, captions), number(read_positives(to_image), captions, images)
         if len(both[0].relation) and len(both[1].relation):
-            found[name] = both
-    return found
+            truths[name] = both
+    return truths
 
 
-def coco_indices(side: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
+def coco_indices(split: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
     """Places of pictures and of captions by their COCO ids: the number in the name of a file, and the one that ends a caption's id.
 
     Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
     album, would be those of others.
     """
     images = {}
-    for place, image in enumerate(side.images):
-        found = published_image(image)
-        if found is not None and found.startswith("coco/"):
-            images[found] = place
+    for index, image in enumerate(split.images):
+        name = published_image(image)
+        if name is not None and name.startswith("coco/"):
+            images[name] = index
     coco = set(images.values())
-    of_coco = {caption for caption, image in side.written if image in coco}
+    of_coco = {caption for caption, image in split.written if image in coco}
     return images, {
-        f"coco/{caption.rpartition('/')[2]}": place for place, caption in enumerate(side.captions) if place in of_coco
+        f"coco/{caption.rpartition('/')[2]}": index for index, caption in enumerate(split.captions) if index in of_coco
     }
 
 
-def _places(side: GallerySplit, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
+def _indices(split: GallerySplit, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
     """(caption, picture) by place, of those that are on the side."""
-    images = {image: place for place, image in enumerate(side.images)}
-    captions = {caption: place for place, caption in enumerate(side.captions)}
+    images = {image: index for index, image in enumerate(split.images)}
+    captions = {caption: index for index, caption in enumerate(split.captions)}
     return [(captions[one], images[other]) for one, other in pairs if one in captions and other in images]
 
 
@@ -358,39 +362,39 @@ class _Checked:
 
 
 def _checked(
-    side: GallerySplit,
-    said: Mapping[Pair, bool],
+    split: GallerySplit,
+    calls: Mapping[Pair, bool],
     judgments: Sequence[Judgment],
     people: HumanLabels,
     roots: Sequence[Path],
 ) -> _Checked:
     """What people said of the sample of pairs that the classifier judged, by its strata."""
     strata = strata_of(roots) if people.strata else {}
-    known = decided(said, judgments, people)
-    images, captions = set(side.images), set(side.captions)
-    here = {pair: yes for pair, yes in known.items() if pair[0] in captions and pair[1] in images}
-    count, elsewhere = len(here or known), bool(known) and not here
-    parts = parts_of(known, people)
+    labels = decided(calls, judgments, people)
+    images, captions = set(split.images), set(split.captions)
+    here = {pair: yes for pair, yes in labels.items() if pair[0] in captions and pair[1] in images}
+    count, elsewhere = len(here or labels), bool(labels) and not here
+    parts = parts_of(labels, people)
     if not parts:
         return _Checked((), count, elsewhere, None)
     # also of pairs that a cap left out, which are not among the judged
-    everyone = decided({**said, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
-    return _Checked(parts, count, elsewhere, sampled_of(side, strata, everyone, people))
+    everyone = decided({**calls, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
+    return _Checked(parts, count, elsewhere, sampled_of(split, strata, everyone, people))
 
 
-def _leaked(roots: Sequence[Path], side: GallerySplit) -> Flags | None:
+def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
     """The pictures that ledgers of active rounds mark as leaked; None where no ledger contains any of the pictures."""
-    known: dict[str, bool] = {}
+    leaks: dict[str, bool] = {}
     for folder in rounds_in_force(roots):
         if (folder / LEDGER).is_file():
             for row in rows_of(folder / LEDGER, _Link):
                 # another copy of a published picture is known by the published id, a picture of the ledger by its own
                 for name in {row.image, published_image(row.image) or row.image}:
-                    known[name] = known.get(name, False) or row.leaked
-    images = [image if image in known else published_image(image) or image for image in side.images]
-    if not known.keys() & set(images):
+                    leaks[name] = leaks.get(name, False) or row.leaked
+    images = [image if image in leaks else published_image(image) or image for image in split.images]
+    if not leaks.keys() & set(images):
         return None
-    return np.array([known.get(image, False) for image in images])
+    return np.array([leaks.get(image, False) for image in images])
 
 
 Places = list[tuple[int, int]]
@@ -398,7 +402,7 @@ Places = list[tuple[int, int]]
 
 def gold_of(
     dataset: Dataset,
-    side: GallerySplit,
+    split: GallerySplit,
     truths: Mapping[str, tuple[Numbered, Numbered]],
     rated: Sequence[Rated],
     more: Sequence[Judgment],
@@ -409,33 +413,37 @@ def gold_of(
     Args:
         truths: as `gallery_truth.published`. rated: CxC's similarities. more: judgments beside those of the dataset.
     """
-    found = []
+    labels = []
     for name, title in PUBLISHED.items():
-        held = _listed(*truths[name]) if name in truths else []
-        rows = _rated(side, rated) if name == "cxc" else []
-        held += [pair for pair, rating in rows if rating >= THRESHOLD]
-        looked = held + [pair for pair, _ in rows]
+        positives = _listed(*truths[name]) if name in truths else []
+        rows = _rated(split, rated) if name == "cxc" else []
+        positives += [pair for pair, rating in rows if rating >= THRESHOLD]
+        examined = positives + [pair for pair, _ in rows]
         of = "listed or rated" if rows else "listed"
-        source = f"{len(set(held)):,} pairs hold of {len(set(looked)):,} that are {of}"
-        found.append(_labels(side, held, looked, source, title, only_right=not rows))
-    said = human_verdicts(dataset, side, more, people)
-    yes = [pair for pair, entailed in said.items() if entailed]
-    found.append(_labels(side, yes, list(said), f"{len(yes):,} pairs hold of {len(said):,} that were judged", "people"))
-    return [one for one in found if one is not None]
+        source = f"{len(set(positives)):,} pairs hold of {len(set(examined)):,} that are {of}"
+        labels.append(_labels(split, positives, examined, source, title, only_right=not rows))
+    decisions = human_verdicts(dataset, split, more, people)
+    yes = [pair for pair, entailed in decisions.items() if entailed]
+    labels.append(
+        _labels(
+            split, yes, list(decisions), f"{len(yes):,} pairs hold of {len(decisions):,} that were judged", "people"
+        )
+    )
+    return [one for one in labels if one is not None]
 
 
 def human_verdicts(
-    dataset: Dataset, side: GallerySplit, more: Sequence[Judgment], people: HumanLabels
+    dataset: Dataset, split: GallerySplit, more: Sequence[Judgment], people: HumanLabels
 ) -> dict[tuple[int, int], bool]:
     """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits, without ties."""
-    images = {image: place for place, image in enumerate(side.images)}
-    captions = {caption: place for place, caption in enumerate(side.captions)}
+    images = {image: index for index, image in enumerate(split.images)}
+    captions = {caption: index for index, caption in enumerate(split.captions)}
     judgments = [*dataset.judgments, *more]
     pairs = {(row.query, row.candidate) for row in judgments} | people.looked.keys()
     pairs |= set(_units([*judgments, *people.answers], images, captions))
     about = {(caption, image): True for caption, image in pairs if caption in captions and image in images}
-    told = decided(about, judgments, people)
-    return {(images[image], captions[caption]): entailed for (caption, image), entailed in told.items()}
+    majorities = decided(about, judgments, people)
+    return {(images[image], captions[caption]): entailed for (caption, image), entailed in majorities.items()}
 
 
 def _units(rows: Iterable[Judgment], images: Mapping[str, int], captions: Mapping[str, int]) -> Iterable[Pair]:
@@ -454,8 +462,8 @@ def _listed(to_caption: Numbered, to_image: Numbered) -> Places:
     return list(zip(*(column.tolist() for column in pairs), strict=True))
 
 
-def _rated(side: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
-    images, captions = coco_indices(side)
+def _rated(split: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
+    images, captions = coco_indices(split)
     return [
         ((images[image], captions[caption]), rating)
         for one in rated if one.kind == "SITS"
@@ -464,14 +472,14 @@ def _rated(side: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, 
 
 
 def _labels(
-    side: GallerySplit, held: Places, looked: Places, source: str, by: str, only_right: bool = False
+    split: GallerySplit, positives: Places, examined: Places, source: str, by: str, only_right: bool = False
 ) -> Labels | None:
-    if not looked:
+    if not examined:
         return None
-    written = _gold_relation([(image, caption) for caption, image in side.written])
-    judged = _gold_relation(looked)
+    written = _gold_relation([(image, caption) for caption, image in split.written])
+    judged = _gold_relation(examined)
     return Labels(
-        Entailed(written, _gold_relation(held), "gold", judged),
+        Entailed(written, _gold_relation(positives), "gold", judged),
         f"{source}, of {len(judged):,} pictures",
         asked=judged.queries,
         by=by,

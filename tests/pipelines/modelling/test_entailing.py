@@ -110,7 +110,7 @@ def test_a_trained_classifier_says_what_its_evaluation_says(made: Train, world: 
     report = evaluate(Eval(("entailment-tiny",), world, made.workdir, resamples=50, device="cpu"))
     judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny", "cpu")
     pairs = open_pairs(world, Path(), Silent())
-    rows = {one.id: one for one in pairs.side("test")}
+    rows = {one.id: one for one in pairs.in_split("test")}
     said = [json.loads(line) for line in (report.results / "probabilities.jsonl").read_text().splitlines()]
     assert {row["pair"] for row in said} == set(rows)
     claims = [

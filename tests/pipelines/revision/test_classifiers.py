@@ -68,4 +68,4 @@ def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:
 def test_it_learns_from_the_pairs_of_the_projects_dataset_where_none_are_named(workdir: Path) -> None:
     own, named = (open_pairs(path, workdir, Silent()) for path in (None, workdir / "dataset"))
     assert own.rows == named.rows
-    assert own.side("valid")
+    assert own.in_split("valid")

@@ -83,7 +83,7 @@ class ChainStage:
     changed: tuple[str, ...] = ()
 
     @property
-    def made_by(self) -> str:
+    def command(self) -> str:
         """The command that wrote it, in words."""
         if self.manifest is None:
             return "as published" if self.kind == RELEASE else "evaluations alone"
@@ -318,7 +318,7 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     if not units and number(last.counts.get("sets")):
         units = units_of(dataset_of(open_artifact(last.path)))
         notes.append(
-            f"{last.name} holds no ledger and no embeddings, as {last.made_by} writes it: "
+            f"{last.name} holds no ledger and no embeddings, as {last.command} writes it: "
             "distances, timelines and exclusions are unknown"
         )
     return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None

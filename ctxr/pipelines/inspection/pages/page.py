@@ -63,13 +63,13 @@ def write_page(
     environment.globals["plot_box"] = {
         "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "width": WIDTH, "height": HEIGHT
     }  # fmt: skip
-    revised = edition.chain.last.made_by == f"ctxr {REVISE_LABELS}"
+    revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"
     sections = sections or (OF_CAPTIONS if revised else SECTIONS)
     # the overview counts what the others could not show, so it is made last
-    made = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
-    if edition.chain.last.kind == ALONE and made.get("results") is None and made.get("tables") is not None:
-        made["summary"] = None  # it counts sets and queries, and there are none
-    shown = [(section, made[section.id]) for section in sections if made[section.id] is not None]
+    contexts = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
+    if edition.chain.last.kind == ALONE and contexts.get("results") is None and contexts.get("tables") is not None:
+        contexts["summary"] = None  # it counts sets and queries, and there are none
+    shown = [(section, contexts[section.id]) for section in sections if contexts[section.id] is not None]
     parts = [
         (section, Markup(environment.get_template(f"{section.id}.html").render(context, section=section)))  # noqa: S704
         for section, context in shown

@@ -51,8 +51,8 @@ class EvaluationRows:
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names in `rows`: the runs, or their seeds where there are several."""
-        met = dict.fromkeys(row.run for row in self.rows)
-        return tuple(name for run in self.runs for name in met if _is_of(name, run))
+        names = dict.fromkeys(row.run for row in self.rows)
+        return tuple(name for run in self.runs for name in names if _is_of(name, run))
 
 
 def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
@@ -72,7 +72,7 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, _rows(by_dataset[sha256]), sha256))
     notes = []
     if len(by_dataset) > 1:
-        others = sum(len(found) for sha256, found in by_dataset.items() if sha256 != chosen)
+        others = sum(len(evaluations) for sha256, evaluations in by_dataset.items() if sha256 != chosen)
         notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
     if about and chosen != about:
         notes.append(
@@ -94,18 +94,18 @@ def _merge(artifacts: list[Artifact], notes: list[str]) -> EvaluationRows:
     for one in artifacts:
         if edited := one.changed_files():
             notes.append(f"{RESULTS}/{one.path.name}/{edited[0]} was changed since it was written")
-        told = _figures(one.path / FIGURES)
-        fresh = list(dict.fromkeys(row["run"] for row in told["figures"] if row["run"] not in runs))
-        people = people or told.get("people")
-        if not fresh:
+        content = _figures(one.path / FIGURES)
+        unseen = list(dict.fromkeys(row["run"] for row in content["figures"] if row["run"] not in runs))
+        people = people or content.get("people")
+        if not unseen:
             continue
         shown.append(one)
-        tables += told.get("tables", [])
-        runs += fresh
-        figures += [row for row in told["figures"] if row["run"] in fresh]
-        differences += [row for row in told["differences"] if row["run"] in fresh]
+        tables += content.get("tables", [])
+        runs += unseen
+        figures += [row for row in content["figures"] if row["run"] in unseen]
+        differences += [row for row in content["differences"] if row["run"] in unseen]
         rows += [
-            row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in fresh)
+            row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in unseen)
         ]
     origins = {origin.name: origin for one in reversed(artifacts) for origin in one.manifest.parents}
     return EvaluationRows(
@@ -151,29 +151,29 @@ Attended = dict[tuple[str, str], list[list[int]]]
 
 
 def attended(
-    project: Path, scored: EvaluationRows, shown: Collection[str], progress: Progress, known: Dataset | None = None
+    project: Path, scored: EvaluationRows, shown: Collection[str], progress: Progress, current: Dataset | None = None
 ) -> tuple[Attended, list[str]]:
     """Attention of the last layer, averaged over heads, of every evaluated trained head; and notes on what is missing.
 
     Runs that are files of scores or have no head, and runs that are gone or were trained again since, have none.
-    Vectors and shares are kept in the project's cache. `shown` are ids of queries; `known` is the dataset that was evaluated,
+    Vectors and shares are kept in the project's cache. `shown` are ids of queries; `current` is the dataset that was evaluated,
     where it is given, else it is searched for in the project.
     """
-    found, notes = Attended(), list[str]()
+    shares, notes = Attended(), list[str]()
     runs = [(run, problem_of(run.manifest.config)) for run in _attended_runs(project, scored)]
     runs = [(run, problem) for run, problem in runs if problem.explains(run.manifest.config)]
     if not runs or not shown:
-        return found, notes
-    dataset = known or _attended_dataset(project, scored.dataset)
+        return shares, notes
+    dataset = current or _attended_dataset(project, scored.dataset)
     if dataset is None:
-        return found, ["attention is not shown: the dataset that was evaluated is not in this project"]
+        return shares, ["attention is not shown: the dataset that was evaluated is not in this project"]
     for run, problem in runs:
         try:
             opened = find_learner(problem).open_run(run.path, ScoringOptions(project), progress)
-            found |= opened.explain((dataset, shown))
+            shares |= opened.explain((dataset, shown))
         except CtxrError as error:
             notes.append(f"attention of {run.path.name} is not shown: {error.message}")
-    return found, notes
+    return shares, notes
 
 
 def _attended_runs(project: Path, scored: EvaluationRows) -> Iterator[Artifact]:
@@ -249,43 +249,45 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
         return None
     edition.evaluations += scored.artifacts
     ranked = _ranked(scored)
-    known = chain.dataset if scored.dataset == chain.evaluated else None
-    shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, known)
+    dataset = chain.dataset if scored.dataset == chain.evaluated else None
+    shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
-    sides = list(dict.fromkeys(row["side"] for row in scored.figures))
+    splits = list(dict.fromkeys(row["side"] for row in scored.figures))
     plotted = {row["side"] for row in scored.figures if (row["part"], row["measure"]) == ("all", "accuracy")}
-    data["asked"] = asked = len({row.query for row in scored.rows})
+    data["asked"] = total = len({row.query for row in scored.rows})
     return {
-        "panels": [_panel(scored, side) for side in sides if side in plotted],
+        "panels": [_panel(scored, split) for split in splits if split in plotted],
         "people": scored.people,
         "tables": scored.tables,
         "notes": [*scored.notes, *unseen],
         "attended": sorted({name for name, _ in shares}),
         "runs": scored.scorers,
-        "asked": asked,
+        "asked": total,
         "shown": len(data["queries"]),
-        "sides": sides,
+        "sides": splits,
         "kinds": sorted({row.kind for row in scored.rows}),
         "tags": sorted({tag for row in scored.rows for tag in row.tags}),
         "plot": {"right": WIDTH - RIGHT, "top": TOP, "width": WIDTH},
     }
 
 
-def _panel(scored: EvaluationRows, side: str) -> Panel:
-    found = {
+def _panel(scored: EvaluationRows, split: str) -> Panel:
+    figures = {
         (row["run"], row["part"], row["measure"]): row
         for row in scored.figures
-        if row["side"] == side and row["view"] == "overall"
+        if row["side"] == split and row["view"] == "overall"
     }
-    sizes = {run: found[run, "all", "accuracy"]["queries"] for run in scored.runs if (run, "all", "accuracy") in found}
-    asked = max(sizes.values())
+    sizes = {
+        run: figures[run, "all", "accuracy"]["queries"] for run in scored.runs if (run, "all", "accuracy") in figures
+    }
+    total = max(sizes.values())
     # what was scored in part stands last, under its own number
-    runs = sorted(sizes, key=lambda run: sizes[run] < asked)
-    called = {run: run if sizes[run] == asked else f"{run} ({sizes[run]:,} of {asked:,})" for run in runs}
-    parts = [part for part in PARTS if (runs[0], part, "accuracy") in found]
+    runs = sorted(sizes, key=lambda run: sizes[run] < total)
+    called = {run: run if sizes[run] == total else f"{run} ({sizes[run]:,} of {total:,})" for run in runs}
+    parts = [part for part in PARTS if (runs[0], part, "accuracy") in figures]
     # one kind alone says the same twice
     parts = ["all"] if len(parts) == 2 else parts
-    ends = [row for run in runs for part in parts if (row := found.get((run, part, "accuracy"))) is not None]
+    ends = [row for run in runs for part in parts if (row := figures.get((run, part, "accuracy"))) is not None]
     most = max(min(1.0, max(row["value"] if row["high"] is None else row["high"] for row in ends) + 0.03), 0.2)
 
     left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
@@ -296,17 +298,17 @@ def _panel(scored: EvaluationRows, side: str) -> Panel:
     names, whiskers, y = [], [], float(TOP + ROW / 2)
     for run in runs:
         names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
-        for part in (part for part in parts if (run, part, "accuracy") in found):
-            whiskers.append(_whisker(found[run, part, "accuracy"], run, part, y, across))
+        for part in (part for part in parts if (run, part, "accuracy") in figures):
+            whiskers.append(_whisker(figures[run, part, "accuracy"], run, part, y, across))
             y += ROW
         y += GAP
-    blind = found.get((runs[0], "all", "chance"))
+    blind = figures.get((runs[0], "all", "chance"))
     chance = None if blind is None else (across(blind["value"]), f"chance {100 * blind['value']:.3g} %")
-    whole = [run for run in runs if sizes[run] == asked]
-    best = max(whole, key=lambda run: found[run, "all", "accuracy"]["value"])
-    top = _interval(found[best, "all", "accuracy"])
+    whole = [run for run in runs if sizes[run] == total]
+    best = max(whole, key=lambda run: figures[run, "all", "accuracy"]["value"])
+    top = _interval(figures[best, "all", "accuracy"])
     return Panel(
-        side,
+        split,
         left,
         round(y - GAP - ROW / 2) + BOTTOM,
         names,
@@ -316,25 +318,25 @@ def _panel(scored: EvaluationRows, side: str) -> Panel:
         [
             (
                 part,
-                f"{STATIC.get(part, part)}, {plural(found[runs[0], part, 'accuracy']['queries'], 'query', 'queries', ',')}",
+                f"{STATIC.get(part, part)}, {plural(figures[runs[0], part, 'accuracy']['queries'], 'query', 'queries', ',')}",
             )
             for part in parts
         ],
-        *_table(scored, side, found, runs, parts),
-        f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {side}: the best is {best} with {percent(top)} %.",
-        _notes(called, len(whole), asked, ends),
+        *_table(scored, split, figures, runs, parts),
+        f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {percent(top)} %.",
+        _notes(called, len(whole), total, ends),
     )
 
 
-def _notes(called: Mapping[str, str], whole: int, asked: int, ends: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Mapping[str, Any]]) -> list[str]:
     """What keeps figures of a panel from being compared, and why some have no whisker."""
     partly = [shown for run, shown in called.items() if shown != run]
     lacking = sum(row["low"] is None for row in ends)
     notes = []
     if partly:
         others = "the others" if whole > 1 else "the other"
-        told = f"Scored on a part of the {asked:,} queries, so not to be compared with {others}"
-        notes.append(f"{told}: {', '.join(partly)}.")
+        sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
+        notes.append(f"{sentence}: {', '.join(partly)}.")
     if lacking:
         dots = "A dot" if lacking == 1 else f"{lacking} dots"
         notes.append(
@@ -352,12 +354,12 @@ def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any)
 
 
 def _table(
-    scored: EvaluationRows, side: str, found: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
+    scored: EvaluationRows, split: str, figures: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot; differences where they were tested."""
-    tested = {row["run"]: row for row in scored.differences if row["side"] == side and row["part"] == "all"}
-    ranked = any((run, "all", "mrr") in found for run in runs)
-    sizes = {run: found[run, "all", "accuracy"]["queries"] for run in runs}
+    tested = {row["run"]: row for row in scored.differences if row["side"] == split and row["part"] == "all"}
+    ranked = any((run, "all", "mrr") in figures for run in runs)
+    sizes = {run: figures[run, "all", "accuracy"]["queries"] for run in runs}
     counted = len(set(sizes.values())) > 1
     heads = [
         "run",
@@ -370,15 +372,19 @@ def _table(
         heads += [f"against {against}", "p, Holm"]
     rows = []
     for run in runs:
-        told = [found.get((run, part, "accuracy")) for part in parts]
+        accuracies = [figures.get((run, part, "accuracy")) for part in parts]
         cells = [run, *([f"{sizes[run]:,}"] if counted else [])]
-        cells += ["–" if row is None else percent(_interval(row)) for row in told]
+        cells += ["–" if row is None else percent(_interval(row)) for row in accuracies]
         if ranked:
-            mrr = found.get((run, "all", "mrr"))
+            mrr = figures.get((run, "all", "mrr"))
             cells.append("–" if mrr is None else f"{mrr['value']:.3f}")
         if tested:
-            one = tested.get(run)
-            cells += ["–", "–"] if one is None else [percent(_interval(one), signed=True), p_value(one["corrected"])]
+            difference = tested.get(run)
+            cells += (
+                ["–", "–"]
+                if difference is None
+                else [percent(_interval(difference), signed=True), p_value(difference["corrected"])]
+            )
         rows.append(cells)
     return heads, rows
 
@@ -406,19 +412,19 @@ def _data(
         row = next(iter(rows.values()))
         if row.image_set not in sets:
             sets[row.image_set] = list(_pictures(edition, row))
-        place = {image: at for at, image in enumerate(row.candidates)}
+        position = {image: at for at, image in enumerate(row.candidates)}
         queries.append({
             "id": name, "set": row.image_set, "kind": row.kind, "side": row.side, "text": row.text, "tags": row.tags,
-            "targets": [place[image] for image in row.targets if image in place],
-            "runs": [_scores(rows.get(run), place, shares.get((run, name))) for run in scored.scorers],
+            "targets": [position[image] for image in row.targets if image in position],
+            "runs": [_scores(rows.get(run), position, shares.get((run, name))) for run in scored.scorers],
         })  # fmt: skip
     return {"runs": list(scored.scorers), "sets": sets, "queries": queries}
 
 
 def _ease(rows: "Sequence[QueryResult] | Any") -> tuple[float, float]:
     """Small where runs fail: mean accuracy, then how few candidates stand above the target."""
-    held = list(rows)
-    return sum(row.accuracy for row in held) / len(held), -sum(row.above for row in held) / len(held)
+    results = list(rows)
+    return sum(row.accuracy for row in results) / len(results), -sum(row.above for row in results) / len(results)
 
 
 def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
@@ -427,19 +433,19 @@ def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
         image = edition.chain.images.get(name)
         index = None if image is None else image.index
         short = f"#{index}" if index is not None else name.rpartition("/")[2]
-        known = (None, 0, 0) if image is None else (edition.pictures.number(image.path), image.width, image.height)
-        yield [short, *known]
+        picture = (None, 0, 0) if image is None else (edition.pictures.number(image.path), image.width, image.height)
+        yield [short, *picture]
 
 
 def _scores(
-    row: QueryResult | None, place: Mapping[str, int], attention: list[list[int]] | None
+    row: QueryResult | None, position: Mapping[str, int], attention: list[list[int]] | None
 ) -> dict[str, Any] | None:
     if row is None:
         return None
     return {
         "accuracy": round(row.accuracy, 4),
         "above": row.above,
-        "picks": [place[image] for image in row.picks if image in place],
+        "picks": [position[image] for image in row.picks if image in position],
         "scores": [float(f"{value:.{DIGITS}g}") for value in row.scores],
         **({} if attention is None else {"attention": attention}),
     }

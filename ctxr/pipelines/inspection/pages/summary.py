@@ -155,7 +155,7 @@ SUMMARY_SECTION = Section("summary", "Overview", make_summary)
 def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
     origins = [
-        _origin(stage.name, stage.made_by, stage.sha256, stage.manifest)
+        _origin(stage.name, stage.command, stage.sha256, stage.manifest)
         for stage in reversed(edition.chain.stages)
         if stage.sha256
     ]
@@ -175,10 +175,10 @@ def _runs(edition: Edition) -> Iterator[Artifact]:
             yield open_artifact(folder)
 
 
-def _origin(name: str, made_by: str, fingerprint: str, manifest: Manifest | None) -> dict[str, Any]:
+def _origin(name: str, command: str, fingerprint: str, manifest: Manifest | None) -> dict[str, Any]:
     """One artifact's origin: what wrote it, its hash, and named lists of names and values."""
     groups = [] if manifest is None else _groups(manifest)
-    return {"name": name, "made_by": made_by, "fingerprint": fingerprint, "groups": groups}
+    return {"name": name, "made_by": command, "fingerprint": fingerprint, "groups": groups}
 
 
 def _groups(manifest: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -24,7 +24,7 @@ from ctxr.pipelines.modelling.chat import Reply, data_url, shifts_of
 from ctxr.pipelines.modelling.config import Eval, Listen, ListenReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.listen import listen
-from ctxr.problems.queries import asked_of
+from ctxr.problems.queries import queries_of
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.pipelines.modelling.listening.fake_server import (
@@ -65,7 +65,7 @@ def knowing(work: Path) -> Callable[[Body, int], Answer]:
     dataset = read_dataset(work / "dataset")
     targets = {
         one.text: data_url(file, 384)
-        for one in asked_of(dataset)
+        for one in queries_of(dataset)
         if one.target is not None and (file := dataset.picture(dataset.images[one.images[one.target]]))
     }
 
@@ -94,7 +94,7 @@ def test_a_model_that_finds_every_target_is_right_at_every_shift(work: Path) -> 
     assert [row[3] for row in shifts.rows] == [1.0] * 10
     assert [row[1:4] for row in places.rows] == [(4, pytest.approx(4), 4)] * 10
     scores = read_table(report.run / "scores.jsonl", Score)
-    targets = {one.query: one.images[one.target or 0] for one in asked_of(read_dataset(work / "dataset"))}
+    targets = {one.query: one.images[one.target or 0] for one in queries_of(read_dataset(work / "dataset"))}
     assert {row.value for row in scores if targets[row.query] == row.candidate} == {1.0}
     assert {row.value for row in scores if targets[row.query] != row.candidate} == {0.0}
 
@@ -123,7 +123,7 @@ def test_every_request_shows_all_pictures_numbered_in_the_shifted_order(work: Pa
     dataset = read_dataset(work / "dataset")
     with serving(one_by_one) as server:
         ask(server, work, shifts=4, at_once=1, side=32)
-    asked = [one for one in asked_of(dataset) if one.split == "valid"]
+    asked = [one for one in queries_of(dataset) if one.split == "valid"]
     assert len(server.asked) == 16
     for body, (one, shift) in zip(server.asked, [(one, s) for one in asked for s in shifts_of(4, 10)], strict=True):
         files = [dataset.picture(dataset.images[image]) for image in [*one.images[shift:], *one.images[:shift]]]
@@ -387,7 +387,7 @@ def test_a_run_of_something_else_is_not_written_over(work: Path) -> None:
 
 def test_a_picture_that_was_changed_ends_it_with_its_name(work: Path) -> None:
     dataset = read_dataset(work / "dataset")
-    one = next(one for one in asked_of(dataset) if one.split == "valid")
+    one = next(one for one in queries_of(dataset) if one.split == "valid")
     file = dataset.picture(dataset.images[one.images[0]])
     assert file is not None
     file.write_bytes(b"no picture")

@@ -287,11 +287,11 @@ def test_the_command_prints_its_result_for_people_and_for_programs(
 
 
 def test_images_keep_the_order_of_their_set(benchmark: Path) -> None:
-    from ctxr.problems.queries import asked_of
+    from ctxr.problems.queries import queries_of
 
     dataset = read_dataset(benchmark)
     by_id = {one.id: one for one in dataset.sets}
-    asked = asked_of(dataset)
+    asked = queries_of(dataset)
     assert asked
     assert all(one.images == by_id[one.image_set].images for one in asked)
     assert {one.ordered for one in asked} == {True, False}

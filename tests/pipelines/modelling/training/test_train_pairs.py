@@ -16,7 +16,7 @@ from ctxr.models.training.checkpoint import load_head
 from ctxr.models.training.scoring import score_all
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import as_features, as_inputs
-from ctxr.problems.queries import EvalQuery, asked_of, check_positions, contents_of, pictures_of
+from ctxr.problems.queries import EvalQuery, check_positions, contents_of, pictures_of, queries_of
 from ctxr.problems.scoring import scores_of, source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
@@ -57,7 +57,7 @@ def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, b
     train("blip-batch", BLIP, name="tuned")
     folder = train("blip-module", BLIP, "start=tuned").folder / "seed0"
     dataset = read_dataset(benchmark)
-    asked = asked_of(dataset)
+    asked = queries_of(dataset)
     files = pictures_of(dataset, asked)
     pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     source = source_of(folder, "random:blip-tiny", Silent())

@@ -16,7 +16,7 @@ from ctxr.models.families import find_encoder
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features
-from ctxr.problems.queries import EvalQuery, asked_of, contents_of, pictures_of
+from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, queries_of
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.artifacts import open_artifact
 from tests.pipelines.galleries import write_round
@@ -25,7 +25,7 @@ from tests.pipelines.modelling.training.test_train import Note
 
 
 def side(benchmark: Path, name: str) -> list[EvalQuery]:
-    return [one for one in asked_of(read_dataset(benchmark)) if one.split == name]
+    return [one for one in queries_of(read_dataset(benchmark)) if one.split == name]
 
 
 def others(one: EvalQuery) -> list[str]:
