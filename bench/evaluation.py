@@ -14,7 +14,7 @@ import numpy as np
 from bench.table import Row, median_seconds
 from ctxr.datasets.open import read_dataset
 from ctxr.metrics.compare import RESAMPLES, mcnemar, mean_interval, sign_flip
-from ctxr.metrics.ranking import accuracy, places, recall, reciprocal_rank
+from ctxr.metrics.ranking import accuracy, count_ranks, recall, reciprocal_rank
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run
 
@@ -81,7 +81,7 @@ def trust(sets: int, rounds: int = 1000) -> Row:
 
 def ranked(gallery: np.ndarray, target: np.ndarray) -> None:
     """Every figure of a gallery."""
-    found = places(gallery, target)
+    found = count_ranks(gallery, target)
     for figure in (accuracy, reciprocal_rank, partial(recall, k=10)):
         figure(found)
 

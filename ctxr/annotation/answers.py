@@ -35,7 +35,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.staging import making
+from ctxr.engine.staging import staged_folder
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
@@ -457,7 +457,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         ready = finished(out, JUDGMENTS, "import-answers", settings, parents)
         up_to_date = ready is not None and not ready.changed_files() and not taken.new and refused == earlier
         if not up_to_date:
-            with making(out) as folder:
+            with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, {}, parents, [REFUSED], out)
         notes = finish_import(config, exported, arrivals, taken)

@@ -125,7 +125,9 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     if nameless := _nameless(error):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
-    elif "unexpected extra argument" in message and any("--dataset" in one.opts for one in error.ctx.command.params):
+    elif "unexpected extra argument" in message and any(
+        "--dataset" in parameter.opts for parameter in error.ctx.command.params
+    ):
         hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
@@ -135,7 +137,7 @@ def _nameless(error: Any) -> str:
     option = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
     parameters = error.ctx.command.params if option and error.ctx else ()
-    arguments = [one.name for one in parameters if one.param_type_name == "argument"]
+    arguments = [parameter.name for parameter in parameters if parameter.param_type_name == "argument"]
     return next((str(name) for name in arguments if name in meant), "")
 
 

@@ -109,9 +109,9 @@ def plain(value: Any) -> Any:
     if names := getattr(value, "__struct_fields__", None):  # a record
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return value.as_posix() if isinstance(value, Path) else str(value)
@@ -153,7 +153,7 @@ def pieces(table: Tabular, width: int) -> list[list[int]]:
     keys = next((count for count, different in enumerate(counts, 1) if different == len(table.rows)), 1)
     parts = [list(range(keys))]
     for column in range(keys, len(widths)):
-        if sum(widths[one] for one in parts[-1]) + widths[column] >= width and len(parts[-1]) > keys:
+        if sum(widths[column] for column in parts[-1]) + widths[column] >= width and len(parts[-1]) > keys:
             parts.append(list(range(keys)))
         parts[-1].append(column)
     return parts

@@ -59,7 +59,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
 
 def _sources(counts: Mapping[str, int]) -> str:
     video, frame, shot, album, photo = (
-        plural(counts[f"{one}s"], one) for one in ("video", "frame", "shot", "album", "photo")
+        plural(counts[f"{noun}s"], noun) for noun in ("video", "frame", "shot", "album", "photo")
     )
     parts = [f"{video} ({frame}, {shot})"] if counts["videos"] else []
     parts += [f"{album} ({photo})"] if counts["albums"] else []
@@ -229,7 +229,7 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
     yield Sentences("notes", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
     if flagged:
-        named = ", ".join(f"{one.rule} on {one.part}" for one in flagged)
+        named = ", ".join(f"{verdict.rule} on {verdict.part}" for verdict in flagged)
         yield FindingsError(
             f"{plural(len(flagged), 'shortcut')} above chance: {named}",
             hint="look at how targets were drawn and frames ordered, or report the shortcut with the benchmark",
@@ -367,17 +367,17 @@ def plan_table(report: PlanReport) -> Table:
     """The forecast as a table for people."""
     rows = tuple(
         (
-            one.task,
-            one.units,
-            round(one.votes),
-            f"{one.seconds:.0f} s" + ("" if one.measured else " assumed"),
-            money(one.reward),
-            money(one.per_hour),
-            round(one.hours, 1),
-            money(one.fee),
-            money(one.cost),
+            forecast.task,
+            forecast.units,
+            round(forecast.votes),
+            f"{forecast.seconds:.0f} s" + ("" if forecast.measured else " assumed"),
+            money(forecast.reward),
+            money(forecast.per_hour),
+            round(forecast.hours, 1),
+            money(forecast.fee),
+            money(forecast.cost),
         )
-        for one in report.forecasts
+        for forecast in report.forecasts
     )
     note = (
         f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
@@ -391,15 +391,15 @@ def audit_table(report: AuditReport) -> Table:
     """The verdicts as a table for people."""
     rows = tuple(
         (
-            one.rule,
-            one.part,
-            one.queries,
-            f"{one.accuracy:.3f} ({one.low:.3f}–{one.high:.3f})",
-            one.chance,
-            one.corrected,
-            "above chance" if one.flagged else "",
+            verdict.rule,
+            verdict.part,
+            verdict.queries,
+            f"{verdict.accuracy:.3f} ({verdict.low:.3f}–{verdict.high:.3f})",
+            verdict.chance,
+            verdict.corrected,
+            "above chance" if verdict.flagged else "",
         )
-        for one in report.verdicts
+        for verdict in report.verdicts
     )
     note = (
         f"{report.queries} descriptions with a target; n: different targets; each set is one trial: in brackets an interval "
@@ -426,10 +426,10 @@ def training_facts(report: TrainReport) -> dict[str, str | None]:
 
 def training_table(report: TrainReport) -> Table:
     """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
-    splits = [split for split in ("valid", "test") if any(getattr(one, split) is not None for one in report.seeds)]
+    splits = [split for split in ("valid", "test") if any(getattr(seed, split) is not None for seed in report.seeds)]
     rows: list[tuple[Any, ...]] = [
-        (str(one.seed), one.epoch, one.epochs, *(_share_in_percent(getattr(one, split)) for split in splits))
-        for one in report.seeds
+        (str(seed.seed), seed.epoch, seed.epochs, *(_share_in_percent(getattr(seed, split)) for split in splits))
+        for seed in report.seeds
     ]
     if len(report.seeds) > 1:
         rows.append(("mean", None, None, *(_share_in_percent(getattr(report, split)) for split in splits)))
@@ -444,5 +444,5 @@ def _share_in_percent(share: float | None) -> float | None:
 
 
 def _spread(seeds: tuple[SeedResult, ...], split: str) -> float | None:
-    shares = [share for one in seeds if (share := getattr(one, split)) is not None]
+    shares = [share for seed in seeds if (share := getattr(seed, split)) is not None]
     return 100 * stdev(shares) if len(shares) > 1 else None

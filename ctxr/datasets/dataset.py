@@ -49,15 +49,15 @@ class Dataset:
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
         """Each query for an image whose target `worker` named, with its set and the target's position in it, 0-based."""
         by_id = {image_set.id: image_set for image_set in self.sets}
-        places: dict[str, dict[str, int]] = {}  # a gallery may hold a hundred thousand pictures
+        positions: dict[str, dict[str, int]] = {}  # a gallery may hold a hundred thousand pictures
         for judgment in self.judgments:
             query = self.queries[judgment.query]
             if judgment.worker == worker and judgment.value > 0 and query.labels is None:
                 image_set = by_id[query.image_set]
-                if image_set.id not in places:
+                if image_set.id not in positions:
                     backwards = reversed([*enumerate(image_set.images)])
-                    places[image_set.id] = {image: place for place, image in backwards}
-                yield query, image_set, places[image_set.id][judgment.candidate]
+                    positions[image_set.id] = {image: position for position, image in backwards}
+                yield query, image_set, positions[image_set.id][judgment.candidate]
 
     def picture(self, image: Image) -> Path | None:
         """The file of an image; None if unavailable."""

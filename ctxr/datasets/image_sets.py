@@ -41,7 +41,7 @@ def yield_curve(path: Path) -> dict[str, int]:
     used = float(manifest.models["selection"]["threshold"])
     set_size = int(manifest.models["selection"]["set_size"])
     thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, 17).tolist()})
-    found: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
+    counts: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
     for parent in manifest.parents:
         name = parent.name
         if not (path / "sources" / name).is_dir():
@@ -52,5 +52,5 @@ def yield_curve(path: Path) -> dict[str, int]:
         rows = [(row.row, row.shot) for row in unit.ledger if row.row is not None and row.shot is not None]
         vectors = np.asarray(unit.vectors[[row for row, _ in rows]]) if rows else unit.vectors
         for threshold in thresholds:
-            found[f"{threshold:.4g}"] += count_sets(vectors, [shot for _, shot in rows], threshold, set_size)
-    return dict(found)
+            counts[f"{threshold:.4g}"] += count_sets(vectors, [shot for _, shot in rows], threshold, set_size)
+    return dict(counts)

@@ -10,7 +10,7 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RUN
-from ctxr.store.paths import place_of, remember_paths
+from ctxr.store.paths import last_path, remember_paths
 
 RELEASE = "release"
 
@@ -21,18 +21,18 @@ def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
     for parent in run.manifest.parents:
         if parent.kind == RUN:
             folder = run.path.parent / parent.name
-            found = open_artifact(folder, RUN) if (folder / MANIFEST).is_file() else None
-            if found is None or found.sha256 != parent.sha256:
+            start = open_artifact(folder, RUN) if (folder / MANIFEST).is_file() else None
+            if start is None or start.sha256 != parent.sha256:
                 yield parent
             else:
-                yield from lineage(found)
+                yield from lineage(start)
 
 
 def other_datasets(run: Artifact, dataset: Dataset) -> list[Parent]:
     """The datasets other than this one that a run itself was made on; releases are taken for one and the same."""
     here = "" if dataset.root is None or not (dataset.root / MANIFEST).is_file() else open_artifact(dataset.root).sha256
     kind = "dataset" if here else RELEASE
-    return [one for one in datasets_of(run) if one.kind != kind or (here and one.sha256 != here)]
+    return [parent for parent in datasets_of(run) if parent.kind != kind or (here and parent.sha256 != here)]
 
 
 def datasets_of(run: Artifact) -> list[Parent]:
@@ -43,21 +43,21 @@ def datasets_of(run: Artifact) -> list[Parent]:
 def remember_dataset(run: Path, dataset: Path | None) -> None:
     """Note where the named dataset of a finished run lies on this machine: a dataset need not lie in the project of its runs."""
     if dataset is not None:
-        places = {parent.sha256: dataset for parent in datasets_of(open_artifact(run))}
-        remember_paths(run.parent, places)
+        paths = {parent.sha256: dataset for parent in datasets_of(open_artifact(run))}
+        remember_paths(run.parent, paths)
 
 
 @dataclass
 class _MadeOn:
-    """Runs that were made on one dataset; `place` is None where it is not found."""
+    """Runs that were made on one dataset; `path` is None where it is not found."""
 
     name: str
-    place: Path | None
+    path: Path | None
     runs: list[Path]
 
     def __str__(self) -> str:
         more = f" and {len(self.runs) - 1} more" if len(self.runs) > 1 else ""
-        return f"{self.runs[0].resolve().name}{more} on {self.place or self.name}"
+        return f"{self.runs[0].resolve().name}{more} on {self.path or self.name}"
 
 
 def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
@@ -67,49 +67,49 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
 
     Raises UsageError where runs were made on several, UnfinishedError where it is not found as it was, and for an unfinished run.
     """
-    made = _made_on(runs)
-    if not made:
+    datasets = _made_on(runs)
+    if not datasets:
         return None
-    one = next((one for one in made if one.place is not None), made[0])
-    if len(made) > 1:
+    dataset = next((dataset for dataset in datasets if dataset.path is not None), datasets[0])
+    if len(datasets) > 1:
         raise UsageError(
-            f"runs were made on {len(made)} different datasets: {', '.join(map(str, made))}",
-            hint=f"--dataset {one.place or 'PATH'}   evaluates on one of them; or name runs of one alone",
+            f"runs were made on {len(datasets)} different datasets: {', '.join(map(str, datasets))}",
+            hint=f"--dataset {dataset.path or 'PATH'}   evaluates on one of them; or name runs of one alone",
         )
-    if one.place is None:
-        again = _project(one.runs[0]) / one.name
-        here = (again / MANIFEST).is_file()
+    if dataset.path is None:
+        current = _project(dataset.runs[0]) / dataset.name
+        here = (current / MANIFEST).is_file()
         raise UnfinishedError(
-            f"the dataset that runs were made on is not found as it was then: {one}",
-            hint=f"--dataset {again if here else 'PATH'}   {'evaluates on the current dataset' if here else 'names its folder'}",
+            f"the dataset that runs were made on is not found as it was then: {dataset}",
+            hint=f"--dataset {current if here else 'PATH'}   {'evaluates on the current dataset' if here else 'names its folder'}",
         )
-    progress.note(f"using the dataset that the runs were trained on: {one}")
-    return one.place
+    progress.note(f"using the dataset that the runs were trained on: {dataset}")
+    return dataset.path
 
 
 def _made_on(runs: Sequence[Path]) -> list[_MadeOn]:
-    found: dict[object, _MadeOn] = {}
+    datasets: dict[object, _MadeOn] = {}
     for run in runs:
         for parent in datasets_of(open_artifact(run)):
-            place = _place(run, parent)
+            path = _path_of(run, parent)
             # what a run names a release by is what it asked of it: two may differ on one release
-            key = (place or parent.name) if parent.kind == RELEASE else parent.sha256
-            found.setdefault(key, _MadeOn(parent.name, place, [])).runs.append(run)
-    return list(found.values())
+            key = (path or parent.name) if parent.kind == RELEASE else parent.sha256
+            datasets.setdefault(key, _MadeOn(parent.name, path, [])).runs.append(run)
+    return list(datasets.values())
 
 
-def _place(run: Path, parent: Parent) -> Path | None:
+def _path_of(run: Path, parent: Parent) -> Path | None:
     """Where a dataset of a run lies, still as it was; None where it is not found."""
     project = _project(run)
     for manifest in sorted(project.glob(f"*/{MANIFEST}")):
         if sha256_file(manifest) == parent.sha256:
             return manifest.parent
-    place = place_of(run.parent, parent.sha256)
-    if place is None or not place.exists():
+    path = last_path(run.parent, parent.sha256)
+    if path is None or not path.exists():
         return None
-    manifest = (place if place.is_dir() else place.parent) / MANIFEST
+    manifest = (path if path.is_dir() else path.parent) / MANIFEST
     as_it_was = parent.kind == RELEASE or not manifest.is_file() or sha256_file(manifest) == parent.sha256
-    return place if as_it_was else None
+    return path if as_it_was else None
 
 
 def _project(run: Path) -> Path:
@@ -120,14 +120,14 @@ def _project(run: Path) -> Path:
 def foreign_notes(run: Artifact, dataset: Dataset) -> list[str]:
     """A sentence for each reason why a run, or an encoder that it starts from, may have seen what `dataset` asks elsewhere."""
     name, notes = run.path.resolve().name, []
-    for one in lineage(run):
-        if isinstance(one, Parent):
+    for ancestor in lineage(run):
+        if isinstance(ancestor, Parent):
             notes.append(
-                f"{name}: starts from the run {one.name}, which is gone or was trained again since; what it saw is not known"
+                f"{name}: starts from the run {ancestor.name}, which is gone or was trained again since; what it saw is not known"
             )
             continue
-        start = "" if one is run else f"starts from {one.path.resolve().name}, "
-        others = [] if one.manifest.config.get("variant") == "zero-shot" else other_datasets(one, dataset)
+        start = "" if ancestor is run else f"starts from {ancestor.path.resolve().name}, "
+        others = [] if ancestor.manifest.config.get("variant") == "zero-shot" else other_datasets(ancestor, dataset)
         notes += [
             f"{name}: {start}trained on another dataset ({other.name}) than this one; the two may share sets"
             for other in others
@@ -138,8 +138,8 @@ def foreign_notes(run: Artifact, dataset: Dataset) -> list[str]:
 def chosen_on_test(run: Artifact) -> bool:
     """Whether test chose the epoch of a run, or of one that it starts from."""
     return any(
-        isinstance(one, Artifact)
-        and bool(one.manifest.config.get("judged_on_test"))
-        and one.manifest.counts.get("test") is not None
-        for one in lineage(run)
+        isinstance(ancestor, Artifact)
+        and bool(ancestor.manifest.config.get("judged_on_test"))
+        and ancestor.manifest.counts.get("test") is not None
+        for ancestor in lineage(run)
     )

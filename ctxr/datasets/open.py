@@ -60,15 +60,15 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_artifact(path)
     captions = [file for file in files if file.name.startswith("captions_") and file.suffix == ".json"]
     if split := _split_in(path, files):
-        told = f"{split.path.name} says what is in each gallery; {_named(captions)} beside it was not read"
+        note = f"{split.path.name} says what is in each gallery; {_named(captions)} beside it was not read"
         dataset = read_split(split, passed)
-        return replace(dataset, notes=(*dataset.notes, told)) if captions else dataset
+        return replace(dataset, notes=(*dataset.notes, note)) if captions else dataset
     if captions:
         for file in captions:
             _check_size(file)
         return read_captions(path, captions, passed)
-    found = _named(files[:3]) or "no file"
-    raise UsageError(f"{path} holds no dataset that ctxr knows ({found})", hint=f"expected {EXPECTED}")
+    listed = _named(files[:3]) or "no file"
+    raise UsageError(f"{path} holds no dataset that ctxr knows ({listed})", hint=f"expected {EXPECTED}")
 
 
 def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
@@ -98,18 +98,19 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
 
 def _split_in(folder: Path, files: list[Path]) -> JsonFile | None:
     """The one of Karpathy's splits that lies in a folder, parsed; other JSON may be named like it."""
-    found = []
+    splits = []
     for path in files:
         if path.name.startswith("dataset_") and path.suffix == ".json":
             _check_size(path)
             file = read_json(path)
             if is_split(file):
-                found.append(file)
-    if len(found) > 1:
+                splits.append(file)
+    if len(splits) > 1:
         raise UsageError(
-            f"{folder} holds several splits, {_named([file.path for file in found])}", hint=f"name one: {found[0].path}"
+            f"{folder} holds several splits, {_named([file.path for file in splits])}",
+            hint=f"name one: {splits[0].path}",
         )
-    return found[0] if found else None
+    return splits[0] if splits else None
 
 
 def _named(files: list[Path]) -> str:
@@ -120,7 +121,7 @@ def _are_writers(file: JsonFile) -> bool:
     if WRITERS.fullmatch(file.path.name):
         return True
     values = file.value.values() if isinstance(file.value, dict) else ()
-    written = {text for one in values if isinstance(one, dict) for text in one.values() if isinstance(text, str)}
+    written = {text for entry in values if isinstance(entry, dict) for text in entry.values() if isinstance(text, str)}
     return bool(written) and written <= {"train_worker", "unseen_worker"}
 
 
@@ -136,11 +137,11 @@ def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> "Datas
 
     Raises UnfinishedError when the project has none, and whatever `read_dataset` raises.
     """
-    found = chosen(path, workdir, CHAIN, progress)
+    dataset_path = chosen(path, workdir, CHAIN, progress)
     if path is None:
-        progress.note(f"looking at {found}")
+        progress.note(f"looking at {dataset_path}")
     with progress.task("pictures", None) as task:
-        return read_dataset(found, task.advance)
+        return read_dataset(dataset_path, task.advance)
 
 
 def origin_of(dataset: "Dataset") -> "Parent":

@@ -66,8 +66,8 @@ def coco_image(name: str | int) -> str | None:
     >>> coco_image("COCO_val2014_000000000012.jpg"), coco_image("000000000012.jpg"), coco_image(12)
     ('coco/12', 'coco/12', 'coco/12')
     """
-    found = _COCO.fullmatch(str(name))
-    return f"coco/{found[1]}" if found else None
+    match = _COCO.fullmatch(str(name))
+    return f"coco/{match[1]}" if match else None
 
 
 def flickr_image(name: str) -> str | None:
@@ -102,8 +102,8 @@ def seen_pictures(pictures: Iterable[tuple[str, str]], trained_on: Collection[st
     Args:
         trained_on: ids and SHA-256 (`ctxr.models.entailment.base.Classifier`).
     """
-    known = {*trained_on, *(found for one in trained_on if (found := published_image(one)))}
-    return [image for image, sha256 in pictures if known & {image, published_image(image), sha256}]
+    names = {*trained_on, *(published for name in trained_on if (published := published_image(name)))}
+    return [image for image, sha256 in pictures if names & {image, published_image(image), sha256}]
 
 
 def file_names(image: str) -> tuple[str, ...]:
@@ -112,10 +112,10 @@ def file_names(image: str) -> tuple[str, ...]:
     >>> file_names("coco/9")
     ('COCO_val2014_000000000009.jpg', 'COCO_train2014_000000000009.jpg', '000000000009.jpg')
     """
-    place, _, number = image.partition("/")
-    if place == "flickr30k":
+    collection, _, number = image.partition("/")
+    if collection == "flickr30k":
         return (f"{number}.jpg",)
-    if place == "coco" and number.isdigit():
+    if collection == "coco" and number.isdigit():
         padded = f"{int(number):012d}.jpg"
         return f"COCO_val2014_{padded}", f"COCO_train2014_{padded}", padded
     return ()
@@ -145,15 +145,15 @@ def leaked(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> li
     Args:
         evaluated: ids of pictures and groups.
     """
-    held = frozenset(evaluated)
-    return [pair for pair in training if pair.image in held or pair.group in held]
+    names = frozenset(evaluated)
+    return [pair for pair in training if pair.image in names or pair.group in names]
 
 
 def refuse_leaks(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> None:
     """Raises DataError naming the first training pair about an evaluated picture, and how many there are."""
-    found = leaked(training, evaluated)
-    if found:
+    leaks = leaked(training, evaluated)
+    if leaks:
         raise DataError(
-            f"{len(found)} training pairs are about evaluated pictures, the first is {found[0].id} ({found[0].group})",
+            f"{len(leaks)} training pairs are about evaluated pictures, the first is {leaks[0].id} ({leaks[0].group})",
             hint="leave them out, or evaluate on other pictures",
         )

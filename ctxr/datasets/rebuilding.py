@@ -103,11 +103,11 @@ def read_recipe(path: Path) -> RebuildRecipe:
     images = read_table(path / "images.jsonl", RecipeImage)
     sets = read_table(path / "sets.jsonl", ImageSet)
     _check_images(path / "images.jsonl", images, sources)
-    known = {image.id: image for image in images}
+    by_id = {image.id: image for image in images}
     for image_set in sets:
         if not _PLAIN.fullmatch(image_set.id):
             raise _bad(path / "sets.jsonl", image_set.id, f"the set {image_set.id!r} cannot be the name of a folder")
-        if missing := [name for name in image_set.images if name not in known]:
+        if missing := [name for name in image_set.images if name not in by_id]:
             raise _bad(path / "sets.jsonl", image_set.id, f"it names {missing[0]!r}, which images.jsonl does not have")
 
     def optional(name: str, record: type[Any]) -> list[Any]:
@@ -116,7 +116,7 @@ def read_recipe(path: Path) -> RebuildRecipe:
     return RebuildRecipe(
         path,
         head,
-        known,
+        by_id,
         sets,
         sources,
         read_table(path / "splits.jsonl", Split),

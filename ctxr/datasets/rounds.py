@@ -231,7 +231,7 @@ def refuse_changed(out: Path) -> None:
 
 def newest_sample(workdir: Path) -> Path | None:
     """The audit sample of the latest active round of a project; None without any."""
-    active = [one.number for one in read_rounds(workdir / FOLDER) if one.active]
+    active = [row.number for row in read_rounds(workdir / FOLDER) if row.active]
     return workdir / FOLDER / folder_of(active[-1]) / SAMPLE if active else None
 
 
@@ -266,8 +266,8 @@ def refuse_other_base(out: Path, base: Base) -> None:
         manifest = open_artifact(out, DATASET).manifest
         same = base.sha256 in {parent.sha256 for parent in manifest.parents} or _holds(base, manifest.files)
     else:  # stopped while a round was put in force
-        given = (base.tables or {}).get(JUDGMENTS)
-        same = given is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == given.sha256)
+        entry = (base.tables or {}).get(JUDGMENTS)
+        same = entry is None or ((out / GIVEN).is_file() and sha256_file(out / GIVEN) == entry.sha256)
     if not same:
         raise DataError(
             f"{out} revises another dataset than {base.path} holds now",
@@ -316,11 +316,11 @@ class Rounds(Stage):
         """Change the rounds. Raises DataError for a file that was changed since it was written."""
         refuse_changed(out)
         rounds = read_rounds(out) if self._change is None else list(self._change(progress))
-        for one in rounds:
-            name = f"{folder_of(one.number)}/{JUDGMENTS}"
-            if one.judgments and not ((out / name).is_file() and sha256_file(out / name) == one.judgments):
+        for row in rounds:
+            name = f"{folder_of(row.number)}/{JUDGMENTS}"
+            if row.judgments and not ((out / name).is_file() and sha256_file(out / name) == row.judgments):
                 raise _changed(out, name)
-        judges = dict.fromkeys(Parent(one.classifier, "classifier", one.classifier_fingerprint) for one in rounds)
+        judges = dict.fromkeys(Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
         return Inputs([*inputs.parents, *judges], rounds)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
@@ -328,36 +328,36 @@ class Rounds(Stage):
         rounds: list[Round] = inputs.data
         write_table(out / ROUNDS, rounds)
         rows = read_table(out / GIVEN, Judgment)
-        for one in rounds:
-            if one.active:
-                rows += read_table(out / folder_of(one.number) / JUDGMENTS, Judgment)
-        counts = {"rounds": len(rounds), "active": sum(one.active for one in rounds)}
+        for row in rounds:
+            if row.active:
+                rows += read_table(out / folder_of(row.number) / JUDGMENTS, Judgment)
+        counts = {"rounds": len(rounds), "active": sum(row.active for row in rounds)}
         counts["judgments"] = write_table(out / JUDGMENTS, rows)
-        counts["added"] = sum(one.added for one in rounds if one.active)
+        counts["added"] = sum(row.added for row in rounds if row.active)
         files = [*self._base.names, JUDGMENTS, GIVEN, ROUNDS]
-        for one in rounds:
-            folder = folder_of(one.number)
+        for row in rounds:
+            folder = folder_of(row.number)
             files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
         return Content(sorted(files), counts, {})
 
 
-def write_round(out: Path, made: Round, tables: Mapping[str, Iterable[Any]], files: Mapping[str, bytes]) -> Round:
+def write_round(out: Path, row: Round, tables: Mapping[str, Iterable[Any]], files: Mapping[str, bytes]) -> Round:
     """Write the files of a round, `JUDGMENTS` among its tables; the round with their hash."""
-    folder = out / folder_of(made.number)
+    folder = out / folder_of(row.number)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, rows in tables.items():
         write_table(folder / name, rows)
     for name, content in files.items():
         write_bytes(folder / name, content)
-    return structs.replace(made, judgments=sha256_file(folder / JUDGMENTS))
+    return structs.replace(row, judgments=sha256_file(folder / JUDGMENTS))
 
 
 def refuse_unknown(rounds: Sequence[Round], number: int) -> None:
     """Raises UsageError for a number that no round has; 0 names none."""
-    if number not in (0, *(one.number for one in rounds)):
-        known = ", ".join(f"{one.number} ({'active' if one.active else 'undone'})" for one in rounds)
-        raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {known}")
+    if number not in (0, *(row.number for row in rounds)):
+        listed = ", ".join(f"{row.number} ({'active' if row.active else 'undone'})" for row in rounds)
+        raise UsageError(f"there is no round {number}", hint=f"--round N; the rounds are {listed}")
 
 
 def to_switch(rounds: Sequence[Round], number: int, active: bool, command: Callable[..., str]) -> Round:
@@ -366,7 +366,7 @@ def to_switch(rounds: Sequence[Round], number: int, active: bool, command: Calla
     Raises UsageError for an unknown round and for one that is in that state already.
     """
     refuse_unknown(rounds, number)
-    fitting = [one for one in rounds if one.active != active and number in (0, one.number)]
+    fitting = [row for row in rounds if row.active != active and number in (0, row.number)]
     if not fitting:
         what = f"round {number}" if number else "every round" if len(rounds) > 1 else "the only round"
         reverse = command(f"--{'undo' if active else 'redo'}", "--round", str(number or rounds[-1].number))
@@ -384,7 +384,7 @@ def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progres
     those of a release, completed with their distances."""
     dataset = base.dataset
     if base.tables is None:
-        splits = [Split(*one) for one in dataset.splits.items()]
+        splits = [Split(*entry) for entry in dataset.splits.items()]
         tables = (sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits)
         for name, rows in zip(base.names, tables, strict=True):
             write_table(out / name, rows)

@@ -46,7 +46,7 @@ def read_published(path: Path) -> dict[str, SplitName]:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a CSV file: group,split") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    found: dict[str, SplitName] = {}
+    splits: dict[str, SplitName] = {}
     named = {str(name): name for name in SPLITS} | {"val": SPLITS[1], "validation": SPLITS[1], "dev": SPLITS[1]}
     for number, row in enumerate(csv.reader(lines), 1):
         if not row or (number == 1 and row == ["group", "split"]):
@@ -54,9 +54,9 @@ def read_published(path: Path) -> dict[str, SplitName]:
         if len(row) != 2 or row[1].strip() not in named:
             raise DataError(f"{path}:{number}: {','.join(row)!r} is not `group,train|valid|test`")
         group, split = row[0].strip(), named[row[1].strip()]
-        if found.setdefault(group, split) != split:
-            raise DataError(f"{path}:{number}: group {group!r} is in {found[group]} and in {split}")
-    return found
+        if splits.setdefault(group, split) != split:
+            raise DataError(f"{path}:{number}: group {group!r} is in {splits[group]} and in {split}")
+    return splits
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,10 @@ def find_leakage(sets: Sequence[ImageSet], images: Mapping[str, Image], splits: 
             of_group[image.group].add(split)
             holders[image.sha256][image_set.id] = split
     return Leakage(
-        groups={group: sorted(found) for group, found in sorted(of_group.items()) if len(found) > 1},
-        images={content: sorted(held) for content, held in sorted(holders.items()) if len(set(held.values())) > 1},
+        groups={
+            group: sorted(group_splits) for group, group_splits in sorted(of_group.items()) if len(group_splits) > 1
+        },
+        images={
+            content: sorted(by_set) for content, by_set in sorted(holders.items()) if len(set(by_set.values())) > 1
+        },
     )

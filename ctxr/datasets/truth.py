@@ -15,8 +15,8 @@ class CaptionTruth(Record, frozen=True):
     Attributes:
         caption: id of its text. gallery: the image set, all of whose images were judged.
         image: the picture it was written for, which is among `holds`.
-        holds: pictures of which it is clearly true, in the order of the gallery.
-        doubtful: pictures of which people would not agree, likewise. They are neither right nor wrong.
+        holds: pictures that it clearly describes, in the order of the gallery.
+        doubtful: pictures on which people would not agree, likewise. They are neither right nor wrong.
         details: how many things it says.
     """
 
@@ -32,10 +32,10 @@ class CaptionTruth(Record, frozen=True):
 
 def of_gallery(rows: Iterable[CaptionTruth], gallery: str) -> list[CaptionTruth]:
     """The rows about one gallery. Raises DataError where there is none."""
-    found = [row for row in rows if row.gallery == gallery]
-    if not found:
+    chosen = [row for row in rows if row.gallery == gallery]
+    if not chosen:
         raise DataError(f"the truth says nothing about the gallery {gallery!r}")
-    return found
+    return chosen
 
 
 WORKER = "entailment"
@@ -49,11 +49,11 @@ def verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:
     latest: dict[Pair, tuple[int, bool]] = {}
     for row in judgments:
         if row.worker.startswith(WORKER):
-            pair, said = (row.query, row.candidate), row.value > 0
-            known = latest.get(pair, (-1, False))
-            if row.round >= known[0]:
-                latest[pair] = (row.round, said or (row.round == known[0] and known[1]))
-    return {pair: said for pair, (_, said) in latest.items()}
+            pair, entailed = (row.query, row.candidate), row.value > 0
+            previous = latest.get(pair, (-1, False))
+            if row.round >= previous[0]:
+                latest[pair] = (row.round, entailed or (row.round == previous[0] and previous[1]))
+    return {pair: entailed for pair, (_, entailed) in latest.items()}
 
 
 def read_judgments(path: Path) -> list[Judgment]:

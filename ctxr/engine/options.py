@@ -181,9 +181,9 @@ class Options:
         return replace(self, **{field.name: field.default for field in fields(self) if field.name in decided})
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any], source: str) -> Self:
+    def parse(cls, values: Mapping[str, Any], source: str) -> Self:
         """Options from the keys and values of a TOML file or a manifest, which `source` names. Raises what `convert` raises."""
-        return cls(**convert(cls, given, source))
+        return cls(**convert(cls, values, source))
 
     def command_line(self, *words: str, **changes: Any) -> str:
         """The command that was typed, with `words` and `changes`; what is at its default is left out.
@@ -270,30 +270,30 @@ def described(cls: Any) -> dict[str, OptionField]:
     """The fields of a dataclass of options by name, in their order."""
     texts = _field_texts(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
-    found = {}
+    options = {}
     for field in fields(cls):
         if field.default is MISSING:
             raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
         kind, markers = hints[field.name], ()
         if typing.get_origin(kind) is typing.Annotated:
-            kind, *rest = typing.get_args(kind)
-            markers = tuple(rest)
-        found[field.name] = OptionField(kind, markers, texts.get(field.name, ""), field.default)
-    return found
+            kind, *others = typing.get_args(kind)
+            markers = tuple(others)
+        options[field.name] = OptionField(kind, markers, texts.get(field.name, ""), field.default)
+    return options
 
 
 def _field_texts(cls: type) -> dict[str, str]:
     """The text under each field of a dataclass and of those it extends, on one line."""
-    found: dict[str, str] = {}
-    for owner in reversed([one for one in cls.__mro__ if is_dataclass(one) and one is not Options]):
+    texts: dict[str, str] = {}
+    for owner in reversed([ancestor for ancestor in cls.__mro__ if is_dataclass(ancestor) and ancestor is not Options]):
         (body,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
         name = ""
         for node in getattr(body, "body", []):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 name = node.target.id
             elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                found[name] = " ".join(str(node.value.value).split())
+                texts[name] = " ".join(str(node.value.value).split())
                 name = ""
             else:
                 name = ""
-    return found
+    return texts

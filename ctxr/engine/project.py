@@ -24,12 +24,12 @@ def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
 
     Raises UnfinishedError when nothing of the chain is finished, DataError for a damaged manifest.
     """
-    made = [name for name in chain if (workdir / name).exists()]
-    finished = [open_artifact(workdir / name) for name in made if (workdir / name / MANIFEST).is_file()]
+    names = [name for name in chain if (workdir / name).exists()]
+    finished = [open_artifact(workdir / name) for name in names if (workdir / name / MANIFEST).is_file()]
     if not finished:
-        raise _nothing(workdir, made, chain[-1])
+        raise _nothing(workdir, names, chain[-1])
     path = finished[0].path
-    unfinished = made[: made.index(path.name)]
+    unfinished = names[: names.index(path.name)]
     notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
     return path, notes + [_stale(later, earlier) for later, earlier in pairwise(finished) if _is_stale(later, earlier)]
 
@@ -61,15 +61,15 @@ def _is_stale(later: "Artifact", earlier: "Artifact") -> bool:
 
 
 def _stale(later: "Artifact", earlier: "Artifact") -> str:
-    again = f"ctxr {later.manifest.verb} makes it again"
-    return f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {again}"
+    remedy = f"ctxr {later.manifest.verb} makes it again"
+    return f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {remedy}"
 
 
-def _nothing(workdir: Path, made: Sequence[str], first: str) -> UnfinishedError:
-    if made:
+def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:
+    if names:
         return UnfinishedError(
-            f"{workdir / made[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
-            hint=f"run the command that makes it again: {_MAKERS.get(made[-1], _MAKERS[first])}",
+            f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
+            hint=f"run the command that makes it again: {_MAKERS.get(names[-1], _MAKERS[first])}",
         )
     what = "image sets" if first == "sets" else first
     return UnfinishedError(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.staging import making
+from ctxr.engine.staging import staged_folder
 from ctxr.engine.units import RankShard
 from ctxr.errors import CtxrError, UnfinishedError
 from ctxr.store.artifacts import (
@@ -94,9 +94,9 @@ class Stage(ABC):
         """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
         try:
             artifact = open_artifact(out, self.KIND)
-            known = artifact.manifest
-            same = known.verb == self.options.COMMAND and self.options.complete(known.config) == self.key(inputs)
-            same = same and identity(known.parents) == identity(inputs.parents)
+            manifest = artifact.manifest
+            same = manifest.verb == self.options.COMMAND and self.options.complete(manifest.config) == self.key(inputs)
+            same = same and identity(manifest.parents) == identity(inputs.parents)
             return artifact if same and not self.changed_files(artifact) else None
         except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
             return None
@@ -131,7 +131,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
             return StageResult(artifact, up_to_date=True)
         inputs = stage.prepare(inputs, out, progress)
         if stage.STAGED:
-            with making(out) as folder:
+            with staged_folder(out) as folder:
                 content = stage.write(inputs, folder, progress)
                 if content is None:
                     raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")

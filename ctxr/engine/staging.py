@@ -55,40 +55,40 @@ def keep_card(out: Path, progress: Progress) -> None:
 
 
 @contextmanager
-def making(out: Path) -> Iterator[Path]:
+def staged_folder(out: Path) -> Iterator[Path]:
     """An empty folder to write an artifact into, manifest last; when the block ends well, its files are moved to `out`.
 
     Files of the artifact that was there before go; if the block fails, it stays as it was. The caller holds the lock.
     """
-    made, leaving = out / _MAKING, out / _LEAVING
+    folder, leaving = out / _MAKING, out / _LEAVING
     with disk_errors(out):
         # a run that was killed while it moved its files left the list of them
-        for half in (leaving, made):
+        for half in (leaving, folder):
             if not (out / MANIFEST).is_file() and (half / MANIFEST).is_file():
                 _remove_listed(out, half)
             shutil.rmtree(half, ignore_errors=True)
-        made.mkdir()
+        folder.mkdir()
     try:
-        yield made
+        yield folder
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     with disk_errors(out):
         if (out / MANIFEST).is_file():
             leaving.mkdir()
             (out / MANIFEST).replace(leaving / MANIFEST)
             _remove_listed(out, leaving)
-        for name in [*open_artifact(made).manifest.files, MANIFEST]:
+        for name in [*open_artifact(folder).manifest.files, MANIFEST]:
             final = out / name
             _keep_inside(out, final)
             final.parent.mkdir(parents=True, exist_ok=True)
             # the list stays in `.making` until all is moved
             if name == MANIFEST:
-                shutil.copyfile(made / name, made / f".{name}")
-                (made / f".{name}").replace(final)
+                shutil.copyfile(folder / name, folder / f".{name}")
+                (folder / f".{name}").replace(final)
             else:
-                (made / name).replace(final)
-        shutil.rmtree(made, ignore_errors=True)
+                (folder / name).replace(final)
+        shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(leaving, ignore_errors=True)
 
 

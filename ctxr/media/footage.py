@@ -10,7 +10,7 @@ from ctxr.engine.progress import Progress
 from ctxr.media.sources import find_sources
 from ctxr.media.video import VideoError, check_file
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import place_of
+from ctxr.store.paths import last_path
 from ctxr.store.records import PHOTO_SUFFIXES
 
 WHERE = "--videos DIR names the folder where the videos and photos lie now; they are known by content, not by name"
@@ -47,19 +47,19 @@ class SourceLocator:
     def __init__(self, artifact: Path, videos: Path | None, progress: Progress) -> None:
         self._artifact, self._videos, self._progress = artifact, videos, progress
         self._lock = threading.Lock()
-        self._found: dict[str, Path] | None = None
+        self._by_content: dict[str, Path] | None = None
         self.places: dict[str, Path] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SourceLocator, (self._artifact, self._videos, self._progress)
 
     @property
-    def found(self) -> dict[str, Path]:
+    def by_content(self) -> dict[str, Path]:
         """Every video, photo and album's folder below `videos` by sha256; nothing without such a folder."""
         with self._lock:
-            if self._found is None:
-                self._found = {} if self._videos is None else self._search(self._videos)
-            return self._found
+            if self._by_content is None:
+                self._by_content = {} if self._videos is None else self._search(self._videos)
+            return self._by_content
 
     def _search(self, folder: Path) -> dict[str, Path]:
         paths: dict[str, Path] = {}
@@ -86,10 +86,10 @@ class SourceLocator:
     def photos(self, albums: Mapping[str, str]) -> dict[str, Path]:
         """Photos by sha256: all below `videos`, or those in the places of `albums` (names and hashes)."""
         if self._videos is not None:
-            return dict(self.found)
+            return dict(self.by_content)
         paths: dict[str, Path] = {}
         for digest in albums.values():
-            folder = place_of(self._artifact, digest)
+            folder = last_path(self._artifact, digest)
             for file in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []:
                 if file.suffix.lower() in PHOTO_SUFFIXES and file.is_file():
                     with suppress(OSError):  # one that cannot be read is as good as lost
@@ -97,16 +97,16 @@ class SourceLocator:
         return paths
 
     def _last_seen(self, source: RecordedSource) -> Path:
-        path = place_of(self._artifact, source.sha256)
+        path = last_path(self._artifact, source.sha256)
         if path is None:
             raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
         return path
 
     def _moved(self, source: RecordedSource) -> Path:
-        if file := self.found.get(source.sha256):
+        if file := self.by_content.get(source.sha256):
             return file
         name = PurePosixPath(source.file).name
-        if other := next((path for path in sorted(self.found.values()) if path.name == name), None):
+        if other := next((path for path in sorted(self.by_content.values()) if path.name == name), None):
             message = f"{other} has this name but other content (sha256 {source.sha256[:12]}… is wanted)"
             raise VideoError("changed", message, WHERE)
         message = f"{self._videos} does not hold {source.name} ({source.file}, sha256 {source.sha256[:12]}…)"

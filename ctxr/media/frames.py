@@ -89,7 +89,7 @@ def decode_frames(
     """
     stop = threading.Event()
     if wanted:
-        _ = sources.found  # searched first: one progress line at a time
+        _ = sources.by_content  # searched first: one progress line at a time
 
     def decode(video: Wanted) -> tuple[list[V], DataError | None]:
         results: list[V] = []

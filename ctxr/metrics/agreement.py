@@ -11,8 +11,8 @@ Votes that were accepted *because* they name the target agree by selection: alwa
 Interval alpha over positions applies to frames in temporal order; the images of a photo set are nominal.
 
 Intervals (`by_units`) resample units, for a statement about these workers; or units and workers, for a statement about any such
-crowd, which is the one to quote. The latter is Owen's pigeonhole bootstrap: a vote counts by the product of how often its unit and
-its worker were drawn (Owen 2007, "The pigeonhole bootstrap"). Where workers hardly differ it is up to twice as wide as need be; where
+crowd, which is the one to quote. The latter is Owen's pigeonhole bootstrap: a vote counts by the product of the draws of its unit and
+of its worker (Owen 2007, "The pigeonhole bootstrap"). Where workers hardly differ it is up to twice as wide as need be; where
 they differ much, the former is far too narrow.
 
 Of 200 simulated crowds, 3 votes a unit, the number whose 95 % interval holds the alpha of an endless crowd (units / both): 30 equal

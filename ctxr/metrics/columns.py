@@ -40,16 +40,16 @@ class RatioColumn:
         return counted
 
 
-def mean_columns(each: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn]:
+def mean_columns(runs: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn]:
     """The columns of a run: the mean over its seeds, query by query."""
     return {
         name: RatioColumn(
             column.rows,
-            np.mean([one[name].values for one in each], axis=0),
-            np.mean([one[name].weights for one in each], axis=0),
-            None if column.value is None else float(np.mean([one[name].value for one in each])),
+            np.mean([run[name].values for run in runs], axis=0),
+            np.mean([run[name].weights for run in runs], axis=0),
+            None if column.value is None else float(np.mean([run[name].value for run in runs])),
         )
-        for name, column in each[0].items()
+        for name, column in runs[0].items()
     }
 
 
@@ -61,10 +61,12 @@ def ratio_intervals(columns: Sequence[RatioColumn], clusters: Clusters, apart: b
     """
     rows = len(clusters.codes)
     values, weights = (
-        np.stack([np.bincount(one.rows, getattr(one, name), rows) for one in columns], axis=1).astype(np.float64)
+        np.stack([np.bincount(column.rows, getattr(column, name), rows) for column in columns], axis=1).astype(
+            np.float64
+        )
         for name in ("values", "weights")
     )
-    return clusters.ratios(values, weights, [one.figure for one in columns], apart)
+    return clusters.ratios(values, weights, [column.figure for column in columns], apart)
 
 
 def ratio_difference(
@@ -72,15 +74,15 @@ def ratio_difference(
 ) -> tuple[Interval, float]:
     """How two ratios of the same queries differ whose weights differ, such as F1: with an interval, and a two-sided p-value for
     swapping the runs in each cluster by itself."""
-    tables = [np.stack([one.values, one.weights], axis=1) for one in (ours, base)]
+    tables = [np.stack([column.values, column.weights], axis=1) for column in (ours, base)]
     sums = [np.zeros((clusters.size, 2)) for _ in tables]
     for total, table, column in zip(sums, tables, (ours, base), strict=True):
         np.add.at(total, clusters.codes[column.rows], table)
     swaps = np.random.default_rng(seed).integers(0, 2, (draws, clusters.size)).astype(np.float64)
     change = swaps @ (sums[1] - sums[0])
     with np.errstate(invalid="ignore", divide="ignore"):
-        drawn = [clusters.weights.astype(np.float64) @ total for total in sums]
-        shares = drawn[0][:, 0] / drawn[0][:, 1] - drawn[1][:, 0] / drawn[1][:, 1]
+        resampled = [clusters.weights.astype(np.float64) @ total for total in sums]
+        shares = resampled[0][:, 0] / resampled[0][:, 1] - resampled[1][:, 0] / resampled[1][:, 1]
         swapped = [total.sum(axis=0) + change * sign for total, sign in zip(sums, (1, -1), strict=True)]
         gains = swapped[0][:, 0] / swapped[0][:, 1] - swapped[1][:, 0] / swapped[1][:, 1]
     if ours.figure is None or base.figure is None:

@@ -121,12 +121,12 @@ class Clusters:
             apart: multiply values and weights one after the other; the last digits of a product depend on its width.
         """
         tables = [values, weights]
-        drawn = np.hstack([self.totals(one) for one in tables]) if apart else self.totals(np.hstack(tables))
+        totals = np.hstack([self.totals(table) for table in tables]) if apart else self.totals(np.hstack(tables))
         present = (self.sums(weights) > 0).sum(axis=0)
         intervals = []
         for column, figure in enumerate(figures):
-            weight = drawn[:, len(figures) + column]
-            shares = drawn[weight > 0, column] / weight[weight > 0]
+            weight = totals[:, len(figures) + column]
+            shares = totals[weight > 0, column] / weight[weight > 0]
             intervals.append(interval_of(figure, shares, int(present[column]), confidence))
         return intervals
 

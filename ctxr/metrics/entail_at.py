@@ -133,16 +133,18 @@ def entail_at(
         values = np.stack([(written + extra) / k] * 2, axis=1)
         whole, without_leaked = clusters.means(values, np.stack([np.ones(images, bool), clean], axis=1))
         corrected = Interval(None, clusters=clusters.size)
-        way: Way = ""
+        method: Way = ""
         if labels == "classifier" and images:
             if counted.known:
-                corrected, way = entailed_share(written, counted.known[column], k, clusters), "strata"
+                corrected, method = entailed_share(written, counted.known[column], k, clusters), "strata"
             if corrected.value is None and rates is not None:
-                corrected, way = _corrected(counted, column, rates, clusters, rng), "weighed_rates"
+                corrected, method = _corrected(counted, column, rates, clusters, rng), "weighed_rates"
         judged = float(counted.judged[:, column].mean() / k) if images else 0.0
         share = None if leaked is None or not images else float(leaked.mean())
         results.append(
-            EntailAt(k, labels, whole, corrected, judged, share, without_leaked, "" if corrected.value is None else way)
+            EntailAt(
+                k, labels, whole, corrected, judged, share, without_leaked, "" if corrected.value is None else method
+            )
         )
     return results
 
@@ -150,7 +152,7 @@ def entail_at(
 def _corrected(counted: Counted, column: int, rates: Rates, clusters: Clusters, rng: np.random.Generator) -> Interval:
     """Of the judged captions that were written for others the corrected share, put together with those written for the picture."""
     total = counted.ks[column] * len(counted.written)
-    written, extra, judged = (one[:, column] for one in (counted.written, counted.extra, counted.judged))
+    written, extra, judged = (matrix[:, column] for matrix in (counted.written, counted.extra, counted.judged))
     hits, others = clusters.sums(np.stack([extra, judged - written], axis=1)).T
     part = float(others.sum() / total)
     (own,) = clusters.means(written[:, None] / counted.ks[column], np.ones((len(written), 1), bool))

@@ -43,15 +43,15 @@ def language(parsed: Sequence[Parsed]) -> Language | None:
     """The figures of Table 4; None for no description."""
     if not parsed:
         return None
-    lengths = np.array([len(one.tokens) for one in parsed])
-    sentences = np.array([one.sentences for one in parsed])
-    depths = [depth for one in parsed for depth in one.depths]
+    lengths = np.array([len(description.tokens) for description in parsed])
+    sentences = np.array([description.sentences for description in parsed])
+    depths = [depth for description in parsed for depth in description.depths]
     return Language(
         descriptions=len(parsed),
         mean_length=float(lengths.mean()),
         median_length=float(np.median(lengths)),
         longest=int(lengths.max()),
-        word_types=len({token for one in parsed for token in one.tokens}),
+        word_types=len({token for description in parsed for token in description.tokens}),
         mean_sentences=float(sentences.mean()),
         three_or_more=float((sentences >= 3).mean()),
         mean_depth=float(np.mean(depths)) if depths else None,
@@ -85,4 +85,4 @@ def mention_share(parsed: Sequence[Parsed], words: Set[str]) -> float | None:
     """
     if not parsed:
         return None
-    return sum(not words.isdisjoint(one.tokens) for one in parsed) / len(parsed)
+    return sum(not words.isdisjoint(description.tokens) for description in parsed) / len(parsed)

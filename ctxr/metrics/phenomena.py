@@ -35,7 +35,10 @@ def shares(
     by_id = {query.id: query for query in queries}
     answers = verdicts(phenomena, by_id.values(), judgments)
     parts = ("all", "video", "photos")
-    table = {one: PhenomenonShare(one, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)) for one in phenomena}
+    table = {
+        phenomenon: PhenomenonShare(phenomenon, dict.fromkeys(parts, 0), dict.fromkeys(parts, 0))
+        for phenomenon in phenomena
+    }
     for (query, phenomenon), present in answers.items():
         for part in ("all", kinds[by_id[query].image_set]):
             table[phenomenon].judged[part] += 1

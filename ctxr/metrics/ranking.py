@@ -38,7 +38,9 @@ class RankCounts:
         return len(self.above)
 
 
-def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = None, block: int = BLOCK) -> RankCounts:
+def count_ranks(
+    scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = None, block: int = BLOCK
+) -> RankCounts:
     """Compare every candidate with the best right one.
 
     Args:
@@ -49,7 +51,7 @@ def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = Non
 
     Raises DataError for a score that is NaN or +inf, and for a query without a right candidate.
 
-    >>> found = places(np.array([[3.0, 1.0, 3.0], [0.0, 5.0, 9.0]]), np.array([0, 0]))
+    >>> found = count_ranks(np.array([[3.0, 1.0, 3.0], [0.0, 5.0, 9.0]]), np.array([0, 0]))
     >>> found.above.tolist(), found.level.tolist()
     ([0, 2], [2, 1])
     """
@@ -68,7 +70,7 @@ def places(scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = Non
 def accuracy(counts: RankCounts) -> Doubles:
     """Expected top-1 accuracy [B], 0..1: with one right candidate, 1 / ties if it is among the best, else 0.
 
-    >>> accuracy(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
+    >>> accuracy(count_ranks(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3]))).round(3).tolist()
     [0.333]
     """
     return cast("Doubles", np.where(counts.above == 0, counts.right / counts.level, 0.0))
@@ -79,7 +81,7 @@ def recall(counts: RankCounts, k: int) -> Doubles:
 
     With several right candidates one is enough, as captions are scored on COCO. 0 for `k` below 1.
 
-    >>> recall(places(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3])), 2).round(3).tolist()
+    >>> recall(count_ranks(np.array([[2.0, 2.0, 1.0, 2.0]]), np.array([3])), 2).round(3).tolist()
     [0.667]
     """
     missed = np.ones(len(counts))
@@ -91,7 +93,7 @@ def recall(counts: RankCounts, k: int) -> Doubles:
 def reciprocal_rank(counts: RankCounts) -> Doubles:
     """Mean of 1 / rank of the first right candidate [B], over all ways to break ties; its mean over queries is the MRR.
 
-    >>> reciprocal_rank(places(np.array([[2.0, 2.0, 1.0]]), np.array([1]))).tolist()
+    >>> reciprocal_rank(count_ranks(np.array([[2.0, 2.0, 1.0]]), np.array([1]))).tolist()
     [0.75]
     """
     value, missed = np.zeros(len(counts)), np.ones(len(counts))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
-from ctxr.metrics.ranking import places, recall
+from ctxr.metrics.ranking import count_ranks, recall
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 
@@ -271,7 +271,7 @@ def retrieved(
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
     for block_rows, scores in _blocks(scored, right, block):
         marked = right.mask(block_rows, scores.shape[1])
-        ranks = places(scores, marked)
+        ranks = count_ranks(scores, marked)
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
         sizes = right.sizes[block_rows] if absent is None else right.sizes[block_rows] + absent[block_rows]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
@@ -408,7 +408,7 @@ def _kth(scores: Scores, k: Codes) -> Scores:
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
     for rows, scores in _blocks(scored, right, block):
-        ranks = places(scores, right.mask(rows, scores.shape[1]))
+        ranks = count_ranks(scores, right.mask(rows, scores.shape[1]))
         parts.append(np.stack([recall(ranks, k) for k in ks], axis=1))
     return np.concatenate(parts)
 

@@ -135,12 +135,14 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
 
 def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
     """(population, sampled, positive) of the strata that hold pairs, [S] each. Raises DataError for counts that do not fit."""
-    for one in strata:
-        if not 0 <= one.positive <= one.sampled <= one.population:
+    for stratum in strata:
+        if not 0 <= stratum.positive <= stratum.sampled <= stratum.population:
             raise DataError(
-                f"a stratum of {one.population} cannot have {one.sampled} drawn and {one.positive} entailed"
+                f"a stratum of {stratum.population} cannot have {stratum.sampled} drawn and {stratum.positive} entailed"
             )
-    table = np.array([(one.population, one.sampled, one.positive) for one in strata], np.float64).reshape(-1, 3)
+    table = np.array(
+        [(stratum.population, stratum.sampled, stratum.positive) for stratum in strata], np.float64
+    ).reshape(-1, 3)
     population, sampled, positive = table[table[:, 0] > 0].T
     return population, sampled, positive
 
@@ -176,7 +178,7 @@ def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interv
     >>> found.value, found.low, found.high
     (0.7, 0.7, 0.7)
     """
-    total, pairs = finite_total(strata, confidence), sum(one.population for one in strata)
+    total, pairs = finite_total(strata, confidence), sum(stratum.population for stratum in strata)
     if total is None or not pairs:
         return Interval(None)
     return Interval(total.value / pairs, total.low / pairs, total.high / pairs, len(strata))
@@ -217,7 +219,7 @@ def reliability(parts: Sequence[Stratum], confidence: float = LEVEL) -> Reliabil
     called, other = ([part for part in parts if part.called is wanted] for wanted in (True, False))
     precision = finite_share(called, confidence)
     pairs = sum(part.population for part in parts)
-    sizes = {"called": sum(one.population for one in called), "pairs": pairs}
+    sizes = {"called": sum(part.population for part in called), "pairs": pairs}
     seen = sum(part.sampled for part in parts)
     hits, missed = finite_total(called, confidence), finite_total(other, confidence)
     every = finite_total([*called, *other], confidence)

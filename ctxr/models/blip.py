@@ -77,7 +77,7 @@ def read_preprocess(folder: Path) -> Preprocess:
     try:
         size = settings["size"]
         height, width = (size, size) if isinstance(size, int) else (size["height"], size["width"])
-        mean, std = (tuple(float(one) for one in settings[f"image_{name}"]) for name in ("mean", "std"))
+        mean, std = (tuple(float(value) for value in settings[f"image_{name}"]) for name in ("mean", "std"))
         interpolation = _INTERPOLATIONS[settings.get("resample", 3)]
         whole = all(settings.get(f"do_{name}", True) for name in ("resize", "rescale", "normalize"))
     except (KeyError, TypeError, ValueError) as error:

@@ -28,16 +28,16 @@ def vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Pro
     blocks: list[npt.NDArray[np.float32]] = []
     for name in folders:
         unit = read_unit(dataset.root, name)
-        known: list[int] = []
+        numbers: list[int] = []
         for row in unit.ledger:
             image = f"{row.source}/{row.name}" if row.name is not None else f"{row.source}/img{row.index}"
             if row.row is not None and image in dataset.images and image not in rows:
                 if not 0 <= row.row < len(unit.vectors):
                     raise DataError(f"{unit.folder}: the ledger names row {row.row}, which embeddings.npy has not")
                 rows[image] = len(rows)
-                known.append(row.row)
-        if known:
-            blocks.append(np.asarray(unit.vectors[known], np.float32))
+                numbers.append(row.row)
+        if numbers:
+            blocks.append(np.asarray(unit.vectors[numbers], np.float32))
     if not blocks or len({block.shape[1] for block in blocks}) > 1:
         return None
     try:
@@ -57,6 +57,6 @@ def _embed(dataset: Dataset, name: str, device: str, progress: Progress) -> Pict
     blocks: list[npt.NDArray[np.float32]] = []
     with open_pictures(files, "embedding", progress) as opened:
         while part := list(islice(opened, BATCH)):
-            rows |= {image: len(rows) + place for place, (image, _) in enumerate(part)}
+            rows |= {image: len(rows) + position for position, (image, _) in enumerate(part)}
             blocks.append(np.asarray(model.encode_images([pixels for _, pixels in part]), np.float32))
     return PictureVectors(model.name, model.threshold, rows, np.concatenate(blocks)) if blocks else None

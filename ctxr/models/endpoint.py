@@ -204,8 +204,8 @@ class Endpoint:
         if isinstance(value, str):
             return self.clean(value)
         if isinstance(value, dict):
-            return {self.clean(str(name)): self._cleaned(one) for name, one in value.items()}
-        return [self._cleaned(one) for one in value] if isinstance(value, list) else value
+            return {self.clean(str(name)): self._cleaned(item) for name, item in value.items()}
+        return [self._cleaned(item) for item in value] if isinstance(value, list) else value
 
     def _post(self, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body; a body that is too long, or takes too long, is cut off."""

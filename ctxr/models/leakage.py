@@ -57,12 +57,12 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
         if key and split in first_seen:
             first_seen[split].setdefault(key, where)
     leaks = []
-    for one, two in combinations(order, 2):
-        left, right = first_seen[one], first_seen[two]
+    for earlier, later in combinations(order, 2):
+        left, right = first_seen[earlier], first_seen[later]
         if left and right:
             both = sorted(left.keys() & right.keys())
-            examples = tuple(f"{left[key]} ({one}) and {right[key]} ({two})" for key in both[:EXAMPLES])
-            leaks.append(Leak(what, (one, two), len(both), len(right), examples))
+            examples = tuple(f"{left[key]} ({earlier}) and {right[key]} ({later})" for key in both[:EXAMPLES])
+            leaks.append(Leak(what, (earlier, later), len(both), len(right), examples))
     return leaks
 
 
@@ -80,18 +80,18 @@ def alike(
     """
     split_of = np.asarray(splits)
     leaks = []
-    for one, two in combinations(order, 2):
-        first, second = np.flatnonzero(split_of == one), np.flatnonzero(split_of == two)
+    for earlier, later in combinations(order, 2):
+        first, second = np.flatnonzero(split_of == earlier), np.flatnonzero(split_of == later)
         if not first.size or not second.size:
             continue
         distances, partner = nearest(vectors[second], vectors[first])
         near: list[int] = np.flatnonzero(distances <= limit).tolist()
         ranked = sorted(near, key=lambda row: (distances[row], names[int(second[row])]))[:EXAMPLES]
         examples = tuple(
-            f"{names[int(first[partner[row]])]} ({one}) and {names[int(second[row])]} ({two}), {distances[row]:.4f} apart"
+            f"{names[int(first[partner[row]])]} ({earlier}) and {names[int(second[row])]} ({later}), {distances[row]:.4f} apart"
             for row in ranked
         )
-        leaks.append(Leak(what, (one, two), len(near), len(second), examples, float(distances.min())))
+        leaks.append(Leak(what, (earlier, later), len(near), len(second), examples, float(distances.min())))
     return leaks
 
 
@@ -126,7 +126,9 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
         for name in image_set.images:
             of_image.setdefault(name, []).append((splits[image_set.id], image_set.id))
     leaks = shared_things(
-        "source video or album", ((_source(one), splits[one.id], one.id) for one in dataset.sets), present
+        "source video or album",
+        ((_source(image_set), splits[image_set.id], image_set.id) for image_set in dataset.sets),
+        present,
     )
     leaks += shared_things("same file (sha256)", _files(dataset, of_image), present)
     leaks += shared_things("same description", _texts(dataset, splits), present)

@@ -21,7 +21,7 @@ Pairs = tuple[Indices, Indices]
 MATCH_ENGINES = ("auto", "bf16", "fp32")
 GROUP = 32  # columns looked at through their maximum first
 PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache
-NOBODY = -1
+NO_MATCH = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Matches:
     """The best k of each of Q queries.
 
     Attributes:
-        indices: [Q, k] int64 best first, `NOBODY` where there are fewer. scores: [Q, k] float32, -inf there.
+        indices: [Q, k] int64 best first, `NO_MATCH` where there are fewer. scores: [Q, k] float32, -inf there.
     """
 
     indices: Indices
@@ -121,11 +121,11 @@ class ExactSearch:
         self.left_out = rows[order], columns[order]
 
     def best(self, k: int, block: int) -> tuple[Indices, Doubles]:
-        """The best `k` of every query, best first, and their values, [Q, k] each; `NOBODY` and -inf where there are fewer."""
+        """The best `k` of every query, best first, and their values, [Q, k] each; `NO_MATCH` and -inf where there are fewer."""
         import torch
 
         count = len(self.queries)
-        indices, values = np.full((count, k), NOBODY, np.int64), np.full((count, k), -np.inf)
+        indices, values = np.full((count, k), NO_MATCH, np.int64), np.full((count, k), -np.inf)
         if not k:
             return indices, values
         # written again for every block: fresh pages would cost more than the products
@@ -155,7 +155,7 @@ class ExactSearch:
         row, column, exact = row[order], column[order], exact[order]
         rank = np.arange(len(row)) - np.searchsorted(row, row)
         kept = rank < k
-        indices, values = np.full((len(queries), k), NOBODY, np.int64), np.full((len(queries), k), -np.inf)
+        indices, values = np.full((len(queries), k), NO_MATCH, np.int64), np.full((len(queries), k), -np.inf)
         indices[row[kept], rank[kept]], values[row[kept], rank[kept]] = column[kept], exact[kept]
         return indices, values
 

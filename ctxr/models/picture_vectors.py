@@ -34,8 +34,8 @@ class PictureVectors:
 def distances_of(dataset: Dataset, vectors: PictureVectors | None) -> dict[str, tuple[float, float]]:
     """(mean, closest) pairwise distance of each set: from `vectors` where given, else as the sets say; by set id."""
     if vectors is None:
-        measured = [one for one in dataset.sets if not math.isnan(one.mean_distance)]
-        return {one.id: (one.mean_distance, one.closest) for one in measured}
+        measured = [image_set for image_set in dataset.sets if not math.isnan(image_set.mean_distance)]
+        return {image_set.id: (image_set.mean_distance, image_set.closest) for image_set in measured}
     distances: dict[str, tuple[float, float]] = {}
     for image_set in dataset.sets:
         if len(image_set.images) > 1 and all(name in vectors.rows for name in image_set.images):

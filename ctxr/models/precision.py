@@ -137,11 +137,11 @@ def cpu_matmul_precision() -> Literal["highest", "medium"]:
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    left = torch.randn(64, 768, generator=generator)
-    right = torch.randn(768, 768, generator=generator)
-    exact = left.double() @ right.double()
+    states = torch.randn(64, 768, generator=generator)
+    weights = torch.randn(768, 768, generator=generator)
+    exact = states.double() @ weights.double()
     with float32_matmul("medium"):
-        error = (left @ right - exact).norm() / exact.norm()
+        error = (states @ weights - exact).norm() / exact.norm()
     # fp32 sums over 768 terms err by 1e-7 to 1e-6, bf16 operands by 2e-3
     return "medium" if float(error) < 1e-5 else "highest"
 

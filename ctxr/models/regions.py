@@ -97,7 +97,7 @@ class GridRegions:
                 rows, columns = (averaging(cells, kept) for cells, kept in zip(self._finest, self.grid, strict=True))
                 maps = torch.einsum("hi,wj,nfij->nfhw", rows, columns, maps)
             cells = maps.permute(0, 2, 3, 1).reshape(len(part), height * width, self.features).numpy()
-            regions_of += [with_whole(one, boxes) for one in cells]
+            regions_of += [with_whole(block, boxes) for block in cells]
         return regions_of
 
     def _maps(self, pixels: Tensor) -> Tensor:
@@ -306,7 +306,7 @@ def weights_here() -> Path:
         detection.FasterRCNN_ResNet50_FPN_V2_Weights.DEFAULT,
         detection.FasterRCNN_ResNet50_FPN_Weights.DEFAULT,
     )
-    names = [str(one.url).rpartition("/")[2] for one in published]
+    names = [str(weights.url).rpartition("/")[2] for weights in published]
     for name in names:
         if (folder / name).is_file():
             return folder / name

@@ -251,7 +251,7 @@ def _changed(file: Path) -> DataError:
 def _stored(folder: Path) -> tuple[ModelScores, ...]:
     name, files = folder.resolve().name, read_scores(folder / SCORES)
     return tuple(
-        ModelScores(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.place)
+        ModelScores(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.locate)
         for scorer, file in sorted(files.items())
     )
 
@@ -306,7 +306,7 @@ def _seed_name(run: str, scorer: str) -> str:
 
 
 def _of_file(name: str, file: ScoresFile, digest: str) -> Run:
-    return Run(name, (ModelScores(name, file.values, file.place),), Parent(name, "scores", digest))
+    return Run(name, (ModelScores(name, file.values, file.locate),), Parent(name, "scores", digest))
 
 
 def _name_of(path: Path) -> str:

@@ -37,11 +37,11 @@ def read_appended(path: Path, record: type[R]) -> list[R]:
     """
     if not path.is_file():
         return []
-    found = []
+    rows = []
     *lines, _ = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
-            found.append(msgspec.json.decode(line, type=record))
+            rows.append(msgspec.json.decode(line, type=record))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
-    return found
+    return rows

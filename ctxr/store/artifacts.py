@@ -79,8 +79,8 @@ class Artifact:
     def changed_files(self, under: str = "") -> list[str]:
         """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone; of those `under` a
         prefix of their names."""
-        known = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
-        return [name for name, entry in known.items() if sha256_if_readable(self.path / name) != entry.sha256]
+        entries = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
+        return [name for name, entry in entries.items() if sha256_if_readable(self.path / name) != entry.sha256]
 
 
 def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:
@@ -124,9 +124,9 @@ def finished(
     if not (path / MANIFEST).is_file():
         return None
     artifact = open_artifact(path, kind)
-    known = artifact.manifest
-    same = known.verb == verb and known.config == plain(config)
-    same = same and identity(known.parents, renamed) == identity(parents, renamed)
+    manifest = artifact.manifest
+    same = manifest.verb == verb and manifest.config == plain(config)
+    same = same and identity(manifest.parents, renamed) == identity(parents, renamed)
     return artifact if same else None
 
 

@@ -56,18 +56,18 @@ def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
             raise
 
 
-def replace_folder(made: Path, final: Path) -> None:
-    """Put the finished folder `made` in the place of `final`, which may exist."""
+def replace_folder(folder: Path, final: Path) -> None:
+    """Put the finished `folder` in the place of `final`, which may exist."""
     with disk_errors(final):
         if final.exists():
             old = final.with_name(f".{final.name}.old")
             shutil.rmtree(old, ignore_errors=True)
             final.replace(old)
-            made.replace(final)
+            folder.replace(final)
             shutil.rmtree(old, ignore_errors=True)
         else:
             final.parent.mkdir(parents=True, exist_ok=True)
-            made.replace(final)
+            folder.replace(final)
 
 
 def link_or_copy(original: Path, copy: Path) -> None:

@@ -17,15 +17,15 @@ CACHE = ".ctxr-cache"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def remember_paths(artifact: Path, places: Mapping[str, Path]) -> None:
+def remember_paths(artifact: Path, paths: Mapping[str, Path]) -> None:
     """Store the paths of the sources of an artifact, by sha256 of the content."""
-    for digest, path in places.items():
-        place = path.resolve()
-        if _SHA256.fullmatch(digest) and place_of(artifact, digest) != place:
-            write_bytes(_file(artifact, digest), os.fsencode(place), durable=False)
+    for digest, path in paths.items():
+        resolved = path.resolve()
+        if _SHA256.fullmatch(digest) and last_path(artifact, digest) != resolved:
+            write_bytes(_file(artifact, digest), os.fsencode(resolved), durable=False)
 
 
-def place_of(artifact: Path, sha256: str) -> Path | None:
+def last_path(artifact: Path, sha256: str) -> Path | None:
     """The last known path of the content, or None. The file may no longer exist."""
     if not _SHA256.fullmatch(sha256):
         return None
@@ -46,10 +46,10 @@ def relative(folder: Path, start: Path) -> str:
     return Path(os.path.relpath(folder.resolve(), start.resolve())).as_posix()
 
 
-def reached(start: Path, way: str) -> Path:
-    """The folder to which the `way` of `relative` leads, called as `start` is where that leaves no step up in its name."""
-    folder = (start / way).resolve()
-    called = Path(os.path.normpath(start / way))
+def reached(start: Path, relative_path: str) -> Path:
+    """The folder to which the path of `relative` leads, called as `start` is where that leaves no step up in its name."""
+    folder = (start / relative_path).resolve()
+    called = Path(os.path.normpath(start / relative_path))
     return called if ".." not in called.parts and called.resolve() == folder else folder
 
 

@@ -68,8 +68,8 @@ class RegionFeatures:
         Raises DataError naming the picture without regions, and an array that is missing or damaged.
         """
         self.check(contents)
-        found = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
-        for place, content in enumerate(contents):
+        stacked = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
+        for position, content in enumerate(contents):
             row = self.rows[content]
             block = self._shard(row.shard)
             if row.row >= len(block) or row.regions > block.shape[1]:
@@ -77,8 +77,8 @@ class RegionFeatures:
                     f"{self.folder / shard_name(row.shard)} has no row {row.row} with {row.regions} regions",
                     hint="run the command that makes this artifact again",
                 )
-            found[place, : row.regions] = block[row.row, : row.regions]
-        return found
+            stacked[position, : row.regions] = block[row.row, : row.regions]
+        return stacked
 
     def check(self, contents: Sequence[str]) -> None:
         """Raises DataError naming the first picture without regions."""

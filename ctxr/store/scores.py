@@ -36,7 +36,7 @@ class ScoresFile:
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
 
-    def place(self, query: str, candidate: str | None = None) -> str:
+    def locate(self, query: str, candidate: str | None = None) -> str:
         """`file:line` of a query's first row, or of its row for a candidate (a search: ask only when something is wrong)."""
         if candidate is not None:
             for number, line in _lines(self.path):
@@ -50,21 +50,21 @@ def read_scores(path: Path) -> dict[str, ScoresFile]:
 
     Raises DataError naming file:line for a row that is none, a value that is no number, and a row that stands twice.
     """
-    found: dict[str, ScoresFile] = {}
+    files: dict[str, ScoresFile] = {}
     for number, line in _lines(path):
-        file = found.setdefault(line.scorer, ScoresFile(path))
-        known = file.values.setdefault(line.query, {})
+        file = files.setdefault(line.scorer, ScoresFile(path))
+        values = file.values.setdefault(line.query, {})
         file.lines.setdefault(line.query, number)
-        if line.candidate in known:
-            first = file.place(line.query, line.candidate).rpartition(":")[2]
+        if line.candidate in values:
+            first = file.locate(line.query, line.candidate).rpartition(":")[2]
             raise DataError(
                 f"{path}:{number}: query {line.query!r} and candidate {line.candidate!r} stand in line {first} already",
                 hint="keep one of the two lines",
             )
-        known[line.candidate] = line.value
-    if not found:
+        values[line.candidate] = line.value
+    if not files:
         raise DataError(f"{path} holds no score", hint='write a line {"query": …, "candidate": …, "value": …} for each')
-    return found
+    return files
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> int:

@@ -118,5 +118,5 @@ def _identify(line: bytes, record: type[Record]) -> str:
         return ""
     if not isinstance(loose, dict):
         return ""
-    known = [f"{name}={loose[name]!r}" for name in record.KEY if name in loose]
-    return f" ({', '.join(known)})" if known else ""
+    keys = [f"{name}={loose[name]!r}" for name in record.KEY if name in loose]
+    return f" ({', '.join(keys)})" if keys else ""

@@ -155,17 +155,17 @@ def _again(folder: Path) -> str:
 def write_unit(artifact: Path, unit: SourceUnit) -> None:
     """Write a unit and put it in place by one rename."""
     final = unit_folder(artifact, unit.source.name)
-    making = final.with_name(f".{final.name}.making")
-    with disk_errors(making):
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir(parents=True)
+    staging = final.with_name(f".{final.name}.making")
+    with disk_errors(staging):
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
     head = msgspec.json.encode(_Head(unit.stamp, unit.source), enc_hook=encode_other)
     for name in TABLES:
-        write_table(making / f"{name}.jsonl", getattr(unit, name))
+        write_table(staging / f"{name}.jsonl", getattr(unit, name))
     for name, file in _VECTORS.items():
-        save_vectors(making / file, getattr(unit, name))
-    write_bytes(making / "source.json", msgspec.json.format(head, indent=1) + b"\n")
-    replace_folder(making, final)
+        save_vectors(staging / file, getattr(unit, name))
+    write_bytes(staging / "source.json", msgspec.json.format(head, indent=1) + b"\n")
+    replace_folder(staging, final)
 
 
 class FailedUnit(msgspec.Struct, frozen=True):
@@ -252,7 +252,7 @@ def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], 
             where = f"{unit.folder or unit.source.name}: ledger.jsonl: row {position + 1}"
             raise DataError(f"{where} names the photo {row.name!r}", hint="make the artifact again")
         files.append(folder / row.name)
-    known = {position: facts.sha256 for facts in unit.facts if (position := facts.index) < len(files)}
+    recorded = {position: facts.sha256 for facts in unit.facts if (position := facts.index) < len(files)}
     hashes, wrong = [], []
     for position, file in enumerate(files):
         try:
@@ -261,7 +261,7 @@ def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], 
             hashes.append("")
             wrong.append(f"{file} cannot be read: {error.strerror}")
             continue
-        if known.get(position, hashes[-1]) != hashes[-1]:
+        if recorded.get(position, hashes[-1]) != hashes[-1]:
             wrong.append(f"{file} has changed since the sets were built")
     lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(files, hashes, strict=True))
     if not wrong and sha256_bytes(lines.encode()) != unit.source.sha256:

@@ -84,8 +84,10 @@ class _Benchmark(SyntheticDataset):
         }
         wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
         with progress.task("drawing queries", sum(wanted.values())) as task:
-            for split, one, kept in draws(config, draw_set, wanted, lambda one: len(one.descriptions)):
-                _add(rows, config, split, replace(one, descriptions=one.descriptions[:kept]), encoder)
+            for split, image_set, kept in draws(
+                config, draw_set, wanted, lambda image_set: len(image_set.descriptions)
+            ):
+                _add(rows, config, split, replace(image_set, descriptions=image_set.descriptions[:kept]), encoder)
                 task.advance(kept)
         counts = write_tables(out, rows)
         return Content([f"{name}.jsonl" for name in counts], counts, {"encoder": encoder.describe()})
@@ -112,22 +114,22 @@ def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> Benchmark
 
 
 def _add(
-    rows: dict[str, list[Any]], config: WorldBenchmark, split: SplitName, one: BenchmarkSet, encoder: Encoder
+    rows: dict[str, list[Any]], config: WorldBenchmark, split: SplitName, image_set: BenchmarkSet, encoder: Encoder
 ) -> None:
     """Add the rows of a set by table, and write its pictures."""
-    name, video = one.name, one.kind == "video"
+    name, video = image_set.name, image_set.kind == "video"
     ids = tuple(f"{name}/img{position}" for position in range(SIZE))
-    for position, content in enumerate(one.pictures):
+    for position, content in enumerate(image_set.pictures):
         path = f"images/{ids[position]}.jpg"
         write_bytes(config.out / path, content, durable=False)
         index = position if video else None
         rows["images"].append(Image(ids[position], path, sha256_bytes(content), name, config.side, config.side, index))
-    vectors = encoder.encode_images([decode_jpeg(content) for content in one.pictures])
+    vectors = encoder.encode_images([decode_jpeg(content) for content in image_set.pictures])
     distances = pairwise_distances(vectors)[np.triu_indices(SIZE, 1)]
     closest, mean = float(distances.min()), float(distances.mean())
-    rows["sets"].append(ImageSet(name, one.kind, ids, name, name, 0 if video else None, closest, mean))
+    rows["sets"].append(ImageSet(name, image_set.kind, ids, name, name, 0 if video else None, closest, mean))
     rows["splits"].append(Split(name, split))
-    for target, text, tags in one.descriptions:
+    for target, text, tags in image_set.descriptions:
         key = f"{name}/{target}"
         labelled = f"{WORKER}/{key}"
         rows["texts"].append(Text(key, text, AUTHOR))

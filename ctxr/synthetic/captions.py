@@ -4,10 +4,10 @@ As on COCO each caption is written for one picture, and only that is annotated; 
 the caption says and what the picture shows, and lies beside. Pictures come in families of near neighbours, captions say more or
 less. A training set for entailment classifiers stands on pictures of its own.
 
-What does not hold is near: a true statement with one thing changed, or what was written for a near neighbour of the picture.
+What does not hold is near: a true statement with one thing changed, or a caption of a near neighbour of the picture.
 
 A text entails what says less of the same: fewer of its things, a kind with fewer attributes, that there is one where it says how
-many, where, or beside what. It does not entail a text that is false of a picture of which it is true.
+many, where, or beside what. It does not entail a text that is false of a picture for which it is true itself.
 """
 
 import math
@@ -106,7 +106,7 @@ class _Captions(SyntheticDataset):
         wanted = {number: plan.pictures for number, plan in plans.items()}
         with progress.task("drawing pictures", sum(wanted.values())) as task:
             families = draws(config, draw_family, wanted, lambda family: len(family.scenes))
-            for number, group in groupby(families, lambda drawn: drawn[0]):
+            for number, group in groupby(families, lambda item: item[0]):
                 kept = []
                 for _, family, count in group:
                     kept.append(Family(family.scenes[:count], family.statements[:count], family.pictures[:count]))
@@ -181,7 +181,7 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
     for name in ("kind", "other"):
         kind = getattr(predicate, name, None)
         if isinstance(kind, Kind):
-            options += [{name: one} for one in _other_kinds(rng, kind)]
+            options += [{name: replacement} for replacement in _other_kinds(rng, kind)]
     if not options:
         return None
     return msgspec.structs.replace(predicate, **options[int(rng.integers(len(options)))])
@@ -190,9 +190,9 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
 def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
     """The kind with one of the attributes that it names exchanged; its face goes, because another shape may have none."""
     for field, pool in POOLS.items():
-        known = getattr(kind, field)
-        if known:
-            other = choose(rng, [name for name in pool if name != known])
+        current = getattr(kind, field)
+        if current:
+            other = choose(rng, [name for name in pool if name != current])
             yield msgspec.structs.replace(kind, face="" if field == "shape" else kind.face, **{field: other})
 
 
@@ -392,7 +392,7 @@ def galleries_of(config: WorldCaptions) -> list[GalleryPlan]:
         GalleryPlan("pair-train", "train", config.pair_train, 3, queries=False, pairs=True),
         GalleryPlan("pair-valid", "valid", config.pair_valid, 4, queries=False, pairs=True),
     ]
-    return [one for one in every_one if one.pictures]
+    return [plan for plan in every_one if plan.pictures]
 
 
 def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
@@ -423,16 +423,18 @@ def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str
 
 def judge_all(statements: Sequence[Statement], views: Sequence[SceneView]) -> Verdicts:
     """What holds: [C, N] as in `GalleryTruth`. Each distinct predicate is evaluated once."""
-    known: dict[Predicate, Verdicts] = {}
+    by_predicate: dict[Predicate, Verdicts] = {}
     table = np.empty((len(statements), len(views)), np.int8)
-    for place, statement in enumerate(statements):
+    for row, statement in enumerate(statements):
         for predicate in statement.predicates:
-            if predicate not in known:
+            if predicate not in by_predicate:
                 verdicts = (predicate.verdict(view) for view in views)
-                known[predicate] = np.array([-1 if one is None else int(one) for one in verdicts], np.int8)
-        columns = np.stack([known[predicate] for predicate in statement.predicates])
+                by_predicate[predicate] = np.array(
+                    [-1 if verdict is None else int(verdict) for verdict in verdicts], np.int8
+                )
+        columns = np.stack([by_predicate[predicate] for predicate in statement.predicates])
         # false if any is false, else doubtful if any is doubtful
-        table[place] = np.where((columns == 0).any(axis=0), 0, columns.min(axis=0))
+        table[row] = np.where((columns == 0).any(axis=0), 0, columns.min(axis=0))
     return table
 
 
@@ -488,8 +490,8 @@ def _distances(pictures: Sequence[bytes]) -> tuple[float, float]:
     if len(pictures) < 2:
         return 0.0, 0.0
     size = (_THUMBNAIL, _THUMBNAIL)
-    small = [cv2.resize(decode_jpeg(one), size, interpolation=cv2.INTER_AREA) for one in pictures]
-    vectors = np.stack([np.asarray(one, np.float64).reshape(-1) + 1 for one in small])
+    small = [cv2.resize(decode_jpeg(picture), size, interpolation=cv2.INTER_AREA) for picture in pictures]
+    vectors = np.stack([np.asarray(picture, np.float64).reshape(-1) + 1 for picture in small])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     upper = np.triu_indices(len(pictures), 1)
     distances = np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper]))
@@ -499,6 +501,6 @@ def _distances(pictures: Sequence[bytes]) -> tuple[float, float]:
 def _refuse_leaks(rows: dict[str, list[Any]]) -> None:
     """Pairs for training stand on no picture, and on no family, of a gallery that is searched or judged."""
     searched_sets = {query.image_set for query in rows["queries"]}
-    searched = {image for one in rows["sets"] if one.id in searched_sets for image in one.images}
+    searched = {image for image_set in rows["sets"] if image_set.id in searched_sets for image in image_set.images}
     judged = {name for pair in rows["pairs"] if pair.split != "train" for name in (pair.image, pair.group) if name}
     refuse_leaks([pair for pair in rows["pairs"] if pair.split == "train"], searched | judged)

@@ -130,8 +130,8 @@ def _detected(built: Path, filtered: Path, world: World, text: float | None) -> 
         rows.append(("frames with text", *_flagged(filtered, "text_share", text, world, "text", 1)))
     rows.append(("duplicate photos", *_duplicates(built, world)))
     shown = tuple(
-        (name, right, missed, false, _share(right, right + false), _share(right, right + missed))
-        for name, right, missed, false in rows
+        (name, hits, missed, false, _share(hits, hits + false), _share(hits, hits + missed))
+        for name, hits, missed, false in rows
     )
     heads = ("", "found", "missed", "false", "precision", "recall")
     note = "frames in which a blur or a title comes or goes have no right answer and are not counted"
@@ -143,9 +143,9 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
 
 
-def _flagged(artifact: Path, fact: str, limit: float, world: World, drawn: str, full: float) -> tuple[int, int, int]:
+def _flagged(artifact: Path, fact: str, limit: float, world: World, column: str, full: float) -> tuple[int, int, int]:
     """Hits, misses and false alarms among measured frames beyond the limit; frames in between have no right answer."""
-    truth = {(row.video, row.frame): getattr(row, drawn) / full for row in world.frames}
+    truth = {(row.video, row.frame): getattr(row, column) / full for row in world.frames}
     pairs = [
         (getattr(row, fact) > limit, truth[row.source, row.index] == 1)
         for row in read_table(artifact / "facts.jsonl", Facts)
@@ -164,8 +164,8 @@ def _duplicates(artifact: Path, world: World) -> tuple[int, int, int]:
         for row in read_unit(artifact, album).ledger
         if row.reason == "duplicate"
     ]
-    right = sum(one in copied for one in excluded)
-    return right, max(0, len(copied) - right), len(excluded) - right
+    hits = sum(photo in copied for photo in excluded)
+    return hits, max(0, len(copied) - hits), len(excluded) - hits
 
 
 TARGETS = 2
@@ -284,21 +284,21 @@ FEW = 150
 
 def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str, Table], Path]:
     """Draw captions, train and judge a classifier, revise, ask people, train retrieval with and without what was added, report."""
-    drawn, revised, seed = work / "dataset", work / FOLDER, sizes.seed
+    dataset, revised, seed = work / "dataset", work / FOLDER, sizes.seed
     pictures: dict[str, Any] = {"train": sizes.gallery, "valid": 0, "test": sizes.gallery, "pair_train": sizes.pairs}
     workers = 2 if sum(pictures.values()) > FEW else 1
     pictures["pair_valid"] = max(8, sizes.pairs // 4)
-    write_captions(WorldCaptions(drawn, **pictures, seed=seed, workers=workers, **DRAWN), progress)
+    write_captions(WorldCaptions(dataset, **pictures, seed=seed, workers=workers, **DRAWN), progress)
     recipe, changes = CLASSIFIER
-    train.run(Train(recipe, drawn, changes=changes, workdir=work), progress)
-    judged = eval.run(Eval((recipe,), drawn, work, split="test", resamples=RESAMPLES), progress)
+    train.run(Train(recipe, dataset, changes=changes, workdir=work), progress)
+    judged = eval.run(Eval((recipe,), dataset, work, split="test", resamples=RESAMPLES), progress)
     revision = ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work)
     revise_labels.run(revision, progress)
     export_tasks.run(ExportTasks(task="entail", workdir=work, seed=seed), progress)
-    answers = _answers(work, drawn, seed, progress)
+    answers = _answers(work, dataset, seed, progress)
     audit = revise_labels.run(ReviseLabels(audit=True, seed=seed, workdir=work), progress)
-    (made,) = read_rounds(revised)
-    runs = [run for run in RUNS if made.added or run == "as-written"]
+    (first,) = read_rounds(revised)
+    runs = [run for run in RUNS if first.added or run == "as-written"]
     for run in runs:
         train.run(Train(RUNS[run], revised, run, changes=RETRIEVAL, workdir=work), progress)
     comparison = Eval(
@@ -306,12 +306,12 @@ def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str,
     )
     compared = eval.run(comparison, progress).tables
     quality, reliability = judged.tables["test/quality"], audit.tables["reliability"]
-    note = f"{made.images} pictures; {answers} answers of simulated people; the classifier learned from {sizes.pairs} pictures: too few"
+    note = f"{first.images} pictures; {answers} answers of simulated people; the classifier learned from {sizes.pairs} pictures: too few"
     gold = tuple(row for row in compared["test/entailed"].rows if row[2] == "gold")
     tables = {
         "classifier": replace(quality, rows=tuple(row for row in quality.rows if row[1] == "all")),
         "reliability": replace(
-            reliability, rows=(*reliability.rows, _by_truth(work, drawn)), note=f"{note}; {reliability.note}"
+            reliability, rows=(*reliability.rows, _by_truth(work, dataset)), note=f"{note}; {reliability.note}"
         ),
         "entailed": replace(compared["test/entailed"], rows=gold),
         "differences": compared["test/differences"],
@@ -319,21 +319,21 @@ def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str,
     return tables, report.run(Report(revised, workdir=work), progress).page
 
 
-def _answers(work: Path, drawn: Path, seed: int, progress: Progress) -> int:
+def _answers(work: Path, dataset: Path, seed: int, progress: Progress) -> int:
     """How many answers people gave to the sample; those of an earlier demo are kept."""
     if not has_journal(work) or not (work / JUDGMENTS / MANIFEST).is_file():
-        rehearse_audit(work, drawn, seed, progress)
+        rehearse_audit(work, dataset, seed, progress)
     return len(read_judgments(collected(work, progress)).answers)
 
 
-def _by_truth(work: Path, drawn: Path) -> tuple[str, int, str, str, str]:
+def _by_truth(work: Path, dataset: Path) -> tuple[str, int, str, str, str]:
     """Precision and recall of what was added, in percent, by the truth; candidates that are too close to call are left out."""
-    truth = {row.caption: row for row in read_table(drawn / "truth.jsonl", CaptionTruth)}
+    truth = {row.caption: row for row in read_table(dataset / "truth.jsonl", CaptionTruth)}
     links = read_table(work / FOLDER / folder_of(1) / LEDGER, CandidateRow)
     clear = [link for link in links if link.image not in truth[link.caption].doubtful]
     holding = [link.decision == "added" for link in clear if link.image in truth[link.caption].holds]
-    added, right = sum(link.decision == "added" for link in clear), sum(holding)
-    precision, recall = (f"{100 * right / whole:.1f}" if whole else "–" for whole in (added, len(holding)))
+    added, hits = sum(link.decision == "added" for link in clear), sum(holding)
+    precision, recall = (f"{100 * hits / whole:.1f}" if whole else "–" for whole in (added, len(holding)))
     return "what was added, by the drawn truth", added, precision, recall, f"{len(holding)}"
 
 

@@ -63,12 +63,12 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
     """
     rng = np.random.default_rng(seed)
     dataset = read_artifact(sets)
-    known = SimulatedTruth(Scenes(world, dataset), dataset, image_ids(dataset))
+    truth = SimulatedTruth(Scenes(world, dataset), dataset, image_ids(dataset))
     named: dict[str, Profile] = {profile.name: profile for profile in PROFILES}
     cast = [named[kind] for kind, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:
         people = [
-            Person(name, profile, link, known, np.random.default_rng(rng.integers(1 << 62)))
+            Person(name, profile, link, truth, np.random.default_rng(rng.integers(1 << 62)))
             for (name, link), profile in zip(opened["links"].items(), cast, strict=True)
         ]
         expected = sum(opened["waiting"].values())
@@ -79,7 +79,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
             person.leave()
     key = read_key(workdir / CROWD / PRIVATE)
     profiles = {pseudonym(key, "local", f"team/{person.name}"): person.profile.name for person in people}
-    return Rehearsed(answers, profiles, *_expected(known, rng))
+    return Rehearsed(answers, profiles, *_expected(truth, rng))
 
 
 @contextmanager
@@ -103,36 +103,36 @@ def served(workdir: Path, invite: int) -> Iterator[dict[str, Any]]:
 
 
 def _first_document(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    said = ""
+    output = ""
     assert process.stdout is not None  # noqa: S101 - asked for
     for line in process.stdout:
-        said += line
+        output += line
         if line.rstrip() == "}":
-            document: dict[str, Any] = json.loads(said)
+            document: dict[str, Any] = json.loads(output)
             if "links" in document:
                 return document
             break
     _, error = process.communicate()
-    raise CtxrError(f"ctxr serve did not start: {(said + error).strip()[-500:]}", hint="ctxr serve   (says more)")
+    raise CtxrError(f"ctxr serve did not start: {(output + error).strip()[-500:]}", hint="ctxr serve   (says more)")
 
 
-def _expected(known: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
+def _expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
     """Accuracy, and alpha by kind of set, of as many votes, drawn again and again from the chances that the workers had."""
-    kinds = {image: one.kind for one in known.dataset.sets for image in one.images}
+    kinds = {image: image_set.kind for image_set in truth.dataset.sets for image in image_set.images}
     shares: list[float] = []
     alphas: dict[str, list[float]] = {}
     by_kind: dict[str, list[Cast]] = {}
-    for cast in known.casts:
+    for cast in truth.casts:
         by_kind.setdefault(kinds[cast.target], []).append(cast)
     for _ in range(ROUNDS):
-        right: Counter[bool] = Counter()
+        hits: Counter[bool] = Counter()
         for kind, casts in by_kind.items():
             picks = [str(rng.choice(list(cast.spread), p=list(cast.spread.values()))) for cast in casts]
-            right.update(pick == cast.target for pick, cast in zip(picks, casts, strict=True))
+            hits.update(pick == cast.target for pick, cast in zip(picks, casts, strict=True))
             value = alpha(gather([cast.text for cast in casts], [cast.worker for cast in casts], picks)).value
             if value is not None:
                 alphas.setdefault(kind, []).append(value)
-        shares.append(right[True] / max(1, right.total()))
+        shares.append(hits[True] / max(1, hits.total()))
     return _range(shares), {kind: _range(values) for kind, values in sorted(alphas.items())}
 
 
@@ -148,19 +148,19 @@ WRONG = 0.05
 """Share of answers in which each of them errs."""
 
 
-def rehearse_audit(workdir: Path, drawn: Path, seed: int, progress: Progress, wrong: float = WRONG) -> int:
+def rehearse_audit(workdir: Path, dataset: Path, seed: int, progress: Progress, wrong: float = WRONG) -> int:
     """Let people judge all exported pairs of a project over HTTP; returns how many answers they gave.
 
     Args:
-        drawn: dataset of `world_captions`, whose truth they know.
+        dataset: of `world_captions`, whose truth they know.
 
     Raises CtxrError when the server cannot be started.
     """
-    pictures, truth = image_ids(read_dataset(drawn)), truth_of(drawn)
+    pictures, truth = image_ids(read_dataset(dataset)), truth_of(dataset)
     with served(workdir, PEOPLE) as opened:
         people = [
-            SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, place)))
-            for place, (name, link) in enumerate(opened["links"].items())
+            SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, number)))
+            for number, (name, link) in enumerate(opened["links"].items())
         ]
         with progress.task("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:
             answers = work_in_turns(people, task.advance)
@@ -169,10 +169,10 @@ def rehearse_audit(workdir: Path, drawn: Path, seed: int, progress: Progress, wr
     return answers
 
 
-def truth_of(drawn: Path) -> "dict[tuple[str, str], Verdict]":
+def truth_of(dataset: Path) -> "dict[tuple[str, str], Verdict]":
     """Of each picture and caption of a drawn dataset, by (image id, text), whether the caption holds."""
-    texts = {row.id: " ".join(row.text.split()) for row in read_table(drawn / "texts.jsonl", Text)}
-    rows = read_table(drawn / "truth.jsonl", CaptionTruth)
+    texts = {row.id: " ".join(row.text.split()) for row in read_table(dataset / "texts.jsonl", Text)}
+    rows = read_table(dataset / "truth.jsonl", CaptionTruth)
     images: dict[str, set[str]] = {}
     for row in rows:
         images.setdefault(row.gallery, set()).add(row.image)

@@ -75,11 +75,11 @@ def draws(
     # the next ones are drawn while this one is written
     queued = _AHEAD * config.workers if several else 0
     work = partial(_draw, draw, config)
-    for (key, _), one in parallel(work, items(), config.workers, processes=several, ordered=True, queued=queued):
-        kept = min(left[key], size(one))
+    for (key, _), item in parallel(work, items(), config.workers, processes=several, ordered=True, queued=queued):
+        kept = min(left[key], size(item))
         left[key] -= kept
         if kept:
-            yield key, one, kept
+            yield key, item, kept
 
 
 def _draw(draw: Callable[[Any, K, int], T], config: Any, item: tuple[K, int]) -> T:

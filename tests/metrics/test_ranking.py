@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError
-from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, places, recall, reciprocal_rank
+from ctxr.metrics.ranking import RankCounts, accuracy, best, chance, count_ranks, recall, reciprocal_rank
 
 Row = list[tuple[float, bool, bool]]
 """Candidates of one query: score, whether it is right, whether it is there."""
@@ -41,7 +41,7 @@ def table(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @given(st.lists(candidates(), min_size=1, max_size=4), st.integers(0, 7), st.integers(1, 9))
 def test_every_figure_is_the_mean_over_all_ways_to_break_ties(rows: list[Row], k: int, block: int) -> None:
     scores, right, mask = table(rows)
-    found = places(scores, right, mask, block)
+    found = count_ranks(scores, right, mask, block)
     for number, row in enumerate(rows):
         orders = ranked(row)
         firsts = [order.index(True) + 1 for order in orders]
@@ -57,7 +57,7 @@ def test_one_right_candidate_is_the_same_as_a_table_with_one(rows: list[Row]) ->
     target = (right & mask).argmax(axis=1)
     alone = np.zeros(right.shape, bool)
     alone[np.arange(len(rows)), target] = True
-    one, other = places(scores, target, mask), places(scores, alone, mask)
+    one, other = count_ranks(scores, target, mask), count_ranks(scores, alone, mask)
     assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in RankCounts.__dataclass_fields__)
 
 
@@ -66,18 +66,18 @@ def test_what_is_picked_gives_the_accuracy_again(rows: list[Row]) -> None:
     scores, right, mask = table(rows)
     picked = best(np.where(mask, scores, -np.inf))
     assert picked.sum(axis=1) == pytest.approx(np.ones(len(rows)))
-    assert (picked * (right & mask)).sum(axis=1) == pytest.approx(accuracy(places(scores, right, mask)))
+    assert (picked * (right & mask)).sum(axis=1) == pytest.approx(accuracy(count_ranks(scores, right, mask)))
 
 
 def test_candidates_at_minus_infinity_are_not_there() -> None:
-    found = places(np.array([[1.0, -np.inf, 1.0]]), np.array([0]))
+    found = count_ranks(np.array([[1.0, -np.inf, 1.0]]), np.array([0]))
     assert (found.candidates.tolist(), accuracy(found).tolist()) == ([2], [0.5])
 
 
 def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands() -> None:
     scores = np.zeros((3, 5000), np.float32)
     scores[2, 17] = 1
-    found = places(scores, np.array([4, 4999, 17]), block=9000)
+    found = count_ranks(scores, np.array([4, 4999, 17]), block=9000)
     assert accuracy(found).tolist() == [1 / 5000, 1 / 5000, 1.0]
     assert recall(found, 10) == pytest.approx([0.002, 0.002, 1.0])
     harmonic = (1 / np.arange(1, 5001)).sum() / 5000
@@ -85,7 +85,7 @@ def test_a_scorer_that_says_nothing_stands_at_chance_in_a_gallery_of_thousands()
 
 
 def test_no_query_gives_no_figure() -> None:
-    found = places(np.zeros((0, 10)), np.zeros(0, np.int64))
+    found = count_ranks(np.zeros((0, 10)), np.zeros(0, np.int64))
     assert [len(one) for one in (found, accuracy(found), recall(found, 5), reciprocal_rank(found))] == [0, 0, 0, 0]
 
 
@@ -94,10 +94,10 @@ def test_a_score_that_is_no_number_is_refused_with_its_place(value: float) -> No
     scores = np.zeros((3, 4))
     scores[2, 1] = value
     with pytest.raises(DataError, match=f"query 2: the score of candidate 1 is {value}"):
-        places(scores, np.zeros(3, np.int64), block=4)
+        count_ranks(scores, np.zeros(3, np.int64), block=4)
 
 
 @pytest.mark.parametrize("right", [np.array([0, 1]), np.array([[True, False], [False, True]])])
 def test_a_query_without_a_right_candidate_is_refused(right: np.ndarray) -> None:
     with pytest.raises(DataError, match="query 1: no candidate is right"):
-        places(np.zeros((2, 2)), right, np.array([[True, True], [True, False]]))
+        count_ranks(np.zeros((2, 2)), right, np.array([[True, True], [True, False]]))

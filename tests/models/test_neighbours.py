@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.neighbours import NOBODY, best_matches, nearest
+from ctxr.models.neighbours import NO_MATCH, best_matches, nearest
 
 Vectors = NDArray[np.float32]
 ENGINES = ("fp32", "bf16", "auto")
@@ -136,9 +136,9 @@ def test_matches_are_those_of_a_sort_of_all_products(engine: str, size: int) -> 
     expected = literal(queries, pool, 12, set(zip(rows.tolist(), columns.tolist(), strict=True)))
     for block in (7, 512):
         found = best_matches(queries, pool, 12, (rows, columns), block, engine)
-        assert [[one for one in row if one != NOBODY] for row in found.indices.tolist()] == expected
+        assert [[one for one in row if one != NO_MATCH] for row in found.indices.tolist()] == expected
         exact = np.einsum("qd,qkd->qk", queries.astype(np.float64), pool[found.indices].astype(np.float64))
-        there = found.indices != NOBODY
+        there = found.indices != NO_MATCH
         assert np.allclose(found.scores[there], exact[there], atol=1e-6)
         assert np.isneginf(found.scores[~there]).all()
 

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ctxr.store.paths import CACHE, place_of, remember_paths
+from ctxr.store.paths import CACHE, last_path, remember_paths
 
 
 def digest(number: int) -> str:
@@ -12,10 +12,10 @@ def digest(number: int) -> str:
 
 def test_a_place_is_remembered_for_all_artifacts_beside_one_another(tmp_path: Path) -> None:
     remember_paths(tmp_path / "sets", {digest(1): tmp_path / "x" / "ü\n.mp4"})
-    assert place_of(tmp_path / "filtered", digest(1)) == tmp_path / "x" / "ü\n.mp4"
-    assert place_of(tmp_path / "filtered", digest(2)) is None
+    assert last_path(tmp_path / "filtered", digest(1)) == tmp_path / "x" / "ü\n.mp4"
+    assert last_path(tmp_path / "filtered", digest(2)) is None
     remember_paths(tmp_path / "sets", {digest(1): tmp_path / "y.mp4"})
-    assert place_of(tmp_path / "sets", digest(1)) == tmp_path / "y.mp4"
+    assert last_path(tmp_path / "sets", digest(1)) == tmp_path / "y.mp4"
 
 
 def test_parallel_runs_lose_nothing(tmp_path: Path) -> None:
@@ -25,14 +25,14 @@ def test_parallel_runs_lose_nothing(tmp_path: Path) -> None:
         ]
         for job in jobs:
             job.result()
-    assert [place_of(tmp_path / "a", digest(at)) for at in range(100)] == [tmp_path / str(at) for at in range(100)]
+    assert [last_path(tmp_path / "a", digest(at)) for at in range(100)] == [tmp_path / str(at) for at in range(100)]
 
 
 def test_what_is_no_hash_names_no_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("/etc/passwd")
     remember_paths(tmp_path / "sets", {"../../secret": tmp_path / "x"})
     assert (tmp_path / "secret").read_text() == "/etc/passwd"
-    assert place_of(tmp_path / "sets", "../../secret") is None
+    assert last_path(tmp_path / "sets", "../../secret") is None
 
 
 def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
     file = tmp_path / CACHE / "places" / digest(1)
     for content in (b"", b"relative", b"\0"):
         file.write_bytes(content)
-        assert place_of(tmp_path / "sets", digest(1)) is None
+        assert last_path(tmp_path / "sets", digest(1)) is None
     file.unlink()
     file.mkdir()
-    assert place_of(tmp_path / "sets", digest(1)) is None
+    assert last_path(tmp_path / "sets", digest(1)) is None

@@ -26,8 +26,8 @@ def read_artifact(path: Path) -> Dataset:
     """
     artifact = open_artifact(path)
     if artifact.manifest.kind not in KINDS:
-        known = " or ".join(KINDS)
-        raise DataError(f"{path} holds {artifact.manifest.kind}, not {known}", hint="name a folder of image sets")
+        kinds = " or ".join(KINDS)
+        raise DataError(f"{path} holds {artifact.manifest.kind}, not {kinds}", hint="name a folder of image sets")
     notes = [
         f"{name} was changed since the artifact was written: run ctxr doctor {path}"
         for name in artifact.changed_files()[:1]
@@ -52,12 +52,12 @@ def dataset_of(artifact: Artifact) -> Dataset:
     queries = _by_id(optional("queries.jsonl", Query))
     judgments = optional("judgments.jsonl", Judgment)
     _check_paths(path / "images.jsonl", images.values())
-    _check_references(path, {one.id: one for one in sets}, images, texts, queries, judgments)
+    _check_references(path, {image_set.id: image_set for image_set in sets}, images, texts, queries, judgments)
     by_path = {image.path: image.id for image in images.values()}
     return Dataset(
         name=path.resolve().name,
         root=path,
-        sets=tuple(sorted(sets, key=lambda one: one.id)),
+        sets=tuple(sorted(sets, key=lambda image_set: image_set.id)),
         images=images,
         texts=texts,
         queries=queries,
@@ -92,31 +92,38 @@ def _check_references(
     queries: dict[str, Query],
     judgments: list[Judgment],
 ) -> None:
-    again = "run the command that made this artifact again"
-    for one in sets.values():
-        if lost := next((name for name in one.images if name not in images), None):
+    hint = "run the command that made this artifact again"
+    for image_set in sets.values():
+        if lost := next((name for name in image_set.images if name not in images), None):
             raise DataError(
-                f"{path / 'sets.jsonl'}: set {one.id!r} names {lost!r}, which images.jsonl does not have", hint=again
+                f"{path / 'sets.jsonl'}: set {image_set.id!r} names {lost!r}, which images.jsonl does not have",
+                hint=hint,
             )
-        if one.kind == "video" and in_string_order(
-            index for name in one.images if (index := images[name].index) is not None
+        if image_set.kind == "video" and in_string_order(
+            index for name in image_set.images if (index := images[name].index) is not None
         ):
             raise DataError(
-                f"{path / 'sets.jsonl'}: set {one.id!r} has its frames in string order (img10 before img2), so targets "
+                f"{path / 'sets.jsonl'}: set {image_set.id!r} has its frames in string order (img10 before img2), so targets "
                 "would point at wrong pictures",
                 hint="sort the frames by their number",
             )
     for query in queries.values():
         if query.image_set not in sets or any(name not in texts for name in query.texts):
             raise DataError(
-                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that is not there", hint=again
+                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that is not there", hint=hint
             )
     for row in judgments:
-        asked = queries.get(row.query)
-        candidates = () if asked is None else asked.labels if asked.labels is not None else sets[asked.image_set].images
+        question = queries.get(row.query)
+        candidates = (
+            ()
+            if question is None
+            else question.labels
+            if question.labels is not None
+            else sets[question.image_set].images
+        )
         if row.candidate not in candidates:
             what = f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is no candidate there"
-            raise DataError(f"{path / 'judgments.jsonl'}: {what}", hint=again)
+            raise DataError(f"{path / 'judgments.jsonl'}: {what}", hint=hint)
 
 
 def open_sets(path: Path) -> tuple[Artifact, Dataset]:

@@ -47,7 +47,7 @@ def read_captions(root: Path, paths: list[Path], passed: Callable[[], None] | No
         if blank:
             notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
         if missing:
-            where = f"{galleries.place} and its direct subfolders"
+            where = f"{galleries.searched} and its direct subfolders"
             notes.append(f"{missing} of {len(by_id)} photos of {gallery} are missing from {where}")
     counted = Counter(licences.values()).most_common()
     notes.append("licences: " + ", ".join(f"{name} {count}" for name, count in counted))
@@ -108,14 +108,14 @@ def licences_of_files(path: Path) -> dict[str, tuple[str, str, str]]:
     names = _licences(file)
     rows = _rows(file, "licenses", {"id": int, "name": str}) if names else []
     urls = {row["id"]: row["url"] for row in rows if is_text(row.get("url"))}
-    found = {}
+    licences = {}
     for row in _rows(file, "images", {"id": int, "file_name": str}):
         number = row.get("license")
         if isinstance(number, int) and number in names:
             url = urls.get(number, "")
             shown = url if url.startswith(("https://", "http://")) else ""
-            found[PurePosixPath(row["file_name"]).name] = (names[number], "", shown)
-    return found
+            licences[PurePosixPath(row["file_name"]).name] = (names[number], "", shown)
+    return licences
 
 
 def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ class ReleasePictures:
     Attributes:
         root: the release's folder.
         size: images of a set. files: those of each set that has `size` of them, in order.
-        notes: what was left out, in sentences.
+        notes: sentences about what reading left out.
     """
 
     root: Path
@@ -104,13 +104,13 @@ def _other_size(pictures: ReleasePictures) -> str:
         for name, files in pictures.files.items()
     }
     note = f"all sets have {size} pictures here, not {SET_SIZE}: targets count those that are here, by number"
-    skipping = sorted(name for name, found in numbers.items() if found != list(range(size)))
+    skipping = sorted(name for name, listed in numbers.items() if listed != list(range(size)))
     if not skipping:
         return note
     first = skipping[0]
     lost = next(number for number in range(size + 1) if number not in numbers[first])
     # frames of a video carry any numbers; where all are from 0 to 9, the numbers are the places in a set of ten
-    if size < SET_SIZE and max(max(found) for found in numbers.values()) < SET_SIZE:
+    if size < SET_SIZE and max(max(listed) for listed in numbers.values()) < SET_SIZE:
         raise DataError(
             f"{pictures.files[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
             hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",

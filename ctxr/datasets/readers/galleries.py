@@ -21,7 +21,7 @@ class Galleries:
     judgments: list[Judgment] = field(default_factory=list)
 
     @property
-    def place(self) -> str:
+    def searched(self) -> str:
         """Where pictures are searched, in words."""
         return f"{self.root.name}/" if self.root.name else "the current folder"
 
@@ -52,7 +52,8 @@ class Galleries:
             name=name,
             root=self.root if any(image.path for image in self.images.values()) else None,
             sets=tuple(
-                ImageSet(one, "photos", tuple(images), one, one, None, math.nan, math.nan) for one, images in galleries
+                ImageSet(gallery, "photos", tuple(images), gallery, gallery, None, math.nan, math.nan)
+                for gallery, images in galleries
             ),
             images=self.images,
             texts=self.texts,

@@ -78,8 +78,8 @@ def read_release(
     )
     authors = _authors(writers, described, notes)
     texts, queries, judgments = _queries(described, order, authors)
-    fresh, asked, found = label_queries(annotated, texts)
-    notes += _join_notes(annotated, texts, fresh) + pictures.notes
+    extra, labelled, labels = label_queries(annotated, texts)
+    notes += _join_notes(annotated, texts, extra) + pictures.notes
     if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
     return Dataset(
@@ -87,9 +87,9 @@ def read_release(
         root=root if pictures.files else None,
         sets=sets,
         images=images,
-        texts=texts | fresh,
-        queries=queries | asked,
-        judgments=tuple(sorted([*judgments, *found], key=lambda row: row.key())),
+        texts=texts | extra,
+        queries=queries | labelled,
+        judgments=tuple(sorted([*judgments, *labels], key=lambda row: row.key())),
         splits=splits,
         notes=tuple(notes),
     )
@@ -103,10 +103,10 @@ def _queries(
     texts: dict[str, Text] = {}
     queries: dict[str, Query] = {}
     judgments: list[Judgment] = []
-    for name, one in described.items():  # a leaderboard wants its test queries in the order of the file
-        for place, (index, text) in enumerate(one.descriptions):
-            key = f"{name}/{place if index is None else index}" + ("?" if index is None else "")
-            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), place)
+    for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
+        for position, (index, text) in enumerate(entry.descriptions):
+            key = f"{name}/{position if index is None else index}" + ("?" if index is None else "")
+            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), position)
             queries[key] = Query(key, name, (key,))
             if index is not None:
                 judgments.append(Judgment(key, order[name][index], "gold", 1.0))
@@ -140,18 +140,20 @@ def _add(described: dict[str, _Described], path: Path) -> str:
     """Adds the sets of a file; a sentence where it hides targets although it should not."""
     file = read_object(path, "sets and their descriptions", "the set")
     for name, value in file.value.items():
-        check_name(partial(file.place, name), name)
+        check_name(partial(file.locate, name), name)
         if name in described:
             other = described[name].file.path.name
-            raise DataError(f"{file.place(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
+            raise DataError(f"{file.locate(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
         if isinstance(value, Repeated):
-            place = file.place(name, value.key, again=True)
-            raise DataError(f"{place}: set {name!r}: the index {value.key!r} stands twice", hint="delete one of them")
+            location = file.locate(name, value.key, second=True)
+            raise DataError(
+                f"{location}: set {name!r}: the index {value.key!r} stands twice", hint="delete one of them"
+            )
         if not isinstance(value, dict | list):
             what = f"expected descriptions, found {kind_of(value)}"
-            raise DataError(f"{file.place(name)}: set {name!r}: {what}", hint="restore the set")
+            raise DataError(f"{file.locate(name)}: set {name!r}: {what}", hint="restore the set")
         pairs = value.items() if isinstance(value, dict) else ((None, text) for text in value)
-        found: list[tuple[int | None, str]] = []
+        listed: list[tuple[int | None, str]] = []
         for key, text in pairs:
             wrong = ""
             if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
@@ -159,10 +161,10 @@ def _add(described: dict[str, _Described], path: Path) -> str:
             elif not is_text(text):
                 wrong = f"the description is {kind_of(text)}, not text"
             if wrong:
-                at = file.place(name, *([] if key is None else [key]))
+                at = file.locate(name, *([] if key is None else [key]))
                 raise DataError(f"{at}: set {name!r}: {wrong}", hint="restore the description")
-            found.append((None if key is None else int(key), text))
-        described[name] = _Described(split_named(path), file, found)
+            listed.append((None if key is None else int(key), text))
+        described[name] = _Described(split_named(path), file, listed)
     return _hidden(file, split_named(path))
 
 
@@ -173,7 +175,7 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
         return ""
     if len(hidden) < len(file.value):
         raise DataError(
-            f"{file.place(hidden[0])}: set {hidden[0]!r} is a list, and others of the file map the index of a target to its "
+            f"{file.locate(hidden[0])}: set {hidden[0]!r} is a list, and others of the file map the index of a target to its "
             "description",
             hint="restore the set as {index: description}",
         )
@@ -186,10 +188,10 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
 def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
     size = pictures.size
     hint = f"a set has {size} images, counted from 0"
-    for name, one in described.items():
-        for index, _ in one.descriptions:
+    for name, entry in described.items():
+        for index, _ in entry.descriptions:
             if index is not None and index >= size:
-                at = one.file.place(name, str(index))
+                at = entry.file.locate(name, str(index))
                 raise DataError(f"{at}: set {name!r}: target {index} is out of range (0 to {size - 1})", hint=hint)
     for row in annotated:
         if row.index >= size:
@@ -201,21 +203,21 @@ def _groups(
     described: Mapping[str, _Described], sources: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, SplitName], list[str]]:
     """Group of each set, side of each group, and a note: a video whose sets the publisher parted is one group per side."""
-    sides: dict[str, set[SplitName | None]] = {}
+    splits_of: dict[str, set[SplitName | None]] = {}
     for name, source in sources.items():
-        sides.setdefault(source, set()).add(described[name].split if name in described else None)
+        splits_of.setdefault(source, set()).add(described[name].split if name in described else None)
     groups: dict[str, str] = {}
     splits: dict[str, SplitName] = {}
     for name, source in sources.items():
-        side = described[name].split if name in described else None
-        groups[name] = source if len(sides[source]) == 1 else f"{source}@{side or 'none'}"
-        if side is not None:
-            splits[groups[name]] = side
-    parted = sum(len(found - {None}) > 1 for found in sides.values())
+        split = described[name].split if name in described else None
+        groups[name] = source if len(splits_of[source]) == 1 else f"{source}@{split or 'none'}"
+        if split is not None:
+            splits[groups[name]] = split
+    parted = sum(len(parts - {None}) > 1 for parts in splits_of.values())
     if not parted:
         return groups, splits, []
-    told = "1 video has" if parted == 1 else f"{parted} videos have"
-    note = f"{told} sets in more than one split, as published; each part is a group of its own here"
+    subject = "1 video has" if parted == 1 else f"{parted} videos have"
+    note = f"{subject} sets in more than one split, as published; each part is a group of its own here"
     return groups, splits, [note]
 
 
@@ -223,17 +225,17 @@ def _authors(
     writers: list[Path], described: Mapping[str, _Described], notes: list[str]
 ) -> dict[tuple[str, int | None], str]:
     """Who wrote a description, as far as the release says: `train_worker` or `unseen_worker`."""
-    known = {(name, index) for name, one in described.items() for index, _ in one.descriptions}
+    keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}
     authors: dict[tuple[str, int | None], str] = {}
     for path in writers:
         file = read_json(path)
         for name, value in file.value.items() if isinstance(file.value, dict) else [("", file.value)]:
             if not isinstance(value, dict):
-                at = file.place(name) if name else str(path)
+                at = file.locate(name) if name else str(path)
                 raise DataError(f"{at}: expected index and writer, found {kind_of(value)}", hint="restore the file")
             for holder, outer in ((file.value, ()), (value, (name,))):
                 if isinstance(holder, Repeated):
-                    at = file.place(*outer, holder.key, again=True)
+                    at = file.locate(*outer, holder.key, second=True)
                     raise DataError(f"{at}: {holder.key!r} stands twice", hint="delete one of them")
             for key, writer in value.items():
                 is_index = key.isascii() and key.isdigit() and len(key) < 7
@@ -243,20 +245,20 @@ def _authors(
                         if is_index
                         else " is no index of an image"
                     )
-                    at = f"{file.place(name, key)}: set {name!r}, index {key!r}"
+                    at = f"{file.locate(name, key)}: set {name!r}, index {key!r}"
                     raise DataError(f"{at}{wrong}", hint="restore the entry")
                 authors[name, int(key)] = writer
-    if lost := len(authors.keys() - known):
+    if lost := len(authors.keys() - keys):
         notes.append(f"{lost} entries about writers belong to no description here and were left out")
     return authors
 
 
-def _join_notes(annotated: list[Annotated], texts: Mapping[str, Text], fresh: Mapping[str, Text]) -> list[str]:
+def _join_notes(annotated: list[Annotated], texts: Mapping[str, Text], extra: Mapping[str, Text]) -> list[str]:
     notes: list[str] = []
-    if fresh and texts:
+    if extra and texts:
         notes.append(
-            f"{len(fresh)} annotated descriptions are not in the release: they count for the phenomena alone, "
-            f"the first is {next(iter(fresh)).partition('/')[2]}"
+            f"{len(extra)} annotated descriptions are not in the release: they count for the phenomena alone, "
+            f"the first is {next(iter(extra)).partition('/')[2]}"
         )
     beyond = sum(bool(set(row.tags) - set(row.looked)) for row in annotated)
     if beyond:
@@ -274,5 +276,5 @@ HUMANS = (("valid", "90.9", 0.797, 0.872), ("test", "90.8", 0.795, 0.869))
 
 def is_release(dataset: Dataset) -> bool:
     """Whether a dataset is (a part of) the published release, by what its sets were drawn from."""
-    collections = {collection_of(one) for one in dataset.sets}
+    collections = {collection_of(image_set) for image_set in dataset.sets}
     return bool(collections) and not dataset.sources and collections <= _COLLECTIONS.keys()

@@ -58,8 +58,8 @@ class _Reading:
     def take(self, at: str, row: object) -> None:
         name = value_of(at, row, "filename", str)
         at = f"{at} ({name})"
-        side = SIDES.get(value_of(at, row, "split", str))
-        if side is None:
+        split = SIDES.get(value_of(at, row, "split", str))
+        if split is None:
             raise DataError(f"{at}: `split` is none of {', '.join(SIDES)}", hint="restore the row")
         folder = value_of(at, row, "filepath", str, "")
         for part in (*PurePosixPath(folder).parts, *(PurePosixPath(name).parts or ("",))):
@@ -68,17 +68,21 @@ class _Reading:
         for key in ("imgid", "cocoid"):
             if isinstance(row, dict) and key in row:
                 self._once(at, key, value_of(at, row, key, int))
-        self.splits[side] = side
-        if not self.galleries.add_photo(side, f"{side}/{name}", self._find(folder, name)):
+        self.splits[split] = split
+        if not self.galleries.add_photo(split, f"{split}/{name}", self._find(folder, name)):
             self.missing.append(name)
         captions = 0
-        for position, one in enumerate(value_of(at, row, "sentences", list)):
+        for position, sentence in enumerate(value_of(at, row, "sentences", list)):
             where = f"{at}, sentences[{position}]"
-            if isinstance(one, dict) and "imgid" in one and one["imgid"] != row.get("imgid", one["imgid"]):  # type: ignore[attr-defined]
-                raise DataError(f"{where} is of the picture {one['imgid']!r}", hint="put it under its own picture")
-            number, text = value_of(where, one, "sentid", int), value_of(where, one, "raw", str)
+            if (
+                isinstance(sentence, dict)
+                and "imgid" in sentence
+                and sentence["imgid"] != row.get("imgid", sentence["imgid"])  # type: ignore[attr-defined]
+            ):
+                raise DataError(f"{where} is of the picture {sentence['imgid']!r}", hint="put it under its own picture")
+            number, text = value_of(where, sentence, "sentid", int), value_of(where, sentence, "raw", str)
             self._once(where, "sentence", number)
-            if self.galleries.add_caption(f"{side}/{number}", text, f"{side}/{name}", len(self.galleries.texts)):
+            if self.galleries.add_caption(f"{split}/{number}", text, f"{split}/{name}", len(self.galleries.texts)):
                 captions += 1
             else:
                 self.blank.append(str(number))
@@ -99,8 +103,8 @@ class _Reading:
             self.files = _files_below(root)
         base_name = PurePosixPath(name).name
         others = file_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
-        for one in dict.fromkeys((base_name, *others)):
-            files = [file for file in self.files.get(one, ()) if holds(file)]
+        for candidate in dict.fromkeys((base_name, *others)):
+            files = [file for file in self.files.get(candidate, ()) if holds(file)]
             if len(files) > 1:
                 self.ambiguous.append(files[0].relative_to(root).as_posix())
             if files:
@@ -109,7 +113,7 @@ class _Reading:
 
     def notes(self) -> list[str]:
         notes = (
-            (self.missing, f"of {len(self.galleries.images)} images are missing from {self.galleries.place}"),
+            (self.missing, f"of {len(self.galleries.images)} images are missing from {self.galleries.searched}"),
             (self.ambiguous, "images exist in several folders; the first was used"),
             (self.silent, "images have no sentence: they are only distractors"),
             (self.blank, "sentences are blank and were left out"),
@@ -119,11 +123,11 @@ class _Reading:
 
 def _files_below(root: Path) -> dict[str, list[Path]]:
     """All files below a folder by their names, those nearest to it first; hidden folders and links are not followed."""
-    found: dict[str, list[Path]] = {}
+    by_name: dict[str, list[Path]] = {}
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        folders[:] = sorted(child for child in folders if not child.startswith("."))
         for name in files:
-            found.setdefault(name, []).append(Path(folder, name))
-    for paths in found.values():
+            by_name.setdefault(name, []).append(Path(folder, name))
+    for paths in by_name.values():
         paths.sort(key=lambda path: (len(path.parts), path))
-    return found
+    return by_name

@@ -84,18 +84,18 @@ def read_annotations(path: Path) -> list[Annotated]:
             where = f"{_at(path, index_key)}: set {name}, index {index_key.value!r}"
             if not (index_key.value.isascii() and index_key.value.isdigit() and len(index_key.value) < 7):
                 raise DataError(f"{where} is no index of an image", hint="indices count from 0")
-            known = {key.value: node for key, node in _pairs(path, fields, f"{where}: description and annotation")}
-            missing = [one for one in ("description", "annotation") if not hasattr(known.get(one), "tag")]
-            if missing or not all(is_text(known[one].value) for one in ("description", "annotation")):
+            nodes = {key.value: node for key, node in _pairs(path, fields, f"{where}: description and annotation")}
+            missing = [part for part in ("description", "annotation") if not hasattr(nodes.get(part), "tag")]
+            if missing or not all(is_text(nodes[part].value) for part in ("description", "annotation")):
                 wrong = missing[0] if missing else "description or annotation"
                 raise DataError(f"{where} has no text as {wrong}", hint="restore the row")
             tags = _tags(
-                f"{_at(path, known['annotation'])}: set {name}, index {index_key.value}", known["annotation"].value
+                f"{_at(path, nodes['annotation'])}: set {name}, index {index_key.value}", nodes["annotation"].value
             )
             row = len(rows)
-            place = _at(path, index_key)
-            index, text = int(index_key.value), known["description"].value
-            rows.append(Annotated(row, place, name, index, text, tags, examined(row)))
+            location = _at(path, index_key)
+            index, text = int(index_key.value), nodes["description"].value
+            rows.append(Annotated(row, location, name, index, text, tags, examined(row)))
     return rows
 
 
@@ -106,7 +106,7 @@ def label_queries(
 
     Rows after the annotated range give nothing.
     """
-    fresh: dict[str, Text] = {}
+    extra: dict[str, Text] = {}
     queries: dict[str, Query] = {}
     judgments: list[Judgment] = []
     for row in rows:
@@ -115,19 +115,19 @@ def label_queries(
         text = f"{row.image_set}/{row.index}"
         query = f"{WORKER}/{text}"
         if text not in texts:
-            fresh[query] = Text(query, row.text, "unknown", row.row)
+            extra[query] = Text(query, row.text, "unknown", row.row)
         queries[query] = Query(query, row.image_set, (text if text in texts else query,), row.looked)
         judgments += [Judgment(query, tag, WORKER, float(tag in row.tags)) for tag in row.looked]
-    return fresh, queries, judgments
+    return extra, queries, judgments
 
 
 def _tags(where: str, codes: str) -> tuple[str, ...]:
-    found = set()
+    tags = set()
     for code in filter(None, (part.strip() for part in codes.split(","))):
         if code not in CODES:
             raise DataError(f"{where}: unknown phenomenon code {code!r}", hint=f"codes are {', '.join(CODES)}")
-        found.add(CODES[code])
-    return tuple(tag for tag in PHENOMENA if tag in found)
+        tags.add(CODES[code])
+    return tuple(tag for tag in PHENOMENA if tag in tags)
 
 
 def _compose(path: Path) -> Any:

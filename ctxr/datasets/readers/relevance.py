@@ -22,11 +22,11 @@ def read_positives(path: Path) -> Positives:
     """
     file = read_object(path, "an object of queries", "query")
     positives: Positives = {}
-    for query, given in file.value.items():
-        listed = [given] if isinstance(given, int) else given
+    for query, value in file.value.items():
+        listed = [value] if isinstance(value, int) else value
         if not _is_id(query) or not isinstance(listed, list) or not listed or not all(map(_is_id, listed)):
-            raise DataError(f"{file.place(query)}: {query!r} needs COCO ids as candidates", hint="restore the row")
-        positives[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(one)}" for one in listed))
+            raise DataError(f"{file.locate(query)}: {query!r} needs COCO ids as candidates", hint="restore the row")
+        positives[f"coco/{int(query)}"] = tuple(dict.fromkeys(f"coco/{int(number)}" for number in listed))
     return positives
 
 
@@ -41,14 +41,14 @@ def pairs_of(
 
     ECCV lists positives only; an unlisted pair was not annotated or is negative, and is left out.
     """
-    held = {(image, caption) for image, listed in image_to_caption.items() for caption in listed}
-    held |= {(image, caption) for caption, listed in caption_to_image.items() for image in listed}
+    pairs = {(image, caption) for image, listed in image_to_caption.items() for caption in listed}
+    pairs |= {(image, caption) for caption, listed in caption_to_image.items() for image in listed}
     return [
         EntailmentPair(
             f"{source}/{image.rpartition('/')[2]}/{caption.rpartition('/')[2]}", captions.premise(image, caption),
             captions.texts.get(caption), image, 1, "positive", source, split, image, caption,
         )
-        for image, caption in sorted(held)
+        for image, caption in sorted(pairs)
     ]  # fmt: skip
 
 

@@ -31,17 +31,17 @@ class JsonFile:
     text: str
     value: Any
 
-    def place(self, *keys: str, again: bool = False) -> str:
+    def locate(self, *keys: str, second: bool = False) -> str:
         """`file:line` of a key, found after the keys around it (a search: ask only when
-        something is wrong); with `again`, of its second occurrence. The bare file if
+        something is wrong); with `second`, of its second occurrence. The bare file if
         the key is spelled in an unusual way."""
         position = 0
         for number, key in enumerate(keys):
-            for _ in range(1 + (again and number == len(keys) - 1)):
-                found = re.compile(f"(?:{_spellings(key)})\\s*:").search(self.text, position)
-                if found is None:
+            for _ in range(1 + (second and number == len(keys) - 1)):
+                match = re.compile(f"(?:{_spellings(key)})\\s*:").search(self.text, position)
+                if match is None:
                     return str(self.path)
-                position = found.end()
+                position = match.end()
         return f"{self.path}:{self.text.count(chr(10), 0, position) + 1}" if keys else str(self.path)
 
 
@@ -64,8 +64,8 @@ def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
             raise DataError(
                 f"{path}:{line} ends within a character", hint="it was cut short: fetch it again"
             ) from error
-        found = f"byte 0x{content[error.start]:02x}"
-        raise DataError(f"{path}:{line} is not UTF-8 text: {found}", hint=save) from error
+        byte = f"byte 0x{content[error.start]:02x}"
+        raise DataError(f"{path}:{line} is not UTF-8 text: {byte}", hint=save) from error
 
 
 def read_json(path: Path) -> JsonFile:
@@ -89,7 +89,7 @@ def read_object(path: Path, expected: str, entry: str) -> JsonFile:
     if not isinstance(file.value, dict):
         raise DataError(f"{path}: expected {expected}, found {kind_of(file.value)}", hint="restore the file")
     if isinstance(file.value, Repeated):
-        where = file.place(file.value.key, again=True)
+        where = file.locate(file.value.key, second=True)
         raise DataError(f"{where}: {entry} {file.value.key!r} stands twice", hint="delete one of them")
     return file
 
@@ -138,10 +138,10 @@ def check_name(where: Callable[[], str], name: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) == len(pairs):
-        return made
-    twice = Repeated(made)
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    twice = Repeated(members)
     seen: set[str] = set()
     twice.key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
     return twice

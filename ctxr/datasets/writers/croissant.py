@@ -55,7 +55,7 @@ def write(job: ExportJob) -> ExportResult:
     with job.progress.task("export pictures", len(job.dataset.images)) as task:
         for number, image in enumerate(sorted(job.dataset.images.values(), key=lambda image: image.id)):
             path = f"images/{number:07d}{suffix_of(image)}"
-            job.pictures.place(image, job.out / path)
+            job.pictures.link(image, job.out / path)
             row = job.image_row(image)
             images.append({"path": path, "frame": row["index"], "seconds": row["time"]} | _only(row, _IMAGE))
             task.advance()
@@ -86,7 +86,7 @@ def _only(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
 
 def _about(job: ExportJob) -> dict[str, Any]:
     licence = job.licences.shared(job.dataset.images.values())
-    known = {"license": licence} if licence else {}
+    extra = {"license": licence} if licence else {}
     counts = job.counts()
     return {
         "@context": _CONTEXT,
@@ -96,7 +96,7 @@ def _about(job: ExportJob) -> dict[str, Any]:
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "description": f"{counts['sets']} sets of minimally contrastive images ({counts['images']} images) for finding the right "
         "image from a contextual text. README.md says where they come from and under which licences.",
-    } | known
+    } | extra
 
 
 def _file(name: str, content: bytes) -> dict[str, Any]:

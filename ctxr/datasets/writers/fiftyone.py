@@ -19,7 +19,7 @@ def write(job: ExportJob) -> ExportResult:
         for image_set in job.dataset.sets:
             for position, image in enumerate(job.members(image_set)):
                 path = f"data/{image_set.id}/{position:02d}{suffix_of(image)}"
-                job.pictures.place(image, job.out / path)
+                job.pictures.link(image, job.out / path)
                 samples.append(_sample(job, image_set, position, image, path))
             task.advance()
     about = {"name": job.dataset.name, "media_type": "image", "info": {"format": "ctxr image sets"} | job.counts()}

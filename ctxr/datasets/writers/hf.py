@@ -148,7 +148,7 @@ def _type(arrow: ModuleType, kind: Any) -> Any:
     if isinstance(kind, list):
         return arrow.list_(_type(arrow, kind[0]))
     if isinstance(kind, dict):
-        return arrow.struct([(name, _type(arrow, one)) for name, one in kind.items()])
+        return arrow.struct([(name, _type(arrow, item)) for name, item in kind.items()])
     if kind == "image":
         return arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
     return getattr(arrow, kind)()
@@ -158,7 +158,7 @@ def _feature(kind: Any) -> Any:
     if isinstance(kind, list):
         return {"feature": _feature(kind[0]), "_type": "List"}
     if isinstance(kind, dict):
-        return {name: _feature(one) for name, one in kind.items()}
+        return {name: _feature(item) for name, item in kind.items()}
     return {"_type": "Image"} if kind == "image" else {"dtype": kind, "_type": "Value"}
 
 

@@ -28,8 +28,8 @@ def write(job: ExportJob) -> ExportResult:
     encoded, named = 0, 0
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
-            side = job.split(image_set)
-            if side not in tables:
+            split = job.split(image_set)
+            if split not in tables:
                 raise DataError(
                     f"the set {image_set.id} is in none of train, valid and test, which this format needs",
                     hint="give its group a side with --splits when the sets are built",
@@ -42,10 +42,10 @@ def write(job: ExportJob) -> ExportResult:
             for number, image in numbered(job.members(image_set)):
                 encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
             queries = job.queries.get(image_set.id, [])
-            tables[side][name] = _unlabeled(job, queries) if side == "test" else _labelled(job, queries, skipped)
+            tables[split][name] = _unlabeled(job, queries) if split == "test" else _labelled(job, queries, skipped)
             task.advance()
-    for side, file in _FILES.items():
-        write_bytes(job.out / file, pretty_json(tables[side]))
+    for split, file in _FILES.items():
+        write_bytes(job.out / file, pretty_json(tables[split]))
     return ExportResult(_LOAD, _skipped(skipped), _changed(encoded, named))
 
 

@@ -88,7 +88,7 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
         raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     every = [*source_names(dataset), *dataset.images, *(source.name for source in dataset.sources)]
     names = {source.file: source.name for source in dataset.sources} | {name: name for name in every}
-    found: dict[str, Licence] = {}
+    licences: dict[str, Licence] = {}
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
@@ -96,14 +96,14 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
             values = [value.strip() for value in row]
             if not any(values) or (reader.line_num == 1 and values == COLUMNS):
                 continue
-            _add(found, where, values, names)
+            _add(licences, where, values, names)
     except csv.Error as error:
         raise DataError(
             f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote"
         ) from error
-    if not found:
+    if not licences:
         raise DataError(f"{path} names no source", hint=f"a line for each source: {','.join(COLUMNS)}")
-    return Licences(found)
+    return Licences(licences)
 
 
 def _of_captions(path: Path, dataset: Dataset) -> Licences:
@@ -111,17 +111,17 @@ def _of_captions(path: Path, dataset: Dataset) -> Licences:
     if not path.is_file():
         raise UsageError(f"{path} cannot be read: there is no such file", hint=_HINT)
     by_file = licences_of_files(path)
-    found = {}
+    licences = {}
     for image in dataset.images.values():
         licence = by_file.get(image.id.rpartition("/")[2]) if image.index is None else None
         if licence is not None:
-            found[image.id] = Licence(*licence)
-    if not found:
+            licences[image.id] = Licence(*licence)
+    if not licences:
         raise DataError(f"{path} names the licence of no image here", hint="it names them by the files of the photos")
-    return Licences(found)
+    return Licences(licences)
 
 
-def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
+def _add(licences: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
     if len(values) == 1 and values[0].count(";") >= len(COLUMNS) - 1:
         raise DataError(
             f"{where}: the values are parted by semicolons", hint=f"commas, not semicolons: {','.join(COLUMNS)}"
@@ -135,9 +135,9 @@ def _add(found: dict[str, Licence], where: str, values: list[str], names: dict[s
         raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_sources(names)}")
     if url and not url.startswith(("https://", "http://")):
         raise DataError(f"{where}: {url!r} is no web address", hint="begin it with https://, or leave it empty")
-    if names[name] in found:
+    if names[name] in licences:
         raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
-    found[names[name]] = Licence(licence, attribution, url)
+    licences[names[name]] = Licence(licence, attribution, url)
 
 
 def _sources(names: dict[str, str]) -> str:
@@ -181,7 +181,7 @@ class ExportPictures:
         _compare(image, file, sha256_bytes(content))
         return content
 
-    def place(self, image: Image, copy: Path) -> None:
+    def link(self, image: Image, copy: Path) -> None:
         """Make `copy` the same file: a hard link where the file system can."""
         link_or_copy(self.checked(image), copy)
 
@@ -220,10 +220,10 @@ def _is_upright_jpeg(file: Path) -> bool:
         raise DataError(f"{file} is not a readable picture ({error})") from error
 
 
-def _compare(image: Image, file: Path, found: str) -> None:
-    if found != image.sha256:
+def _compare(image: Image, file: Path, digest: str) -> None:
+    if digest != image.sha256:
         raise DataError(
-            f"{image.id}: {file} was changed since it was written (sha256 {found[:12]}…, not {image.sha256[:12]}…)",
+            f"{image.id}: {file} was changed since it was written (sha256 {digest[:12]}…, not {image.sha256[:12]}…)",
             hint=_cure(file.parent),
         )
 
@@ -275,10 +275,10 @@ class ExportJob:
     @cached_property
     def queries(self) -> dict[str, list[Query]]:
         """Queries by set, sorted by id. Raises DataError for one that asks about a set which is not there."""
-        known = {image_set.id for image_set in self.dataset.sets}
+        set_ids = {image_set.id for image_set in self.dataset.sets}
         queries: dict[str, list[Query]] = defaultdict(list)
         for query in sorted(self.dataset.queries.values(), key=lambda query: query.id):
-            if query.image_set not in known:
+            if query.image_set not in set_ids:
                 raise DataError(f"the query {query.id} asks about {query.image_set!r}, which is no set of the dataset")
             queries[query.image_set].append(query)
         return queries
@@ -305,11 +305,11 @@ class ExportJob:
             for row in sorted(rows, key=lambda row: row.round):
                 if row.worker == GOLD:
                     last[row.query, row.candidate] = row.value
-        found: dict[str, list[int]] = defaultdict(list)
+        targets: dict[str, list[int]] = defaultdict(list)
         for (name, candidate), value in last.items():
             if value > 0:
-                found[name].append(self._candidates[name].index(candidate))
-        return {name: sorted(positions) for name, positions in found.items()}
+                targets[name].append(self._candidates[name].index(candidate))
+        return {name: sorted(positions) for name, positions in targets.items()}
 
     @cached_property
     def _candidates(self) -> dict[str, tuple[str, ...]]:
@@ -323,10 +323,10 @@ class ExportJob:
 
     def by_split(self) -> dict[str, list[ImageSet]]:
         """Sets of each side that has any, in the order train, valid, test, unsplit."""
-        sides: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, UNSPLIT)}
+        splits: dict[str, list[ImageSet]] = {name: [] for name in (*SPLITS, UNSPLIT)}
         for image_set in self.dataset.sets:
-            sides[self.split(image_set)].append(image_set)
-        return {name: sets for name, sets in sides.items() if sets}
+            splits[self.split(image_set)].append(image_set)
+        return {name: sets for name, sets in splits.items() if sets}
 
     def members(self, image_set: ImageSet) -> list[Image]:
         """The images of a set in their order."""
@@ -400,8 +400,8 @@ class ExportResult:
 
 def without_test_answers(dataset: Dataset) -> Dataset:
     """The dataset without what anybody answered about sets of the test side."""
-    side = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
-    kept = [row for row in dataset.judgments if side.get(_set_of(dataset, row)) != "test"]
+    splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
+    kept = [row for row in dataset.judgments if splits.get(_set_of(dataset, row)) != "test"]
     return replace(dataset, judgments=tuple(kept))
 
 

@@ -154,12 +154,12 @@ class _Memory:
 
 def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
     dataset = job.dataset
-    groups = {image.group for image in dataset.images.values()} | {one.group for one in dataset.sets}
+    groups = {image.group for image in dataset.images.values()} | {image_set.group for image_set in dataset.sets}
     tables: dict[str, Sequence[Any]] = {
         "images": rows,
         "sets": dataset.sets,
         "sources": sources,
-        "splits": [Split(group, side) for group, side in dataset.splits.items() if group in groups],
+        "splits": [Split(group, split) for group, split in dataset.splits.items() if group in groups],
     }
     optional: dict[str, Sequence[Any]] = {
         "texts": [*dataset.texts.values()],

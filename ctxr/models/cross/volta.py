@@ -145,7 +145,7 @@ class _Reader:
 
     def _sublayers(self, key: str) -> set[int]:
         listed = self.raw.get(key, [])
-        if not isinstance(listed, list) or not all(type(one) is int and 0 <= one < _MOST for one in listed):
+        if not isinstance(listed, list) or not all(type(item) is int and 0 <= item < _MOST for item in listed):
             raise self._wrong(f"{key} is {listed!r}, wanted a list of sublayers")
         return set(listed)
 

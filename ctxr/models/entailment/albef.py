@@ -69,24 +69,24 @@ def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
     }
     vision = _vision_sizes(state, path)
     config = _fusion_config(config_path, vision["width"], len(pieces))
-    side = sizes.image_size or vision["side"]
-    if side % vision["patch"]:
-        raise DataError(f"pictures of {side} pixels cannot be cut into patches of {vision['patch']}")
+    size = sizes.image_size or vision["side"]
+    if size % vision["patch"]:
+        raise DataError(f"pictures of {size} pixels cannot be cut into patches of {vision['patch']}")
     weights = translate(state, config, vision, path)
-    weights["vision.places"] = resized_positions(weights["vision.places"], (side // vision["patch"]) ** 2)
-    sides = vision | {"side": side}
+    weights["vision.places"] = resized_positions(weights["vision.places"], (size // vision["patch"]) ** 2)
+    dimensions = vision | {"side": size}
 
     def build() -> FusionBranch:
         with torch.random.fork_rng(devices=[]):
-            branch = FusionBranch(pixel_vision(**sides), FusionEncoder(config))
+            branch = FusionBranch(pixel_vision(**dimensions), FusionEncoder(config))
         fill(branch, weights, path)
         return branch
 
     build()
-    made_by = fingerprint_of(weights, json.dumps([repr(config), sides, pieces]).encode())
+    fingerprint = fingerprint_of(weights, json.dumps([repr(config), dimensions, pieces]).encode())
     return ImageSource(
-        name, made_by, config.width, build, make_tokenizer(pieces, most=WORDS),
-        Preprocess((side, side), MEAN, STD, resize_mode="squash"), pairs=paired(pieces, PREMISE),
+        name, fingerprint, config.width, build, make_tokenizer(pieces, most=WORDS),
+        Preprocess((size, size), MEAN, STD, resize_mode="squash"), pairs=paired(pieces, PREMISE),
     )  # fmt: skip
 
 
@@ -123,9 +123,9 @@ def _names(config: FusionConfig, depth: int) -> Iterator[tuple[str, str]]:
         modules |= {at + theirs: f"vision.blocks.{block}.{ours}" for theirs, ours in _VISION_BLOCK.items()}
     for layer in range(config.text_layers + config.fusion_layers):
         above = layer - config.text_layers
-        place = f"words.text.{layer}." if above < 0 else f"words.fusion.{above}."
+        prefix = f"words.text.{layer}." if above < 0 else f"words.fusion.{above}."
         parts = _LAYER if above < 0 else _LAYER | _CROSSED
-        modules |= {f"text_encoder.encoder.layer.{layer}.{theirs}": place + ours for theirs, ours in parts.items()}
+        modules |= {f"text_encoder.encoder.layer.{layer}.{theirs}": prefix + ours for theirs, ours in parts.items()}
     for theirs, ours in modules.items():
         yield from ((f"{theirs}.{part}", f"{ours}.{part}") for part in ("weight", "bias"))
 
@@ -134,14 +134,14 @@ def _vision_sizes(state: Mapping[str, Tensor], path: Path) -> dict[str, int]:
     """Side, patch, width, depth, heads and inner width, from the shapes of the weights."""
     try:
         width, _, patch, _ = state["visual_encoder.patch_embed.proj.weight"].shape
-        places = state["visual_encoder.pos_embed"].shape[1] - 1
+        patches = state["visual_encoder.pos_embed"].shape[1] - 1
         inner = state["visual_encoder.blocks.0.mlp.fc1.weight"].shape[0]
     except (KeyError, ValueError) as error:
         raise DataError(f"{path}: holds no vision transformer of ALBEF ({error})") from error
-    blocks = {int(found[1]) for key in state if (found := re.match(r"visual_encoder\.blocks\.(\d+)\.", key))}
-    side = math.isqrt(places) * patch
+    blocks = {int(match[1]) for key in state if (match := re.match(r"visual_encoder\.blocks\.(\d+)\.", key))}
+    size = math.isqrt(patches) * patch
     return {
-        "side": side, "patch": patch, "width": width, "depth": len(blocks), "heads": max(1, width // HEAD), "inner": inner
+        "side": size, "patch": patch, "width": width, "depth": len(blocks), "heads": max(1, width // HEAD), "inner": inner
     }  # fmt: skip
 
 

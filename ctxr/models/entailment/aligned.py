@@ -90,8 +90,8 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
         _quieten(layer)
     for layer in fusion.fusion:
         crossed: Any = layer.crossed
-        for one in (crossed.query, crossed.key, crossed.value, crossed.out):
-            nn.init.eye_(one.weight)
+        for projection in (crossed.query, crossed.key, crossed.value, crossed.out):
+            nn.init.eye_(projection.weight)
     return branch
 
 
@@ -120,7 +120,7 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
 
 
 def _quieten(layer: Any) -> None:
-    """Scale down what a layer adds, so that it passes words and patches on nearly unchanged at first."""
+    """Scale down what a layer adds: at first it passes words and patches on nearly unchanged."""
     outs = [
         getattr(layer, "narrow", None),
         getattr(layer, "out", None),

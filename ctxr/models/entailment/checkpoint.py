@@ -124,13 +124,13 @@ class TrainedClassifier:
         files = list(dict.fromkeys(claim.image for claim in claims if claim.image is not None))
         if self.branches.image is None:
             files = []
-        row = {file: place for place, file in enumerate(files, start=1)}
+        row = {file: number for number, file in enumerate(files, start=1)}
         stack = self._seen([black_picture(), *(read_image(file) for file in files)])
         rows = []
         for claim in claims:
             column = self.recipe.column(bool(claim.premise), claim.image is not None)
-            place = row.get(claim.image, 0) if claim.image else 0
-            rows.append((place, claim.premise, claim.hypothesis, 0, [column == one for one in (TEXT, IMAGE, JOINT)]))
+            number = row.get(claim.image, 0) if claim.image else 0
+            rows.append((number, claim.premise, claim.hypothesis, 0, [column == kind for kind in (TEXT, IMAGE, JOINT)]))
         return make_claims(lambda used: stack[used], rows, self.branches.tokenize)
 
     def _seen(self, pictures: Sequence[Any]) -> torch.Tensor:

@@ -89,11 +89,11 @@ class EntailmentClassifier(nn.Module):
         used = [TEXT] * (text is not None) + [IMAGE] * (image is not None)
         self.heads = nn.ModuleDict(
             {
-                str(one): make_head(width, inner or width, dropout)
-                for one in [*used, *([JOINT] if len(used) == 2 else [])]
+                str(kind): make_head(width, inner or width, dropout)
+                for kind in [*used, *([JOINT] if len(used) == 2 else [])]
             }
         )
-        self.gates = nn.ModuleDict({str(one): Gate(width, scalar_gate) for one in used} if len(used) == 2 else {})
+        self.gates = nn.ModuleDict({str(kind): Gate(width, scalar_gate) for kind in used} if len(used) == 2 else {})
 
     @property
     def columns(self) -> list[int]:
@@ -106,17 +106,17 @@ class EntailmentClassifier(nn.Module):
         theta = batch.theta
         needs = {TEXT: theta[:, TEXT] | theta[:, JOINT], IMAGE: theta[:, IMAGE] | theta[:, JOINT]}
         hidden: dict[int, Tensor] = {}
-        for one in (TEXT, IMAGE):
-            rows = needs[one].nonzero().flatten()
-            if str(one) in self.heads and len(rows):
-                part = self._text(batch, rows) if one == TEXT else self._image(batch, rows)
-                hidden[one] = part.new_zeros(len(theta), self.width).index_put((rows,), part)
+        for kind in (TEXT, IMAGE):
+            rows = needs[kind].nonzero().flatten()
+            if str(kind) in self.heads and len(rows):
+                part = self._text(batch, rows) if kind == TEXT else self._image(batch, rows)
+                hidden[kind] = part.new_zeros(len(theta), self.width).index_put((rows,), part)
                 logits = logits.index_put(
-                    (rows, torch.full_like(rows, one)), self.heads[str(one)](part).to(logits.dtype)
+                    (rows, torch.full_like(rows, kind)), self.heads[str(kind)](part).to(logits.dtype)
                 )
         both = theta[:, JOINT].nonzero().flatten()
         if self.gates and len(both):
-            joint = sum(self.gates[str(one)](hidden[one][both]) for one in (TEXT, IMAGE))
+            joint = sum(self.gates[str(kind)](hidden[kind][both]) for kind in (TEXT, IMAGE))
             joint_logits = self.heads[str(JOINT)](joint).to(logits.dtype)
             logits = logits.index_put((both, torch.full_like(both, JOINT)), joint_logits)
         return logits
@@ -127,17 +127,17 @@ class EntailmentClassifier(nn.Module):
         return hidden
 
     def _image(self, batch: PairBatch, rows: Tensor) -> Tensor:
-        used, place = torch.unique(batch.place[rows], return_inverse=True)
-        hidden: Tensor = self.image(batch.images[used], place, cut(batch.hypotheses[rows]))
+        used, positions = torch.unique(batch.place[rows], return_inverse=True)
+        hidden: Tensor = self.image(batch.images[used], positions, cut(batch.hypotheses[rows]))
         return hidden
 
 
 def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
     """theta_t L_t + theta_v L_v + theta_m L_m of each claim, each a cross-entropy, summed over claims (paper, section 3.4)."""
-    each = functional.cross_entropy(
+    losses = functional.cross_entropy(
         logits.float().flatten(0, 1), batch.label.repeat_interleave(3), reduction="none"
     ).view(-1, 3)
-    total: Tensor = (each * batch.theta).sum()
+    total: Tensor = (losses * batch.theta).sum()
     return total
 
 
@@ -191,6 +191,6 @@ def with_masked(batch: PairBatch, branch: Any, ratio: float, rows: Tensor) -> Pa
         "text": batch.text[rows], "types": batch.types[rows], "hypotheses": batch.hypotheses[rows],
         "label": torch.zeros_like(rows), "theta": theta,
     }  # fmt: skip
-    places = len(batch.images) + torch.arange(len(rows), device=rows.device)
+    positions = len(batch.images) + torch.arange(len(rows), device=rows.device)
     grown = {name: torch.cat([getattr(batch, name), copy]) for name, copy in copies.items()}
-    return replace(batch, images=torch.cat([batch.images, masked]), place=torch.cat([batch.place, places]), **grown)
+    return replace(batch, images=torch.cat([batch.images, masked]), place=torch.cat([batch.place, positions]), **grown)

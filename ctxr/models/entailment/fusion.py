@@ -105,8 +105,8 @@ class FusionEncoder(nn.Module):
     def read(self, tokens: Tensor, kinds: Tensor | None = None) -> Tensor:
         """[B, T, D] of token ids [B, T], 0 where there is none, and their types, by the layers that see words alone."""
         kinds = torch.zeros_like(tokens) if kinds is None else kinds
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        words: Tensor = self.dropout(self.norm(self.pieces(tokens) + self.places(places) + self.kinds(kinds)))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        words: Tensor = self.dropout(self.norm(self.pieces(tokens) + self.places(positions) + self.kinds(kinds)))
         for layer in self.text:
             words = layer(words, tokens != 0)
         return words

@@ -39,8 +39,8 @@ FINEST = 64
 
 def random_source(name: str, sizes: BranchSizes) -> ImageSource:
     """ALBEF untrained, in its published sizes or tiny."""
-    side, patch = RANDOM[name]
-    side = sizes.image_size or side
+    size, patch = RANDOM[name]
+    size = sizes.image_size or size
     tiny = name.endswith("tiny")
     width, depth, heads, inner = (32, 2, 4, 64) if tiny else (768, 12, 12, 3072)
     pieces = tiny_vocabulary()
@@ -51,12 +51,12 @@ def random_source(name: str, sizes: BranchSizes) -> ImageSource:
             config, width=sizes.width, text_layers=layers[0], fusion_layers=layers[1], heads=heads, inner=2 * sizes.width,
             dropout=sizes.dropout,
         )  # fmt: skip
-    vision = {"side": side, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
+    vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
 
     def build() -> FusionBranch:
-        return drawn(lambda: pixel_vision(**vision), config, sizes.seed)
+        return new_branch(lambda: pixel_vision(**vision), config, sizes.seed)
 
-    preprocess = Preprocess((side, side), MEAN, STD, resize_mode="squash")
+    preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
     return untrained(name, build, config, pieces, preprocess, ([vision, preprocess.describe()], sizes.seed))
 
 
@@ -77,7 +77,7 @@ def aligned_source(name: str, sizes: BranchSizes, device: str) -> ImageSource:
         return VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
 
     def build() -> FusionBranch:
-        return start_aligned(drawn(vision, config, sizes.seed), encoder, pieces)
+        return start_aligned(new_branch(vision, config, sizes.seed), encoder, pieces)
 
     return untrained(name, build, config, pieces, encoder, ([grid.describe(), sizes.vision_layers], sizes.seed))
 
@@ -89,7 +89,7 @@ def black_picture() -> Any:
 
 def cells_of(grid: Any, pictures: Sequence[Any]) -> Any:
     """float32 [N, P, F], row by row from the top left, without the whole picture and without boxes."""
-    return np.stack([one[1:, : grid.features] for one in grid.regions(pictures)])
+    return np.stack([regions[1:, : grid.features] for regions in grid.regions(pictures)])
 
 
 def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, inner: int) -> VisionTransformer:
@@ -121,7 +121,7 @@ def untrained(
     )
 
 
-def drawn(vision: Callable[[], VisionTransformer], config: FusionConfig, seed: int) -> FusionBranch:
+def new_branch(vision: Callable[[], VisionTransformer], config: FusionConfig, seed: int) -> FusionBranch:
     """A branch whose first weights follow from a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

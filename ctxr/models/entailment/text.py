@@ -59,8 +59,8 @@ def pooled(states: Tensor, ids: Tensor, how: str) -> Tensor:
     """One vector [B, D] of each row of states [B, T, D]; `ids` [B, T] are 0 where there is no token."""
     if how == CLS:
         return states[:, 0]
-    there = (ids != 0).unsqueeze(-1).to(states.dtype)
-    return (states * there).sum(1) / there.sum(1)
+    present = (ids != 0).unsqueeze(-1).to(states.dtype)
+    return (states * present).sum(1) / present.sum(1)
 
 
 MIDDLE, SPREAD = 0.6, 6.0
@@ -109,7 +109,9 @@ class LateBranch(BertBranch):
 
     def forward(self, ids: Tensor, types: Tensor) -> Tensor:
         """[B, D] of ids and types [B, T]: the premise is of type 0, the hypothesis, with a [CLS] of its own, of type 1."""
-        premise, hypothesis = (self._read(cut(leftwards(own, own))) for own in (ids * (types == one) for one in (0, 1)))
+        premise, hypothesis = (
+            self._read(cut(leftwards(own, own))) for own in (ids * (types == kind) for kind in (0, 1))
+        )
         whole = (premise[0] * hypothesis[0]).sum(-1)
         words = hypothesis[2][:, :, None] & premise[2][:, None]
         alike = (hypothesis[1] @ premise[1].transpose(1, 2)).masked_fill(~words, -1.0)
@@ -128,9 +130,9 @@ class LateBranch(BertBranch):
         return *units, (at > 0) & (at < last)
 
 
-def _mean(values: Tensor, there: Tensor) -> Tensor:
+def _mean(values: Tensor, present: Tensor) -> Tensor:
     """[B] mean over the tokens present in [B, T]; 0 where there are none."""
-    mean: Tensor = (values * there).sum(1) / there.sum(1).clamp(min=1)
+    mean: Tensor = (values * present).sum(1) / present.sum(1).clamp(min=1)
     return mean
 
 
@@ -213,9 +215,9 @@ def _comparing(model: Any, words: Tensor) -> Any:
     width = words.shape[1]
     same = torch.eye(width)
     embeddings.word_embeddings.weight.copy_(words)
-    side = functional.normalize(embeddings.token_type_embeddings.weight[0], dim=0)
-    embeddings.token_type_embeddings.weight.copy_(torch.stack([side, -side]) * (SIDES * width**0.5))
-    along = side[:, None] * side
+    direction = functional.normalize(embeddings.token_type_embeddings.weight[0], dim=0)
+    embeddings.token_type_embeddings.weight.copy_(torch.stack([direction, -direction]) * (SIDES * width**0.5))
+    along = direction[:, None] * direction
     first.self.query.weight.mul_(SHARP)  # its keys follow it, so this counts twice
     for attention in above:
         attention.self.query.weight.mul_(LITTLE).add_(along)
@@ -244,18 +246,18 @@ def bert_source(name: str) -> TextSource:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
     folder = Path(source) if Path(source).is_dir() else _fetched(source)
     stay_inside(folder)
-    apart, pooling = kind == LATE, read_pooling(folder)
-    branch = LateBranch if apart else BertBranch
+    separate, pooling = kind == LATE, read_pooling(folder)
+    branch = LateBranch if separate else BertBranch
     what = f"text branch {name!r}"
     build = careful(what, lambda: branch(_pretrained(folder), pooling))
-    tokenize, words = careful(what, lambda: _tokenizer(folder, apart))()
+    tokenize, words = careful(what, lambda: _tokenizer(folder, separate))()
     model = build()
     digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
     for key, tensor in sorted(model.state_dict().items()):
         digest.update(f"{key} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    if apart or pooling != CLS:
-        digest.update(f"{pooling} {LATE if apart else 'at once'}".encode())
+    if separate or pooling != CLS:
+        digest.update(f"{pooling} {LATE if separate else 'at once'}".encode())
     return TextSource(name, digest.hexdigest(), model.width, build, tokenize)
 
 
@@ -296,7 +298,7 @@ def _pretrained(folder: Path) -> Any:
 
 
 def _tokenizer(
-    folder: Path, apart: bool = False
+    folder: Path, separate: bool = False
 ) -> tuple[Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]], str]:
     from transformers import AutoTokenizer
 
@@ -322,7 +324,7 @@ def _tokenizer(
         types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
         return leftwards(ids, ids), leftwards(types, ids)
 
-    return tokenize_separately if apart else tokenize, words
+    return tokenize_separately if separate else tokenize, words
 
 
 AT_ONCE = 16

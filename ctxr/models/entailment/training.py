@@ -41,12 +41,12 @@ class PairTable:
 
     def batch(self, rows: Tensor) -> PairBatch:
         """Some of the claims; a picture that several of them are about stands in the batch once."""
-        used, place = torch.unique(self.place[rows], return_inverse=True)
+        used, positions = torch.unique(self.place[rows], return_inverse=True)
         texts = [(self.premises[row], self.hypotheses[row]) for row in rows.tolist()]
         ids, types, hypotheses = self.tokenize(
             [premise for premise, _ in texts], [hypothesis for _, hypothesis in texts]
         )
-        return PairBatch(self.images(used), place, ids, types, hypotheses, self.label[rows], self.theta[rows])
+        return PairBatch(self.images(used), positions, ids, types, hypotheses, self.label[rows], self.theta[rows])
 
 
 def make_claims(
@@ -57,11 +57,11 @@ def make_claims(
     """A table of claims (row of the picture, premise, hypothesis, label, indicators)."""
     return PairTable(
         images=images,
-        place=torch.tensor([one[0] for one in claims], dtype=torch.int64),
-        premises=[one[1] for one in claims],
-        hypotheses=[one[2] for one in claims],
-        label=torch.tensor([one[3] for one in claims], dtype=torch.int64),
-        theta=torch.tensor([list(one[4]) for one in claims], dtype=torch.bool).reshape(-1, 3),
+        place=torch.tensor([claim[0] for claim in claims], dtype=torch.int64),
+        premises=[claim[1] for claim in claims],
+        hypotheses=[claim[2] for claim in claims],
+        label=torch.tensor([claim[3] for claim in claims], dtype=torch.int64),
+        theta=torch.tensor([list(claim[4]) for claim in claims], dtype=torch.bool).reshape(-1, 3),
         tokenize=tokenize,
     )
 

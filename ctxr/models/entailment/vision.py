@@ -126,17 +126,17 @@ class CellStem(nn.Module):
 
 def black_patches(pixels: Tensor, hidden: Tensor, black: Tensor) -> Tensor:
     """Pixels [N, 3, H, W] with `black` (shape that fits them) in the patches of a square grid where `hidden` [N, P] is True."""
-    side = round(hidden.shape[1] ** 0.5)
-    grid = hidden.view(-1, 1, side, side).float()
+    size = round(hidden.shape[1] ** 0.5)
+    grid = hidden.view(-1, 1, size, size).float()
     cover = functional.interpolate(grid, size=pixels.shape[-2:], mode="nearest") > 0
     return torch.where(cover, black, pixels)
 
 
-def resized_positions(places: Tensor, patches: int) -> Tensor:
+def resized_positions(positions: Tensor, patches: int) -> Tensor:
     """Positions [1, 1 + Q, D] of a square grid, interpolated to one of `patches`: [1, 1 + P, D]; that of [CLS] stays."""
-    old, new = round((places.shape[1] - 1) ** 0.5), round(patches**0.5)
+    old, new = round((positions.shape[1] - 1) ** 0.5), round(patches**0.5)
     if old == new:
-        return places
-    grid = places[:, 1:].transpose(1, 2).reshape(1, -1, old, old)
+        return positions
+    grid = positions[:, 1:].transpose(1, 2).reshape(1, -1, old, old)
     grid = functional.interpolate(grid, size=(new, new), mode="bicubic", align_corners=False)
-    return torch.cat([places[:, :1], grid.flatten(2).transpose(1, 2)], dim=1)
+    return torch.cat([positions[:, :1], grid.flatten(2).transpose(1, 2)], dim=1)

@@ -95,8 +95,8 @@ def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if not recipe.has_head:
-            alone = ExactLinear(width, 1) if pairs and recipe.new_score and recipe.learns else None
-            return PairScorer(encoder, None, alone) if pairs else ClipScorer(encoder)
+            linear = ExactLinear(width, 1) if pairs and recipe.new_score and recipe.learns else None
+            return PairScorer(encoder, None, linear) if pairs else ClipScorer(encoder)
         kind = EverywhereOrdered if recipe.all_positions else ContextHead
         head = kind(
             _pair_width(recipe, width), recipe.layers, recipe.heads, recipe.inner, recipe.dropout,
@@ -169,8 +169,8 @@ def load_head(folder: Path, encoder: Any = None) -> Any:
     Raises DataError where weights and config do not fit.
     """
     notes = read_checkpoint(folder)
-    known = {field.name for field in fields(Recipe)}
-    recipe = Recipe(**{name: value for name, value in asdict(notes).items() if name in known})
+    names = {field.name for field in fields(Recipe)}
+    recipe = Recipe(**{name: value for name, value in asdict(notes).items() if name in names})
     scorer = new_scorer(recipe, notes.width, encoder)
     for part in ("head", "alone"):
         module = getattr(scorer, part, None)

@@ -18,7 +18,7 @@ from ctxr.models.training.galleries import Contrast, GalleryObjective, GalleryPa
 from ctxr.models.training.loop import Step
 
 
-def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft: float | None = None) -> Tensor:
+def info_nce(images: Tensor, texts: Tensor, scale: Tensor, relations: Contrast, soft: float | None = None) -> Tensor:
     """Symmetric InfoNCE: the mean over pairs and both directions of -log softmax of a pair among the others.
 
     Among the others of a pair are only pictures for which its caption does not hold, and captions that do not hold for its picture,
@@ -29,8 +29,8 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Contrast, soft
         soft: None leaves weak positives out; else they are among the others, and each is right to this share of a positive.
     """
     scores = scale * texts.to(_wide(texts)) @ images.to(_wide(images)).T
-    positive, weak = known.positive.to(scores.device), known.weak.to(scores.device)
-    captions, pictures = known.caption_index.to(scores.device), known.image_index.to(scores.device)
+    positive, weak = relations.positive.to(scores.device), relations.weak.to(scores.device)
+    captions, pictures = relations.caption_index.to(scores.device), relations.image_index.to(scores.device)
     to_image = cross_entropy_of(scores[captions], positive[captions], weak[captions], pictures, soft)
     to_text = cross_entropy_of(scores.T[pictures], positive.T[pictures], weak.T[pictures], captions, soft)
     return (to_image + to_text) / 2
@@ -51,8 +51,8 @@ class ContrastiveObjective(GalleryObjective):
 
     def step(self, captions: Tensor, images: Tensor) -> Step:
         """Each picture and each caption once."""
-        known = contrast(self.pairs, captions, images)
-        return Step((known.images, self.pairs.first[known.captions]), len(captions), known)
+        relations = contrast(self.pairs, captions, images)
+        return Step((relations.images, self.pairs.first[relations.captions]), len(captions), relations)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Contrast) -> Tensor:
         """Unit vectors of pictures (tower 0) or captions (tower 1)."""

@@ -45,19 +45,19 @@ class PositivePairs:
 
     def mask(self, captions: Tensor, images: Tensor) -> Tensor:
         """Which of these captions [b] hold for which of these pictures [n], ascending: bool [b, n]."""
-        rows, held = self._pairs(captions)
-        place = torch.searchsorted(images, held).clamp(max=len(images) - 1)
-        there = images[place] == held
+        rows, pictures = self._pairs(captions)
+        positions = torch.searchsorted(images, pictures).clamp(max=len(images) - 1)
+        present = images[positions] == pictures
         marked = torch.zeros(len(captions), len(images), dtype=torch.bool)
-        marked[rows[there], place[there]] = True
+        marked[rows[present], positions[present]] = True
         return marked
 
     def among(self, captions: Tensor, images: Tensor) -> Tensor:
         """For which of its own pictures [b, K] each of these captions [b] holds: bool [b, K]."""
-        rows, held = self._pairs(captions)
-        which, place = (images[rows] == held[:, None]).nonzero(as_tuple=True)
+        rows, pictures = self._pairs(captions)
+        which, columns = (images[rows] == pictures[:, None]).nonzero(as_tuple=True)
         marked = torch.zeros_like(images, dtype=torch.bool)
-        marked[rows[which], place] = True
+        marked[rows[which], columns] = True
         return marked
 
     def part(self, captions: Tensor) -> "PositivePairs":
@@ -75,8 +75,8 @@ class PositivePairs:
         """One partner for each of `rows` that has any: (those rows, their partners), by `chance` or torch's own generator."""
         starts, sizes = self.starts[rows], self.starts.diff()[rows]
         some = sizes > 0
-        drawn = (torch.rand(int(some.sum()), generator=chance) * sizes[some]).long().clamp(max=sizes[some] - 1)
-        return rows[some], self.images[starts[some] + drawn]
+        offsets = (torch.rand(int(some.sum()), generator=chance) * sizes[some]).long().clamp(max=sizes[some] - 1)
+        return rows[some], self.images[starts[some] + offsets]
 
     def _pairs(self, captions: Tensor) -> tuple[Tensor, Tensor]:
         """(place in `captions`, picture) of every pair."""
@@ -130,9 +130,9 @@ class ExampleTable:
 
     def batch(self, rows: Tensor) -> Batch:
         """Some of the queries; an image that several of them ask about stands in the batch once."""
-        unique, places = torch.unique(self.candidates[rows], return_inverse=True)
+        unique, positions = torch.unique(self.candidates[rows], return_inverse=True)
         return Batch(
-            self.images(unique), self.texts[rows], places, self.mask[rows], self.ordered[rows], self.target[rows]
+            self.images(unique), self.texts[rows], positions, self.mask[rows], self.ordered[rows], self.target[rows]
         )
 
     def weak_marks(self, rows: Tensor) -> Tensor | None:
@@ -155,8 +155,8 @@ class ExampleTable:
 def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
     """Every query once [Q], sets in random order, the queries of a set together (set-major)."""
     numbers, owner = torch.unique(sets, return_inverse=True)
-    turn = torch.randperm(len(numbers), generator=chance)
-    return turn[owner].sort(stable=True).indices
+    order = torch.randperm(len(numbers), generator=chance)
+    return order[owner].sort(stable=True).indices
 
 
 def with_distractors(questions: ExampleTable, count: int, chance: torch.Generator) -> ExampleTable:
@@ -168,9 +168,9 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
     own = questions.candidates.gather(1, questions.target[:, None])
     count = min(count, len(pool) - 1)
     # a place among the others: those behind the target's own place move up by one
-    place = torch.searchsorted(pool, own)
-    drawn = _distinct(len(own), len(pool) - 1, count, chance)
-    others = pool[drawn + (drawn >= place).long()]
+    position = torch.searchsorted(pool, own)
+    draws = _distinct(len(own), len(pool) - 1, count, chance)
+    others = pool[draws + (draws >= position).long()]
     candidates = torch.cat([own, others], dim=1)
     return replace(
         questions,
@@ -192,11 +192,13 @@ def with_shared_distractors(
     """
     own = questions.candidates.gather(1, questions.target[:, None])
     candidates, mask = own.repeat(1, count + 1), torch.zeros(len(own), count + 1, dtype=torch.bool)
-    alone = replace(questions, candidates=own, mask=mask.new_ones(own.shape), target=torch.zeros_like(questions.target))
+    targets_only = replace(
+        questions, candidates=own, mask=mask.new_ones(own.shape), target=torch.zeros_like(questions.target)
+    )
     for rows in steps:
-        drawn = with_distractors(alone.part(rows), count, chance).candidates
-        candidates[rows, : drawn.shape[1]], mask[rows, : drawn.shape[1]] = drawn, True
-    return replace(alone, candidates=candidates, mask=mask, ordered=torch.zeros_like(questions.ordered))
+        draws = with_distractors(targets_only.part(rows), count, chance).candidates
+        candidates[rows, : draws.shape[1]], mask[rows, : draws.shape[1]] = draws, True
+    return replace(targets_only, candidates=candidates, mask=mask, ordered=torch.zeros_like(questions.ordered))
 
 
 def with_weak_targets(
@@ -215,16 +217,16 @@ def with_weak_targets(
         The queries, and the row [Q] of each one's second self, -1 where it has none.
     """
     every = torch.arange(len(questions))
-    again, weak = torch.full_like(every, -1), questions.weak_marks(every)
+    second, weak = torch.full_like(every, -1), questions.weak_marks(every)
     if questions.entailed is None or weak is None:
-        return questions, again
-    known = questions.entailed if anywhere else PositivePairs.marked(weak, questions.candidates)
-    rows, images = known.draw(every, chance)
-    again[rows] = len(every) + torch.arange(len(rows))
+        return questions, second
+    positives = questions.entailed if anywhere else PositivePairs.marked(weak, questions.candidates)
+    rows, images = positives.draw(every, chance)
+    second[rows] = len(every) + torch.arange(len(rows))
     candidates, written = questions.candidates[rows], questions.target[rows, None]
     weak = torch.cat([weak, weak[rows].scatter(1, written, True)])
-    there = (candidates == images[:, None]) & questions.mask[rows]
-    target = torch.where(there.any(1, keepdim=True), there.int().argmax(1, keepdim=True), written)
+    matches = (candidates == images[:, None]) & questions.mask[rows]
+    target = torch.where(matches.any(1, keepdim=True), matches.int().argmax(1, keepdim=True), written)
     candidates = torch.cat([questions.candidates, candidates.scatter(1, target, images[:, None])])
     both = replace(
         questions.part(torch.cat([every, rows])),
@@ -232,20 +234,20 @@ def with_weak_targets(
         target=torch.cat([questions.target, target[:, 0]]),
         entailed=PositivePairs.marked(weak, candidates),
     )
-    return both, again
+    return both, second
 
 
 def _distinct(rows: int, choices: int, count: int, chance: torch.Generator) -> Tensor:
     """int64 [rows, count] below `choices`, in each row all different."""
     if 4 * count >= choices:
         return torch.rand(rows, choices, generator=chance).argsort(1)[:, :count]
-    drawn = torch.randint(choices, (rows, count), generator=chance)
+    draws = torch.randint(choices, (rows, count), generator=chance)
     while True:
-        ordered = drawn.sort(1).values
-        again = ((ordered[:, 1:] == ordered[:, :-1]).any(1)).nonzero().flatten()
-        if not len(again):
-            return drawn
-        drawn[again] = torch.randint(choices, (len(again), count), generator=chance)
+        ordered = draws.sort(1).values
+        repeated = ((ordered[:, 1:] == ordered[:, :-1]).any(1)).nonzero().flatten()
+        if not len(repeated):
+            return draws
+        draws[repeated] = torch.randint(choices, (len(repeated), count), generator=chance)
 
 
 class VectorTable:

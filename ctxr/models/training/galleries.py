@@ -101,10 +101,10 @@ def contrast(pairs: GalleryPairs, captions: Tensor, images: Tensor) -> Contrast:
 
 def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, target: Tensor, soft: float | None) -> Tensor:
     """Mean over rows [B, K]: the candidate at `target` is right, other positives are left out, weak ones too without `soft`."""
-    right = functional.one_hot(target, scores.shape[1]).bool()
-    left_out = (positive if soft is not None else positive | weak) & ~right
+    correct = functional.one_hot(target, scores.shape[1]).bool()
+    left_out = (positive if soft is not None else positive | weak) & ~correct
     logs = scores.masked_fill(left_out, float("-inf")).log_softmax(1)
-    wanted = right.to(scores.dtype)
+    wanted = correct.to(scores.dtype)
     if soft is not None:
         wanted = wanted + soft * weak.to(scores.dtype)
         wanted = wanted / wanted.sum(1, keepdim=True)

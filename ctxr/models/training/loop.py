@@ -106,8 +106,8 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
     for index, gradient in enumerate(more):
         if gradient is not None:
-            known = total[index]
-            total[index] = gradient if known is None else known + gradient
+            previous = total[index]
+            total[index] = gradient if previous is None else previous + gradient
 
 
 T = TypeVar("T")
@@ -427,7 +427,7 @@ class Trainer(Generic[ObjectiveT]):
     def _keep(self, row: Epoch) -> None:
         """The state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""
         progress = self.progress
-        best = next((one.accuracy for one in progress.history if one.epoch == progress.best), None)
+        best = next((epoch.accuracy for epoch in progress.history if epoch.epoch == progress.best), None)
         judged = row.accuracy is not None
         if (judged and (best is None or row.accuracy > best)) or (not judged and best is None):  # type: ignore[operator]
             progress.best = row.epoch

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ctxr.metrics.retrieval import Matrix, Vectors
-from ctxr.models.neighbours import NOBODY, best_matches
+from ctxr.models.neighbours import NO_MATCH, best_matches
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import Images
@@ -49,34 +49,36 @@ class Negatives:
     captions_there: Tensor
 
 
-def draw_negatives(known: Contrast, count: int, soft: bool) -> Negatives:
+def draw_negatives(relations: Contrast, count: int, soft: bool) -> Negatives:
     """`count` pictures for each caption and captions for each picture of a batch, all different, by torch's own generator.
 
     Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
     """
-    free = ~(known.positive if soft else known.positive | known.weak)
-    return Negatives(*_drawn(free[known.caption_index], count), *_drawn(free.T[known.image_index], count))
+    free = ~(relations.positive if soft else relations.positive | relations.weak)
+    return Negatives(*_drawn(free[relations.caption_index], count), *_drawn(free.T[relations.image_index], count))
 
 
 Compared = list[tuple[Tensor, Tensor, Tensor]]
 """For each direction [b, 1 + d]: captions and pictures to compare, the pair itself first, and where there are so many."""
 
 
-def compared(known: Contrast, drawn: Negatives, rows: Tensor) -> Compared:
+def compared(relations: Contrast, negatives: Negatives, rows: Tensor) -> Compared:
     """Each of the pairs `rows` [b] of a batch among its drawn pictures, and among its drawn captions."""
-    caption, image = known.caption_index[rows, None], known.image_index[rows, None]
+    caption, image = relations.caption_index[rows, None], relations.image_index[rows, None]
     directions = (
-        (caption, torch.cat([image, drawn.images[rows]], 1), drawn.images_there[rows]),
-        (torch.cat([caption, drawn.captions[rows]], 1), image, drawn.captions_there[rows]),
+        (caption, torch.cat([image, negatives.images[rows]], 1), negatives.images_there[rows]),
+        (torch.cat([caption, negatives.captions[rows]], 1), image, negatives.captions_there[rows]),
     )
     listed = []
     for captions, images, others in directions:
-        there = torch.cat([torch.ones(len(rows), 1, dtype=torch.bool), others], 1)
-        listed.append((captions.expand_as(there), images.expand_as(there), there))
+        present = torch.cat([torch.ones(len(rows), 1, dtype=torch.bool), others], 1)
+        listed.append((captions.expand_as(present), images.expand_as(present), present))
     return listed
 
 
-def matching_loss(scores: Tensor, listed: Compared, known: Contrast, kind: str, soft: float | None = None) -> Tensor:
+def matching_loss(
+    scores: Tensor, listed: Compared, relations: Contrast, kind: str, soft: float | None = None
+) -> Tensor:
     """The loss summed over some pairs of a batch: half of it among pictures, half among captions.
 
     Args:
@@ -86,19 +88,19 @@ def matching_loss(scores: Tensor, listed: Compared, known: Contrast, kind: str, 
         soft: the target share of a weak positive that was drawn.
     """
     total = scores.new_zeros(())
-    for captions, images, there in listed:
-        weak = (known.weak[captions, images] & there).to(scores.device)
+    for captions, images, present in listed:
+        weak = (relations.weak[captions, images] & present).to(scores.device)
         own_scores = scores[captions.to(scores.device), images.to(scores.device)]
-        total = total + _among(own_scores, there.to(scores.device), weak, kind, soft) / 2
+        total = total + _among(own_scores, present.to(scores.device), weak, kind, soft) / 2
     return total
 
 
 def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, wanted: Tensor, device: str) -> Tensor:
     """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted` [m, n]; 0 elsewhere. Each row and column has one."""
     most = int(wanted.sum(1).max())
-    there, columns = wanted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
+    present, columns = wanted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
     nothing = torch.zeros(len(texts), dtype=torch.int64)
-    batch = Batch(images, texts, columns[:, :most].contiguous(), there[:, :most].bool(), nothing.bool(), nothing - 1)
+    batch = Batch(images, texts, columns[:, :most].contiguous(), present[:, :most].bool(), nothing.bool(), nothing - 1)
     scores = scorer(batch.to(device))
     row, rank = batch.mask.nonzero(as_tuple=True)
     column = batch.candidates[row, rank]
@@ -176,7 +178,7 @@ class Shortlist:
                 (texts, pictures, marked.T, left[:, ::-1]),
             ):
                 near = best_matches(queries, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
-                row, rank = np.nonzero(near != NOBODY)
+                row, rank = np.nonzero(near != NO_MATCH)
                 table[row, near[row, rank]] = True
         return marked
 
@@ -219,15 +221,15 @@ def _drawn(free: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return least.indices, least.values < 2.0
 
 
-def _among(scores: Tensor, there: Tensor, weak: Tensor, kind: str, soft: float | None) -> Tensor:
+def _among(scores: Tensor, present: Tensor, weak: Tensor, kind: str, soft: float | None) -> Tensor:
     """Summed over rows [b, K], whose first candidate is right."""
     if kind == "softmax":
         first = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-        return cross_entropy_of(scores, ~there, weak, first, soft) * len(scores)
+        return cross_entropy_of(scores, ~present, weak, first, soft) * len(scores)
     labels = torch.zeros_like(scores).masked_fill(weak, soft or 0.0)
     labels[:, 0] = 1.0
-    each = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none") * there
-    return (each.sum(1) / there.sum(1)).sum()
+    losses = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none") * present
+    return (losses.sum(1) / present.sum(1)).sum()
 
 
 class MatchingObjective(GalleryObjective):
@@ -246,22 +248,22 @@ class MatchingObjective(GalleryObjective):
 
     def step(self, captions: Tensor, images: Tensor) -> Step:
         """The pairs, with negatives drawn for each from the batch."""
-        known = contrast(self.pairs, captions, images)
-        drawn = draw_negatives(known, self.recipe.distractors, self.soft is not None)
-        return Step((torch.arange(len(captions)),), len(captions), (known, drawn))
+        relations = contrast(self.pairs, captions, images)
+        negatives = draw_negatives(relations, self.recipe.distractors, self.soft is not None)
+        return Step((torch.arange(len(captions)),), len(captions), (relations, negatives))
 
     def encode(
         self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Contrast, Negatives]
     ) -> tuple[Compared, Tensor]:
         """What is compared, and its scores [m, n]; only these pictures are loaded."""
-        known, listed = facts[0], compared(*facts, rows)
-        wanted = torch.zeros_like(known.positive)
-        for captions, images, there in listed:
-            wanted[captions[there], images[there]] = True
+        relations, listed = facts[0], compared(*facts, rows)
+        wanted = torch.zeros_like(relations.positive)
+        for captions, images, present in listed:
+            wanted[captions[present], images[present]] = True
         texts, columns = (wanted.any(axis).nonzero().flatten() for axis in (1, 0))
         pictures, tokens = (
-            self.pairs.images(known.images[columns]),
-            self.pairs.texts[self.pairs.first[known.captions[texts]]],
+            self.pairs.images(relations.images[columns]),
+            self.pairs.texts[self.pairs.first[relations.captions[texts]]],
         )
         scores = scores_of(model, pictures, tokens, wanted[texts][:, columns], self.run.device)
         ends = texts[:, None].to(scores.device), columns.to(scores.device)

@@ -26,7 +26,7 @@ def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam with L2, or AdamW, as the recipe says; each weight is read and written once a step where torch can do so."""
     weights, betas = list(weights), (recipe.beta1, recipe.beta2)
-    groups, fused = _decayed(weights, recipe), all(one.device.type in _FUSED for one in weights) or None
+    groups, fused = _decayed(weights, recipe), all(weight.device.type in _FUSED for weight in weights) or None
     if recipe.optimiser == "adamw":
         return torch.optim.AdamW(groups, recipe.lr, betas, recipe.eps, recipe.weight_decay, fused=fused)
     # 0.2 was published for the sum over a batch: Adam makes nothing of a gradient's scale, but much of its ratio to the decay
@@ -40,7 +40,7 @@ def _decayed(weights: list[Tensor], recipe: Recipe) -> list[dict[str, Any]]:
     """Groups of weights: those under the recipe's decay, and biases and norms where they are free of it."""
     if not recipe.undecayed_vectors:
         return [{"params": weights}]
-    matrices, vectors = ([one for one in weights if (one.ndim > 1) == wide] for wide in (True, False))
+    matrices, vectors = ([weight for weight in weights if (weight.ndim > 1) == wide] for wide in (True, False))
     return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
 

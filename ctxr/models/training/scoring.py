@@ -69,11 +69,11 @@ def accuracy_of(scores: Tensor, target: Tensor) -> float | None:
 
     None where no query has a known target. `scores` [Q, K], `target` [Q] with -1 where unknown.
     """
-    known = target >= 0
-    if not bool(known.any()):
+    with_target = target >= 0
+    if not bool(with_target.any()):
         return None
-    top = scores[known] == scores[known].amax(1, keepdim=True)
-    hit = top.gather(1, target[known][:, None]).squeeze(1)
+    top = scores[with_target] == scores[with_target].amax(1, keepdim=True)
+    hit = top.gather(1, target[with_target][:, None]).squeeze(1)
     return float((hit.double() / top.sum(1)).mean())
 
 
@@ -100,8 +100,8 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
     if kind == "softmax":
         return functional.cross_entropy(scores, batch.target, reduction="sum")
     logits = torch.where(counted, scores, 0.0)
-    each = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none") * counted
-    summed: Tensor = (each.sum(1) / counted.sum(1)).sum()
+    losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none") * counted
+    summed: Tensor = (losses.sum(1) / counted.sum(1)).sum()
     return summed
 
 

@@ -86,8 +86,8 @@ def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, 
         return None  # not there, or damaged: training starts again
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "gradient": {}}
     for name, tensor in tensors.items():
-        kind, _, rest = name.partition(".")
-        parts[kind][rest] = tensor
+        kind, _, tensor_name = name.partition(".")
+        parts[kind][tensor_name] = tensor
     scorer.load_state_dict(parts["model"])
     kept: dict[int, dict[str, Tensor]] = {}
     stepped = [weights for group in optimiser.param_groups for weights in group["params"]]

@@ -27,7 +27,7 @@ from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import place_of
+from ctxr.store.paths import last_path
 from ctxr.store.records import Failure, Source, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
@@ -140,7 +140,7 @@ class FilterVideos(VideoJob):
     def file(self, unit: WorkUnit) -> Path | str:
         """Where the video was last seen, or its name."""
         source: Source = unit.payload
-        return place_of(self.built, source.sha256) or source.file
+        return last_path(self.built, source.sha256) or source.file
 
     def make(self, unit: WorkUnit) -> None:
         """Pick the sets of a video again."""

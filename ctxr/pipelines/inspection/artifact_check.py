@@ -18,7 +18,7 @@ from ctxr.problems.runs import Scoring, find_runs
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import REVISE_LABELS as REVISED
-from ctxr.store.paths import place_of
+from ctxr.store.paths import last_path
 from ctxr.store.records import Facts, Image, ImageSet, Source
 from ctxr.store.tables import read_table
 from ctxr.store.units import album_files, read_unit, unit_folder
@@ -170,7 +170,7 @@ def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
 
 def _check_source(path: Path, source: "Source") -> Check:
     name = f"source {source.name}"
-    found_at = place_of(path, source.sha256)
+    found_at = last_path(path, source.sha256)
     try:
         if found_at is None or not found_at.exists():
             cure = "only needed to decode again: ctxr filter --videos DIR finds it by content"

@@ -11,7 +11,7 @@ from ctxr.datasets.readers.imagecode import UNKNOWN, collection_of
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
-from ctxr.metrics.ranking import RankCounts, places
+from ctxr.metrics.ranking import RankCounts, count_ranks
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.evaluation import NO_SPLIT, SIDES
 from ctxr.problems.runs import ModelScores, Run
@@ -142,7 +142,7 @@ class EvalSplit:
 
     def rank_counts(self, scorer: str) -> RankCounts:
         """Where the targets stand for a scorer."""
-        return places(self.scores[scorer], self.right)
+        return count_ranks(self.scores[scorer], self.right)
 
     def mean(self, run: str, figure: Callable[[RankCounts], Doubles]) -> Doubles:
         """A figure of each question [B], as the mean over the seeds of a run."""

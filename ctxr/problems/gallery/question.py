@@ -14,7 +14,7 @@ from ctxr.datasets.truth import read_judgments
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.columns import mean_columns
-from ctxr.metrics.ranking import accuracy, places, reciprocal_rank
+from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import IN_BATCH, WITH_HEAD
@@ -283,7 +283,7 @@ def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) ->
             queries = np.arange(start, min(start + step, len(captions)))
             scores = scored.rows(queries)
             targets = of.among(queries, len(images))
-            placed = places(scores, targets)
+            placed = count_ranks(scores, targets)
             best = scores == scores.max(axis=1, keepdims=True)
             credit, ranks = accuracy(placed), reciprocal_rank(placed)
             for row, caption in enumerate(captions[queries].tolist()):

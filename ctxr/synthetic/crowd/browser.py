@@ -45,7 +45,7 @@ class Page:
 
     def form(self, wanted: str) -> HtmlForm | None:
         """The form that asks for the field `wanted`."""
-        return next((one for one in self.forms if wanted in one.choices or wanted in one.areas), None)
+        return next((form for form in self.forms if wanted in form.choices or wanted in form.areas), None)
 
 
 class Browser:
@@ -99,26 +99,26 @@ class _Reader(HTMLParser):
         self._quote = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        classes = given.get("class", "").split()
+        attributes = {name: value or "" for name, value in attrs}
+        classes = attributes.get("class", "").split()
         if tag == "form":
-            self._form = HtmlForm(given.get("action", ""))
+            self._form = HtmlForm(attributes.get("action", ""))
             self.page.forms.append(self._form)
         elif tag in ("figure", "label") and "marked" in classes:
             self._marked = True
-        elif tag == "img" and "/picture/" in given.get("src", ""):
-            source = given["src"]
+        elif tag == "img" and "/picture/" in attributes.get("src", ""):
+            source = attributes["src"]
             if source not in self.page.pictures:
                 self.page.pictures.append(source)
             if self._marked:
                 self.page.marked = source
         elif tag == "a" and "button" in classes:
-            self.page.buttons.append(given.get("href", ""))
+            self.page.buttons.append(attributes.get("href", ""))
         elif tag == "p" and "quote" in classes:
             self._quote = True
             self.page.quotes.append("")
         elif self._form is not None and tag in ("input", "textarea"):
-            self._field(tag, given)
+            self._field(tag, attributes)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
@@ -133,12 +133,12 @@ class _Reader(HTMLParser):
         if self._quote:
             self.page.quotes[-1] += data
 
-    def _field(self, tag: str, given: dict[str, str]) -> None:
+    def _field(self, tag: str, attributes: dict[str, str]) -> None:
         assert self._form is not None  # noqa: S101 - for the type checker
-        name = given.get("name", "")
+        name = attributes.get("name", "")
         if tag == "textarea":
             self._form.areas.append(name)
-        elif given.get("type") == "hidden":
-            self._form.hidden[name] = given.get("value", "")
-        elif given.get("type") in ("radio", "checkbox"):
-            self._form.choices.setdefault(name, []).append(given.get("value", ""))
+        elif attributes.get("type") == "hidden":
+            self._form.hidden[name] = attributes.get("value", "")
+        elif attributes.get("type") in ("radio", "checkbox"):
+            self._form.choices.setdefault(name, []).append(attributes.get("value", ""))

@@ -42,9 +42,9 @@ class Scenes:
 
     def of(self, image: str) -> Scene:
         """The scene that an image shows. Raises DataError for an image that is not of this world."""
-        known = self._dataset.images.get(image)
-        if known is not None and known.index is not None:
-            row = self._frames.get((image.rpartition("/")[0], known.index))
+        record = self._dataset.images.get(image)
+        if record is not None and record.index is not None:
+            row = self._frames.get((image.rpartition("/")[0], record.index))
             if row is not None:
                 return self._world.scene(row)
         if image in self._photos:
@@ -57,11 +57,13 @@ class Scenes:
             return Saying(_nothing(rng), dict.fromkeys(image_set.images, None))
         scenes = [self.of(image) for image in image_set.images]
         seen = [SceneView(scene) for scene in scenes]
-        place = image_set.images.index(target)
-        told = contextual_description(scenes, place, rng, ordered=image_set.kind == "video")
-        if told is not None:
-            return Saying(told.text, _named(image_set.images, [told.verdict(seen, at) for at in range(len(seen))]))
-        (statement, *_) = true_statements(scenes[place], rng, 1)
+        position = image_set.images.index(target)
+        description = contextual_description(scenes, position, rng, ordered=image_set.kind == "video")
+        if description is not None:
+            return Saying(
+                description.text, _named(image_set.images, [description.verdict(seen, at) for at in range(len(seen))])
+            )
+        (statement, *_) = true_statements(scenes[position], rng, 1)
         return Saying(statement.text, _named(image_set.images, [statement.verdict(view) for view in seen]))
 
 

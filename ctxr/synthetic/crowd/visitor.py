@@ -76,23 +76,25 @@ class Visitor(ABC):
 
 def image_ids(dataset: Dataset) -> dict[str, str]:
     """Image id by content, of all available images of a dataset."""
-    found = {}
+    ids = {}
     for image in dataset.images.values():
         path = dataset.picture(image)
         if path is not None and path.is_file():
-            found[hashlib.sha256(path.read_bytes()).hexdigest()] = image.id
-    return found
+            ids[hashlib.sha256(path.read_bytes()).hexdigest()] = image.id
+    return ids
 
 
-def work_in_turns(people: Sequence[Visitor], told: Callable[[int], None] = lambda _: None, idle_rounds: int = 2) -> int:
+def work_in_turns(
+    people: Sequence[Visitor], report: Callable[[int], None] = lambda _: None, idle_rounds: int = 2
+) -> int:
     """Workers act in turn until none has anything to do; returns the number of answers."""
-    given = idle = 0
+    answers = idle = 0
     while idle < idle_rounds:
         busy = [person for person in people if person.work()]
-        given += len(busy)
+        answers += len(busy)
         idle = 0 if busy else idle + 1
-        told(len(busy))
-    return given
+        report(len(busy))
+    return answers
 
 
 _TRIES = 40
@@ -129,10 +131,10 @@ class SimulatedTruth:
 class Person(Visitor):
     """One who describes pictures, and finds those that others have described."""
 
-    def __init__(self, name: str, profile: Profile, link: str, known: SimulatedTruth, rng: np.random.Generator) -> None:
-        super().__init__(name, link, known.pictures, rng)
+    def __init__(self, name: str, profile: Profile, link: str, truth: SimulatedTruth, rng: np.random.Generator) -> None:
+        super().__init__(name, link, truth.pictures, rng)
         self.profile = profile
-        self._known = known
+        self._known = truth
 
     def answer(self, page: Page) -> Page | None:
         """Find, or describe; whichever the page asks for."""
@@ -145,10 +147,10 @@ class Person(Visitor):
         keys = {image: address.rpartition("/")[2] for address, image in images.items()}
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
         order = tuple(images.values())
-        asked = attention_index(text)
+        attention = attention_index(text)
         verdicts: dict[str, Verdict]
-        if asked is not None:
-            verdicts = {image: place == asked for place, image in enumerate(order)}
+        if attention is not None:
+            verdicts = {image: position == attention for position, image in enumerate(order)}
         else:
             verdicts = dict(self._known.sayings[text].verdicts) if text in self._known.sayings else {}
         spread = chances(self.profile, verdicts, order)
@@ -160,7 +162,9 @@ class Person(Visitor):
     def _describe(self, page: Page) -> Page:
         images = self.images(page)
         target = images[page.marked or page.pictures[0]]
-        image_set = next(one for one in self._known.dataset.sets if set(one.images) == set(images.values()))
+        image_set = next(
+            image_set for image_set in self._known.dataset.sets if set(image_set.images) == set(images.values())
+        )
         for _ in range(_TRIES):
             truly = self._rng.random() < self.profile.writes
             saying = self._known.scenes.describe(image_set, target, truly, self._rng)
@@ -206,7 +210,7 @@ class SimulatedJudge(Visitor):
         if page.form(entail.FIELD) is None:
             return None
         (image,) = self.images(page).values()
-        right = SAID[self._truth.get((image, " ".join(page.quotes[-1].split())))]
-        others = [label for label in entail.LABELS if label != right]
-        says = str(self._rng.choice(others)) if self._rng.random() < self._wrong else right
+        correct = SAID[self._truth.get((image, " ".join(page.quotes[-1].split())))]
+        others = [label for label in entail.LABELS if label != correct]
+        says = str(self._rng.choice(others)) if self._rng.random() < self._wrong else correct
         return self.send(page, entail.FIELD, [says])

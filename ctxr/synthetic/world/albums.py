@@ -39,18 +39,18 @@ def sample_album(rng: np.random.Generator, count: int) -> list[Snapshot]:
     photo has its orientation in EXIF.
     """
     copies = max(2, count // 8) if count >= 4 else 0
-    made: list[Snapshot] = []
-    while len(made) < count - copies:
+    photos: list[Snapshot] = []
+    while len(photos) < count - copies:
         width, height = SIZES[int(rng.integers(len(SIZES)))]
         base = sample_scene(rng, width / height)
-        family = [base, *neighbours(rng, base, min(11, count - copies - len(made) - 1))]
-        made += [Snapshot(scene, width, height, len(made) + i) for i, scene in enumerate(family)]
+        family = [base, *neighbours(rng, base, min(11, count - copies - len(photos) - 1))]
+        photos += [Snapshot(scene, width, height, len(photos) + i) for i, scene in enumerate(family)]
     if count >= 4:
-        turned = int(rng.integers(len(made)))
-        made[turned] = msgspec.structs.replace(made[turned], orientation=6)
+        turned = int(rng.integers(len(photos)))
+        photos[turned] = msgspec.structs.replace(photos[turned], orientation=6)
     for index in range(copies):
-        original = made[int(rng.integers(count - copies))]
+        original = photos[int(rng.integers(count - copies))]
         kind: Copy = "bytes" if index % 2 == 0 else "encoding"
         quality = original.quality if kind == "bytes" else 80
-        made.append(msgspec.structs.replace(original, copy=kind, quality=quality))
-    return [made[i] for i in rng.permutation(len(made))]
+        photos.append(msgspec.structs.replace(original, copy=kind, quality=quality))
+    return [photos[i] for i in rng.permutation(len(photos))]

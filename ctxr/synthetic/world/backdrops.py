@@ -66,10 +66,10 @@ _SIDE = 512
 @cache
 def photo_folder() -> Path:
     """Return the folder of scikit-image's wheel with the photographs. Raises DataError if scikit-image is not installed."""
-    found = find_spec("skimage")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("skimage")
+    if spec is None or not spec.submodule_search_locations:
         raise DataError("scikit-image is not installed, its photographs are missing", "pip install scikit-image")
-    return Path(found.submodule_search_locations[0]) / "data"
+    return Path(spec.submodule_search_locations[0]) / "data"
 
 
 def _read_photo(photo: WheelPhoto) -> np.ndarray:

@@ -69,16 +69,16 @@ def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int
 
 
 def _gather(
-    rng: np.random.Generator, seen: list[SceneView], target: int, ordered: bool, known: set[Predicate | Temporal]
+    rng: np.random.Generator, seen: list[SceneView], target: int, ordered: bool, tried: set[Predicate | Temporal]
 ) -> list[tuple[Predicate | Temporal, int]]:
     """Return new predicates that hold for the target, each with the scenes for which it is false, as bits."""
     pool: list[tuple[Predicate | Temporal, int]] = []
     for _ in range(_TRIES):
         temporal = ordered and rng.random() < 0.4
         predicate = _temporal(rng, seen, target) if temporal else _from_neighbour(rng, seen, target)
-        if predicate is None or predicate in known:
+        if predicate is None or predicate in tried:
             continue
-        known.add(predicate)
+        tried.add(predicate)
         if judge(predicate, seen, target) is not True:
             continue
         out = sum(1 << i for i in range(len(seen)) if i != target and judge(predicate, seen, i) is False)
@@ -90,9 +90,9 @@ def _gather(
 def _covers(rng: np.random.Generator, pool: list[tuple[Predicate | Temporal, int]], goal: int) -> list[list[int]]:
     """Return selections of one to three of the pool that together rule out every other scene, shortest first."""
     order = [int(i) for i in rng.permutation(len(pool))]
-    found = [[i] for i in order if pool[i][1] == goal]
+    selections = [[i] for i in order if pool[i][1] == goal]
     for size in (2, 3):
-        if len(found) >= 12:
+        if len(selections) >= 12:
             break
         for first in order[:16]:
             chosen, left = [first], goal & ~pool[first][1]
@@ -103,8 +103,8 @@ def _covers(rng: np.random.Generator, pool: list[tuple[Predicate | Temporal, int
                 chosen.append(best)
                 left &= ~pool[best][1]
             if not left and len(chosen) == size:
-                found.append(chosen)
-    return found
+                selections.append(chosen)
+    return selections
 
 
 def contextual_description(
@@ -113,15 +113,15 @@ def contextual_description(
     """Return text that holds for the target and for no other scene of the set, or None if none was found.
 
     It says enough to tell the target from the others, not all that differs (ImageCoDe, section 3.2): one to three
-    predicates, of which each rules out some of the others.
+    predicates, each of them ruling out some of the others.
     """
     seen = [SceneView(scene) for scene in scenes]
     goal = (1 << len(seen)) - 1 - (1 << target)
     pool: list[tuple[Predicate | Temporal, int]] = []
-    known: set[Predicate | Temporal] = set()
+    tried: set[Predicate | Temporal] = set()
     selections: list[list[int]] = []
     for _ in range(_ROUNDS):
-        pool += _gather(rng, seen, target, ordered, known)
+        pool += _gather(rng, seen, target, ordered, tried)
         selections = _covers(rng, pool, goal)
         if selections:
             break

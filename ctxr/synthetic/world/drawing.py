@@ -25,8 +25,8 @@ def _fill(canvas: np.ndarray, contours: list[np.ndarray], value: float | tuple[f
 
 
 def _placed(contour: Contour, actor: Actor, scale: float, centre: tuple[float, float]) -> np.ndarray:
-    turn = math.radians(actor.angle)
-    cosine, sine = math.cos(turn) * scale, math.sin(turn) * scale
+    angle = math.radians(actor.angle)
+    cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
     matrix = np.array([[cosine, sine], [-sine, cosine]])
     return np.asarray(contour @ matrix + centre)
 
@@ -46,8 +46,8 @@ def _stencils(shape: str) -> tuple[np.ndarray, ...]:
         fine = np.maximum(fine, layer)
     levels = [np.asarray(cv2.resize(fine, (512, 512), interpolation=cv2.INTER_AREA))]
     while levels[-1].shape[0] > 8:
-        side = levels[-1].shape[0] // 2
-        levels.append(np.asarray(cv2.resize(levels[-1], (side, side), interpolation=cv2.INTER_AREA)))
+        size = levels[-1].shape[0] // 2
+        levels.append(np.asarray(cv2.resize(levels[-1], (size, size), interpolation=cv2.INTER_AREA)))
     return tuple(levels)
 
 
@@ -62,7 +62,7 @@ def silhouette(actor: Actor, width: int, height: int) -> tuple[np.ndarray, int, 
     reach = math.ceil(scale * REACH) + 1
     left, top = math.floor(x) - reach, math.floor(y) - reach
     levels = _stencils(actor.shape)
-    level = next((one for one in reversed(levels) if one.shape[0] / 2 >= 0.7 * scale * REACH), levels[0])
+    level = next((stencil for stencil in reversed(levels) if stencil.shape[0] / 2 >= 0.7 * scale * REACH), levels[0])
     half = level.shape[0] / 2
     matrix = _to_actor(actor, half / (REACH * scale), (x - left - 0.5, y - top - 0.5), half - 0.5)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -76,8 +76,8 @@ def _to_actor(actor: Actor, step: float, centre: tuple[float, float], origin: fl
         step: pixels of the pattern per pixel of the window. centre: the actor's, in pixels of the window.
         origin: the pattern's pixel, across and down, that lies on the actor's centre.
     """
-    turn = math.radians(actor.angle)
-    cosine, sine = math.cos(turn) * step, math.sin(turn) * step
+    angle = math.radians(actor.angle)
+    cosine, sine = math.cos(angle) * step, math.sin(angle) * step
     x, y = centre
     return np.array([[cosine, sine, origin - cosine * x - sine * y], [-sine, cosine, origin + sine * x - cosine * y]])
 
@@ -209,8 +209,8 @@ def _draw_overlay(picture: np.ndarray, overlay: Overlay) -> None:
         (wide, tall), _ = cv2.getTextSize(line, font, 1.0, 1)
         scale = min(width * 0.9 / wide, row * 0.55 / tall)
         thick = max(1, round(scale * 1.3))
-        place = (round((width - wide * scale) / 2), round(row * (index + 0.5) + tall * scale / 2))
-        cv2.putText(sheet, line, place, font, scale, _INK, thick, cv2.LINE_AA)
+        origin = (round((width - wide * scale) / 2), round(row * (index + 0.5) + tall * scale / 2))
+        cv2.putText(sheet, line, origin, font, scale, _INK, thick, cv2.LINE_AA)
     top, bottom = panel(overlay, width, height)
     # it slides in from its edge: at the top its lower rows come first
     picture[top:bottom] = sheet[sheet.shape[0] - bottom :] if overlay.edge == "top" else sheet[: bottom - top]

@@ -134,9 +134,9 @@ def _times(rng: np.random.Generator, film: Format, seconds: float) -> tuple[Frac
 
 def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after: float) -> SceneShot:
     """Return the shot with a blurred, titled or motionless stretch, of a second at least where there is room."""
-    rest = shot.seconds - after
-    length = min(0.7 * rest, max(1.1, float(rng.uniform(0.36, 0.52)) * rest))
-    begin = after + float(rng.uniform(0.1, 0.92 - length / rest)) * rest
+    remaining = shot.seconds - after
+    length = min(0.7 * remaining, max(1.1, float(rng.uniform(0.36, 0.52)) * remaining))
+    begin = after + float(rng.uniform(0.1, 0.92 - length / remaining)) * remaining
     begin, end = round(begin, 3), round(begin + length, 3)
     if feature == "blur":
         return msgspec.structs.replace(shot, blurs=((begin, end, BLUR),))

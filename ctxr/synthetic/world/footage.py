@@ -188,10 +188,10 @@ def _film(
     rng = np.random.default_rng([config.seed, 0, index])
     name = config.formats[index % len(config.formats)]
     film = sample_film(rng, name, config.seconds)
-    video, made = f"{index:03d}-{name}", film.format
-    path = f"videos/{video}{made.suffix}"
+    video, video_format = f"{index:03d}-{name}", film.format
+    path = f"videos/{video}{video_format.suffix}"
     encode(film, folder / path)
-    stored = (made.width, made.height, made.rotation, made.rate, made.variable)
+    stored = (video_format.width, video_format.height, video_format.rotation, video_format.rate, video_format.variable)
     tables["videos"].append(VideoTruth(video, path, name, *stored, len(film.times)))
     tables["shots"] += shot_rows(video, film)
     tables["cuts"] += cut_rows(video, film)

@@ -177,8 +177,8 @@ def _word(rng: np.random.Generator, kind: Kind) -> str:
 
 def _slots(rng: np.random.Generator, predicate: Predicate | Temporal) -> dict[str, str]:
     kind = getattr(predicate, "kind", Kind())
-    one = noun(rng, kind)
-    slots = {"one": one, "a": a(one), "many": noun(rng, kind, plural=True)}
+    singular = noun(rng, kind)
+    slots = {"one": singular, "a": a(singular), "many": noun(rng, kind, plural=True)}
     other = getattr(predicate, "other", None)
     if other is not None:
         phrase = noun(rng, other)

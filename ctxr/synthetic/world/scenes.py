@@ -129,7 +129,7 @@ def gap(a: Actor, b: Actor, reach: tuple[float, float]) -> float:
     return math.hypot((a.x - b.x) / reach[0], (a.y - b.y) / reach[1]) - a.radius - b.radius
 
 
-def place(
+def positioned(
     rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float], distance: float = 0.02
 ) -> Actor:
     """Return the actor at a free place: inside the frame and at this distance from the others where thirty tries find one."""
@@ -186,6 +186,6 @@ def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
         elif rng.random() < 0.1:
             actor = across_edge(rng, actor, reach)
         else:
-            actor = place(rng, actor, actors, reach)
+            actor = positioned(rng, actor, actors, reach)
         actors.insert(int(rng.integers(len(actors) + 1)), actor)
     return Scene(tuple(actors), backdrop, aspect, round(float(rng.uniform(0.88, 1.08)), 3))

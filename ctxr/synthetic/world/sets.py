@@ -15,7 +15,7 @@ from ctxr.synthetic.world.scenes import (
     choose,
     gap,
     overlapping,
-    place,
+    positioned,
     reach_of,
     sample_actor,
     sample_scene,
@@ -54,7 +54,7 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
     if not actors or (edit == "add" and len(actors) < 6):
         like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.5 else None
         name = next(f"a{i}" for i in range(len(actors) + 1) if all(actor.name != f"a{i}" for actor in actors))
-        added = place(rng, sample_actor(rng, name, like), actors, reach)
+        added = positioned(rng, sample_actor(rng, name, like), actors, reach)
         actors.insert(int(rng.integers(len(actors) + 1)), added)
         return msgspec.structs.replace(scene, actors=tuple(actors))
     index = int(rng.integers(len(actors)))
@@ -70,7 +70,7 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
     elif rng.random() < 0.2:
         actors[index] = across_edge(rng, actors[index], reach)
     else:
-        actors[index] = place(rng, actors[index], others, reach)
+        actors[index] = positioned(rng, actors[index], others, reach)
     return msgspec.structs.replace(scene, actors=tuple(actors))
 
 
@@ -83,14 +83,14 @@ def jitter(rng: np.random.Generator, scene: Scene) -> Scene:
 
 def neighbours(rng: np.random.Generator, base: Scene, count: int) -> list[Scene]:
     """Return `count` scenes, each one or two small changes away from the base, all different, the base not among them."""
-    made: list[Scene] = []
-    while len(made) < count:
+    scenes: list[Scene] = []
+    while len(scenes) < count:
         scene = neighbour(rng, base)
         if rng.random() < 0.5:
             scene = neighbour(rng, scene)
-        if all(scene.actors != other.actors for other in (base, *made)):
-            made.append(jitter(rng, scene))
-    return made
+        if all(scene.actors != other.actors for other in (base, *scenes)):
+            scenes.append(jitter(rng, scene))
+    return scenes
 
 
 def unlike(a: Scene, b: Scene) -> float:

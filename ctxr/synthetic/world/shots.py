@@ -15,7 +15,7 @@ from ctxr.synthetic.world.scenes import (
     Scene,
     at_edge,
     choose,
-    place,
+    positioned,
     reach_of,
     sample_actor,
     sample_backdrop,
@@ -85,7 +85,7 @@ class SceneShot(msgspec.Struct, frozen=True):
     def at(self, seconds: float) -> Scene:
         """Return the scene at a time from the shot's beginning; actors far outside the frame are left out."""
         time = seconds - sum(max(0.0, min(seconds, end) - begin) for begin, end in self.holds)
-        held = any(begin < seconds <= end for begin, end in self.holds)
+        still = any(begin < seconds <= end for begin, end in self.holds)
         reach = reach_of(self.aspect)
         actors = []
         for actor, course in zip(self.cast, self.courses, strict=True):
@@ -98,7 +98,7 @@ class SceneShot(msgspec.Struct, frozen=True):
                         x=round(x, 5),
                         y=round(y, 5),
                         face=course.face(time, actor.face),
-                        motion=None if held or velocity is None else (round(velocity[0], 4), round(velocity[1], 4)),
+                        motion=None if still or velocity is None else (round(velocity[0], 4), round(velocity[1], 4)),
                     )
                 )
         dx, dy, dz = (change * time for change in self.pan)
@@ -117,9 +117,9 @@ def _presence(seconds: float, begin: float, end: float) -> float:
     return max(0.0, min(1.0, (seconds - begin) / RAMP, (end - seconds) / RAMP))
 
 
-def _off(rng: np.random.Generator, actor: Actor, reach: tuple[float, float], side: int) -> tuple[float, float]:
+def _off(rng: np.random.Generator, actor: Actor, reach: tuple[float, float], edge: int) -> tuple[float, float]:
     """Return a point just outside an edge, as `at_edge` numbers them."""
-    return at_edge(side, float(rng.uniform(0.22, 0.78)), -REACH * actor.radius, reach)
+    return at_edge(edge, float(rng.uniform(0.22, 0.78)), -REACH * actor.radius, reach)
 
 
 def _inside(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) -> tuple[float, float]:
@@ -133,7 +133,7 @@ def _course(
 ) -> Course:
     """Return a course of random character: staying, wandering, crossing, visiting, entering, leaving or passing another."""
     home = (actor.x, actor.y)
-    side = int(rng.integers(4))
+    edge = int(rng.integers(4))
     begin, end = float(rng.uniform(0.0, 0.4)) * seconds, float(rng.uniform(0.65, 1.0)) * seconds
     style = "stay" if still else choose(
         rng, ("stay", "wander", "cross", "visit", "enter", "leave", "pass"), (1, 3, 2, 1.5, 2, 2, 2 if others else 0)
@@ -141,17 +141,17 @@ def _course(
     if style == "stay":
         points = [(0.0, *home)]
     elif style == "cross":
-        points = [(begin, *_off(rng, actor, reach, side)), (end, *_off(rng, actor, reach, side ^ 1))]
+        points = [(begin, *_off(rng, actor, reach, edge)), (end, *_off(rng, actor, reach, edge ^ 1))]
     elif style == "visit":
         points = [
-            (begin, *_off(rng, actor, reach, side)),
+            (begin, *_off(rng, actor, reach, edge)),
             ((begin + end) / 2, *home),
-            (end, *_off(rng, actor, reach, side)),
+            (end, *_off(rng, actor, reach, edge)),
         ]
     elif style == "enter":
-        points = [(begin, *_off(rng, actor, reach, side)), (end, *home)]
+        points = [(begin, *_off(rng, actor, reach, edge)), (end, *home)]
     elif style == "leave":
-        points = [(begin, *home), (end, *_off(rng, actor, reach, side))]
+        points = [(begin, *home), (end, *_off(rng, actor, reach, edge))]
     elif style == "pass":
         other = others[int(rng.integers(len(others)))]
         beyond = (2 * other.x - home[0], 2 * other.y - home[1])
@@ -177,7 +177,7 @@ def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, s
         actor = sample_actor(rng, f"a{index}", like)
         if actor.shape in FACED and actor.size != "small" and not actor.face and rng.random() < 0.3:
             actor = msgspec.structs.replace(actor, face=choose(rng, FACES), texture="plain")
-        actor = place(rng, actor, cast, reach)
+        actor = positioned(rng, actor, cast, reach)
         at = int(rng.integers(len(cast) + 1))
         courses.insert(at, _course(rng, actor, cast, seconds, reach, still))
         cast.insert(at, actor)

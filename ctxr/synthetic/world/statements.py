@@ -71,11 +71,11 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
     what = choose(rng, tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
     if what == "Counts":
         kind = kind if rng.random() < 0.6 else Kind()
-        return Counts(kind, sum(kind.fits(one) for one in view.clear))
+        return Counts(kind, sum(kind.fits(actor) for actor in view.clear))
     if what == "AllAre":
         field = choose(rng, ("shape", "colour", "size", "texture"))
         return AllAre(Kind(**{field: getattr(actor, field)}))
-    made: dict[str, Callable[[], Predicate]] = {
+    makers: dict[str, Callable[[], Predicate]] = {
         "Before": lambda: Before(scene.backdrop.name),
         "Shows": lambda: Shows(kind),
         "Lacks": lambda: Lacks(_absent(rng, kind)),
@@ -89,7 +89,7 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
         "Bigger": lambda: Bigger(kind, second),
         "Apart": NoOverlap,
     }
-    return made[what]()
+    return makers[what]()
 
 
 def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
@@ -101,14 +101,14 @@ def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
 
 def true_predicates(rng: np.random.Generator, view: SceneView, count: int) -> list[Predicate]:
     """Return up to `count` different predicates that hold of a scene, in the order they came up."""
-    found: list[Predicate] = []
+    predicates: list[Predicate] = []
     for _ in range(25 * count):
         predicate = propose(rng, view)
-        if predicate not in found and predicate.verdict(view) is True:
-            found.append(predicate)
-            if len(found) == count:
+        if predicate not in predicates and predicate.verdict(view) is True:
+            predicates.append(predicate)
+            if len(predicates) == count:
                 break
-    return found
+    return predicates
 
 
 def compose(rng: np.random.Generator, predicates: Sequence[Predicate | Temporal]) -> str:
@@ -155,11 +155,11 @@ def true_statements(scene: Scene, rng: np.random.Generator, count: int) -> list[
     what, or say what is not there.
     """
     view = SceneView(scene)
-    made: list[Statement] = []
-    while len(made) < count:
+    statements: list[Statement] = []
+    while len(statements) < count:
         statement = _tableau(rng, view) if rng.random() < 0.35 else None
         if statement is None:
             details = 1 + int(np.searchsorted((0.5, 0.82), rng.random()))
             statement = state(rng, true_predicates(rng, view, details) or [Before(scene.backdrop.name)])
-        made.append(statement)
-    return made
+        statements.append(statement)
+    return statements

@@ -28,13 +28,13 @@ def tags_of(predicates: Iterable[Predicate | Temporal]) -> tuple[str, ...]:
 
     What is said in the light of other scenes is temporal and needs context; a face is a nuance.
     """
-    found: set[str] = set()
+    tags: set[str] = set()
     for predicate in predicates:
-        found.update(tag for tag, kinds in _SHOWN_BY.items() if isinstance(predicate, kinds))
+        tags.update(tag for tag, kinds in _SHOWN_BY.items() if isinstance(predicate, kinds))
         if isinstance(predicate, Counts) and predicate.number == 0:
-            found.add("negation")
+            tags.add("negation")
         if isinstance(predicate, FirstTime | LastTime | Now):
-            found.update(tags_of((predicate.predicate,)))
+            tags.update(tags_of((predicate.predicate,)))
         if getattr(getattr(predicate, "kind", None), "face", ""):
-            found.add("nuances")
-    return tuple(tag for tag in TAGS if tag in found)
+            tags.add("nuances")
+    return tuple(tag for tag in TAGS if tag in tags)

@@ -107,7 +107,7 @@ def seen_in(scene: Scene, width: int, height: int) -> tuple[Seen, ...]:
     sights = measure(scene, width, height)
     for actor in scene.actors:
         sight = sights[actor.name]
-        left, top, right, bottom = (round(side, 4) for side in sight.box)
+        left, top, right, bottom = (round(edge, 4) for edge in sight.box)
         rows.append(Seen(actor.name, left, top, right, bottom, round(sight.hidden, 4)))
     return tuple(rows)
 

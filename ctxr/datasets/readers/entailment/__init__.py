@@ -63,7 +63,7 @@ class Reading:
     @property
     def left_out(self) -> tuple[Oddity, ...]:
         """One entry for each row that is not among the pairs."""
-        return tuple(one for one in self.oddities if not one.kept)
+        return tuple(oddity for oddity in self.oddities if not oddity.kept)
 
     def tally(self) -> list[str]:
         """A sentence for each sort of oddity, with its count and first place."""
@@ -76,13 +76,13 @@ def tally(oddities: Sequence[Oddity]) -> list[str]:
     >>> tally([Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False)])
     ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
     """
-    counted = Counter((one.kept, one.code) for one in oddities)
-    first = {(one.kept, one.code): one for one in reversed(oddities)}
+    counted = Counter((oddity.kept, oddity.code) for oddity in oddities)
+    first = {(oddity.kept, oddity.code): oddity for oddity in reversed(oddities)}
     lines = []
     for (kept, code), count in counted.most_common():
         fate = "kept" if kept else "left out"
-        one = first[kept, code]
-        lines.append(f"{count} row{'s' * (count > 1)} {fate}, {code}: {one.what} (first {one.where})")
+        oddity = first[kept, code]
+        lines.append(f"{count} row{'s' * (count > 1)} {fate}, {code}: {oddity.what} (first {oddity.where})")
     return lines
 
 
@@ -129,8 +129,8 @@ class PairFormat:
 
     def needs(self) -> list[tuple[str, ...]]:
         """Columns without which a file is not of this format, each with its other names."""
-        asked = (self.label, self.premise, self.hypothesis, self.image, self.caption, self.second_caption)
-        return [names for names in asked if names] + [(name,) for name in self.beside]
+        columns = (self.label, self.premise, self.hypothesis, self.image, self.caption, self.second_caption)
+        return [names for names in columns if names] + [(name,) for name in self.beside]
 
     def missing(self, columns: Collection[str]) -> list[str]:
         """What a file with these columns lacks of the format."""
@@ -261,8 +261,8 @@ class Rows:
         self._headless = bool(headless) and self.columns == headless
 
     def __iter__(self) -> Iterator[Row]:
-        while (found := self._next()) is not None:
-            line, text = found
+        while (entry := self._next()) is not None:
+            line, text = entry
             if not text.strip():
                 continue
             self.read += 1
@@ -409,7 +409,7 @@ class Captions:
 def read_captions(paths: Iterable[Path]) -> Captions:
     """The captions in all of the files. Raises DataError naming file and row for one that is neither layout, for a row that
     lacks something, and for a caption that stands twice with two texts."""
-    found = Captions()
+    captions = Captions()
     for path in paths:
         value = read_json(path).value
         rows = value.get("images") if isinstance(value, dict) else None
@@ -418,20 +418,20 @@ def read_captions(paths: Iterable[Path]) -> Captions:
                 f"{path} holds no captions: `images` is no list", hint="name captions_*.json or dataset_*.json"
             )
         if isinstance(value.get("annotations"), list):
-            _read_coco(found, path, value["annotations"])
+            _read_coco(captions, path, value["annotations"])
         else:
-            _read_karpathy(found, path, rows, value.get("dataset"))
-    return found
+            _read_karpathy(captions, path, rows, value.get("dataset"))
+    return captions
 
 
-def _read_coco(found: Captions, path: Path, rows: list[Any]) -> None:
+def _read_coco(captions: Captions, path: Path, rows: list[Any]) -> None:
     for number, row in enumerate(rows):
         at = f"{path}: annotations[{number}]"
         image = coco_image(value_of(at, row, "image_id", int))
-        _add(found, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
+        _add(captions, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
 
 
-def _read_karpathy(found: Captions, path: Path, rows: list[Any], dataset: object) -> None:
+def _read_karpathy(captions: Captions, path: Path, rows: list[Any], dataset: object) -> None:
     flickr = dataset == "flickr30k"
     for number, row in enumerate(rows):
         at = f"{path}: images[{number}]"
@@ -439,23 +439,23 @@ def _read_karpathy(found: Captions, path: Path, rows: list[Any], dataset: object
         image = flickr_image(name) if flickr else coco_image(row.get("cocoid", name))
         if image is None:
             raise DataError(f"{at}: {name!r} is no picture of COCO or Flickr30K", hint="restore the row")
-        side = row.get("split")
-        if side in SIDES:
-            found.splits[image] = SIDES[side]
+        split = row.get("split")
+        if split in SIDES:
+            captions.splits[image] = SIDES[split]
         sentences = value_of(at, row, "sentences", list)
-        for place, sentence in enumerate(sentences):
-            where = f"{at}, sentences[{place}]"
+        for position, sentence in enumerate(sentences):
+            where = f"{at}, sentences[{position}]"
             key = f"{image.partition('/')[0]}/{value_of(where, sentence, 'sentid', int)}"
-            _add(found, where, key, image, value_of(where, sentence, "raw", str))
+            _add(captions, where, key, image, value_of(where, sentence, "raw", str))
 
 
-def _add(found: Captions, at: str, key: str, image: str, text: str) -> None:
-    known = found.texts.setdefault(key, text)
-    if known != text:
+def _add(captions: Captions, at: str, key: str, image: str, text: str) -> None:
+    stored = captions.texts.setdefault(key, text)
+    if stored != text:
         raise DataError(f"{at}: caption {key} stands already with another text", hint="delete one of the two")
-    captions = found.of_image.setdefault(image, [])
-    if key not in captions:
-        captions.append(key)
+    listed = captions.of_image.setdefault(image, [])
+    if key not in listed:
+        listed.append(key)
 
 
 _SPLITS_OF_PAIRS: dict[str, SplitName] = {
@@ -484,18 +484,18 @@ def read_pairs(
     UsageError for a file that cannot be opened, DataError for columns that fit no dataset.
     """
     rows = Rows(path, _HEADLESS if source in (None, "sts-b") else ())
-    found = find_format(str(path), rows.columns, source)
-    reader = _Reader(rows, found, split or _side(path), captions or Captions(), language)
+    pair_format = find_format(str(path), rows.columns, source)
+    reader = _Reader(rows, pair_format, split or _side(path), captions or Captions(), language)
     for row in rows:
         reader.take(row)
-    return Reading(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, found.source)
+    return Reading(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, pair_format.source)
 
 
 class _Reader:
     def __init__(
-        self, rows: Rows, found: PairFormat, split: SplitName | None, captions: Captions, language: str
+        self, rows: Rows, pair_format: PairFormat, split: SplitName | None, captions: Captions, language: str
     ) -> None:
-        self.rows, self.format, self.split, self.captions, self.language = rows, found, split, captions, language
+        self.rows, self.format, self.split, self.captions, self.language = rows, pair_format, split, captions, language
         self.pairs: dict[str, EntailmentPair] = {}
         self.said: dict[tuple[str | None, ...], tuple[int, EntailmentPair]] = {}
 
@@ -504,8 +504,8 @@ class _Reader:
         pair = self._pair(row)
         if pair is None:
             return
-        asked = (pair.premise, pair.hypothesis, pair.image, pair.caption, pair.group)
-        line, before = self.said.setdefault(asked, (row.line, pair))
+        content = (pair.premise, pair.hypothesis, pair.image, pair.caption, pair.group)
+        line, before = self.said.setdefault(content, (row.line, pair))
         earlier = self.pairs.get(pair.id) if self.format.id else before
         if earlier is not None and earlier is not pair and _said_alike(earlier, pair):
             self.rows.note(row.line, "repeated", f"the row says what line {line} says")
@@ -514,8 +514,8 @@ class _Reader:
             differ = f"line {line} labels the same pair {before.label}, not {pair.label}"
             self.rows.note(row.line, "other_label", differ, kept=True)
         if pair.id in self.pairs:
-            again = f"id {pair.id!r} stands already on another row; its line is added"
-            self.rows.note(row.line, "same_id", again, kept=True)
+            note = f"id {pair.id!r} stands already on another row; its line is added"
+            self.rows.note(row.line, "same_id", note, kept=True)
             pair = msgspec.structs.replace(pair, id=f"{pair.id}:{row.line}")
         self.pairs[pair.id] = pair
 
@@ -536,30 +536,30 @@ class _Reader:
         if any(text is not None and not text.strip() for text in (premise, hypothesis)):
             self.rows.note(row.line, "empty_text", "the premise or the hypothesis is empty")
             return None
-        side = self.split or (self.captions.splits.get(image) if image else None)
-        key = "/".join(filter(None, (form.source, side, _cell(row, form.id) or f"row{self.rows.read}")))
+        split = self.split or (self.captions.splits.get(image) if image else None)
+        key = "/".join(filter(None, (form.source, split, _cell(row, form.id) or f"row{self.rows.read}")))
         group = image or text_group(form.source, about)
         return EntailmentPair(
-            key, premise, hypothesis, image, 1 if label else 0, relation, form.source, side, group, caption, score
+            key, premise, hypothesis, image, 1 if label else 0, relation, form.source, split, group, caption, score
         )
 
     def _label(self, row: Row) -> tuple[str, int, float | None] | None:
         """Relation, label and score of a row; None, and a note, where it has none."""
-        given = _cell(row, self.format.label).strip()
+        value = _cell(row, self.format.label).strip()
         if not self.format.labels:
-            score = similarity(given)
+            score = similarity(value)
             if score is None:
-                self.rows.note(row.line, "score", f"{given!r} is no score of 0 to 5")
+                self.rows.note(row.line, "score", f"{value!r} is no score of 0 to 5")
                 return None
             entailed = score >= THRESHOLD
             return ("similar" if entailed else "dissimilar"), int(entailed), score
-        if given == "-":
+        if value == "-":
             self.rows.note(row.line, "no_consensus", "the annotators agreed on no label")
             return None
-        if given not in self.format.labels:
-            self.rows.note(row.line, "label", f"{given!r} is no label of {self.format.source}")
+        if value not in self.format.labels:
+            self.rows.note(row.line, "label", f"{value!r} is no label of {self.format.source}")
             return None
-        return *self.format.labels[given], None
+        return *self.format.labels[value], None
 
     def _texts(self, row: Row) -> tuple[str | None, str | None, str | None, str | None, str] | None:
         """Premise, hypothesis, picture, caption and what tells premises apart; None, and a note, without its number."""
@@ -584,8 +584,8 @@ class _Reader:
         return premise, captions.texts.get(caption or ""), image, caption, ids[0] or ""
 
 
-def _said_alike(one: EntailmentPair, other: EntailmentPair) -> bool:
-    return msgspec.structs.replace(one, id="") == msgspec.structs.replace(other, id="")
+def _said_alike(pair: EntailmentPair, other: EntailmentPair) -> bool:
+    return msgspec.structs.replace(pair, id="") == msgspec.structs.replace(other, id="")
 
 
 def _cell(row: Row, names: tuple[str, ...]) -> str:
