@@ -48,7 +48,7 @@ class Range:
     def problem(self, typed: str, value: Any) -> tuple[str, str] | None:
         """(sentence, hint) for a value outside; None for one inside."""
         inside = self.low < value <= self.high if self.above else self.low <= value <= self.high
-        return None if inside else (f"{typed} {value} is out of range", f"it is {self.meaning}")
+        return None if inside else (f"{typed} {value} is out of range", f"give {self.meaning}")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ Text = Annotated[str, NotDecisive]
 Switch = Annotated[bool, NotDecisive]
 """A switch that does not decide the result."""
 
-Workers = Annotated[int, Range(0, 256, "0 = half the cores"), NotDecisive]
+Workers = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
 """Threads or processes; the result does not depend on their number."""
 
 

@@ -259,7 +259,7 @@ def test_a_seed_below_0_is_refused_before_any_work(name: str, tmp_path: Path, mo
     typed = ["describe"] if name == "export-tasks" else ["."] if name == "build-sets" else []
     result = runner.invoke(app, [name, *typed, "--seed", "-1"])
     assert result.exit_code == 2
-    assert result.stderr == "error: --seed -1 is out of range\nhint:  it is a whole number, 0 or more\n"
+    assert result.stderr == "error: --seed -1 is out of range\nhint:  give a whole number, 0 or more\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -41,9 +41,9 @@ class Build(Options):
 @pytest.mark.parametrize(
     ("changes", "sentence", "hint"),
     [
-        ({"threshold": 3.0}, "--threshold 3.0 is out of range", "it is a distance: 0..2"),
-        ({"threshold": float("nan")}, "--threshold nan is out of range", "it is a distance: 0..2"),
-        ({"share": 0.0}, "--share 0.0 is out of range", "it is a share above 0, at most 1"),
+        ({"threshold": 3.0}, "--threshold 3.0 is out of range", "give a distance: 0..2"),
+        ({"threshold": float("nan")}, "--threshold nan is out of range", "give a distance: 0..2"),
+        ({"share": 0.0}, "--share 0.0 is out of range", "give a share above 0, at most 1"),
         ({"detector": "adaptiv"}, "--detector adaptiv is unknown", "did you mean --detector adaptive?"),
         ({"detector": "zzz"}, "--detector zzz is unknown", "choose one of adaptive, hash"),
         ({"detector": ""}, "--detector is missing", "choose one of adaptive, hash"),

@@ -91,5 +91,5 @@ def test_too_few_pictures_to_revise_labels_are_one_sentence(tmp_path: Path) -> N
     result = runner.invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--gallery", "5"])
     assert result.exit_code == 2
     assert "error: --gallery 5 is out of range" in result.stderr
-    assert "it is at least 24, enough to revise labels" in result.stderr
+    assert "give at least 24, enough to revise labels" in result.stderr
     assert "--pairs" not in result.stderr

@@ -10,9 +10,9 @@ from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range
 from ctxr.engine.units import EngineName, Rank, WorldSize, shard_rules
 from ctxr.store.hashing import sha256_file
 
-BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100; the paper uses 0.65")]
+BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")]
 TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
-SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side")]
+SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side, at least 1")]
 BrisqueWeights = Annotated[str, Choices(("live", "piq"))]
 OcrEngine = Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))]
 DEVICE = Choices(("auto", "cpu", "cuda", "mps"))
@@ -44,7 +44,7 @@ class BuildSets(Options):
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""
     set_size: Annotated[int, Range(2, 1000, "at least 2 images")] = 10
     """Images per set."""
-    rate: Annotated[float, Range(0.001, 1000, "frames per second")] = 5.0
+    rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 5.0
     """Frames sampled per second of video; larger finds more sets and takes longer."""
     every_frame: bool = False
     """Follow the paper literally: consider every frame, and skip none as nearly static."""
@@ -56,7 +56,7 @@ class BuildSets(Options):
     the paper."""
     detector_threshold: float | None = None
     """The detector's own threshold; smaller cuts more. Default: the detector's."""
-    min_shot: Annotated[float, Range(0, 3600, "seconds")] = 0.6
+    min_shot: Annotated[float, Range(0, 3600, "seconds, 0 to 3600")] = 0.6
     """Minimum length of a shot in seconds."""
     brisque: BrisqueLimit = None
     """While picking, reject frames whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
@@ -68,7 +68,7 @@ class BuildSets(Options):
     """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
     ocr: OcrEngine = "auto"
     """OCR engine: auto, tesserocr, pytesseract."""
-    sample: Annotated[int | None, Range(1, 10**9, "a number of sets")] = None
+    sample: Annotated[int | None, Range(1, 10**9, "a number of sets, at least 1")] = None
     """Sample this many photo sets instead of one per photo."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
@@ -83,11 +83,11 @@ class BuildSets(Options):
     """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
     keep_damaged: bool = False
     """Use the decodable part of a damaged video instead of skipping the video."""
-    stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds")] = 60.0
+    stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds, at least 0.1")] = 60.0
     """Give up on a video after this many seconds without a frame."""
-    time_limit: Annotated[float, Range(0, 10**7, "seconds, 0 = none")] = 0.0
+    time_limit: Annotated[float, Range(0, 10**7, "seconds; 0 = none")] = 0.0
     """Give up on a video after this many seconds; 0 = never."""
-    memory_limit: Annotated[float, Range(0.25, 10**4, "GiB")] = 4.0
+    memory_limit: Annotated[float, Range(0.25, 10**4, "GiB, at least 0.25")] = 4.0
     """Memory limit for decoding one video, in GiB."""
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""

@@ -226,7 +226,9 @@ class Listen(Options):
     """Environment variable with the API key; a local endpoint needs none."""
     at_once: Annotated[int, NotDecisive, Range(1, inf, "a number of requests, at least 1")] = 4
     """Concurrent requests."""
-    timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds, such as --timeout 120", above=True)] = 120.0
+    timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds above 0, such as --timeout 120", above=True)] = (
+        120.0
+    )
     """Seconds before a request without an answer is repeated."""
     max_tokens: Annotated[int, Range(1, inf, "a number of tokens, at least 1")] = 64
     """Most tokens of an answer; reasoning models need thousands."""
@@ -306,7 +308,7 @@ class RegionsConfig(Options):
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""
     by: str = "grid:auto"
     """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
-    most: Annotated[int, Range(1, inf, "a number of regions, such as --most 36")] = 36
+    most: Annotated[int, Range(1, inf, "a number of regions, at least 1")] = 36
     """Most regions of a picture, besides the whole picture."""
     name: Name = None
     """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
