@@ -203,8 +203,8 @@ class RankRun(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
-    """Record how a rank runs, and lock its record.
+def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[Path]:
+    """Record how a rank runs, and lock its record, which is yielded.
 
     Raises UnfinishedError while the same rank, or a rank among another number of ranks, is at work.
     """
@@ -226,7 +226,7 @@ def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
         stream.truncate(0)
         stream.write(msgspec.json.encode(run).decode())
         stream.flush()
-        yield
+        yield own
 
 
 def read_ranks(artifact: Path) -> dict[int, RankRun]:

@@ -72,7 +72,8 @@ class BuildStage(SetsStage):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for all image sets; failures to retry, and other weights in a folder of them, are work to do."""
         ready, options = super().current(out, inputs), self.options
-        if ready is None or (options.retry_failed and ready.manifest.counts.get("failed")):
+        self.retried = ready if ready and options.retry_failed and ready.manifest.counts.get("failed") else None
+        if ready is None or self.retried:
             return None
         if options.encoder.startswith(("local-dir:", "checkpoint:")):
             recorded = ready.manifest.models["encoder"]["fingerprint"]

@@ -83,6 +83,42 @@ def test_a_run_without_a_rank_merges_too_and_takes_failures_as_they_are(
     assert same_tree(out, whole)
 
 
+def test_a_rank_without_work_leaves_a_finished_result_alone(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    shutil.copytree(whole, out)
+    report = make(rough, out, rank=0, world_size=2, retry_failed=True)
+    assert report.counts == {"sources": 4, "finished": 2, "failed": 0}
+    assert same_tree(out, whole)
+    assert merge(Merge(artifact=out)).up_to_date
+
+
+def test_a_merge_takes_the_failures_that_no_rank_tried_again(footage: Path, tmp_path: Path) -> None:
+    out, videos = tmp_path / "sets", tmp_path / "videos"
+    videos.mkdir()
+    shutil.copy(footage / "videos" / "clip0.mp4", videos / "c.mp4")
+    for name in ("a", "b"):
+        (videos / f"{name}.mp4").write_text(f"{name} is no video")
+    make(videos, out)
+    shutil.copytree(out, tmp_path / "before")
+    report = make(videos, out, rank=0, world_size=2, retry_failed=True)
+    assert report.counts == {"sources": 3, "finished": 1, "failed": 1}
+    assert not (out / MANIFEST).exists()
+    merge(Merge(artifact=out))
+    assert same_tree(out, tmp_path / "before")
+
+
+def test_a_merge_that_lacks_a_unit_leaves_the_earlier_result(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out, more = tmp_path / "sets", tmp_path / "more"
+    shutil.copytree(whole, out)
+    shutil.copytree(rough, more)
+    (more / "videos" / "zoo.mp4").write_text("this is no video either")
+    make(more, out, rank=2, world_size=3)
+    before = (out / MANIFEST).read_bytes()
+    with pytest.raises(UnfinishedError, match="not finished by any rank: text, zoo"):
+        merge(Merge(artifact=out))
+    assert (out / MANIFEST).read_bytes() == before
+
+
 def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(rough: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "sets"
     first, second = (
