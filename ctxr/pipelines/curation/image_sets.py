@@ -288,11 +288,11 @@ class _Merged:
 
 
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
-"""Options in which ranks of one run may differ."""
+"""Options of which a merge makes no use."""
 
 
 def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
-    """The options that are not at their defaults, by field, without those in which ranks may differ."""
+    """The options that are not at their defaults, by field, without those of which a merge makes no use."""
     names = [part.name for part in fields(options) if part.name not in _OF_A_RANK]
     return plain(
         {name: getattr(options, name) for name in names if getattr(options, name) != getattr(type(options)(), name)}
