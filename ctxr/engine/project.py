@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
-from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, merge_hint, open_artifact
 
 DATASETS = ("revised", "dataset")
 """Folders of a project that hold descriptions with their sets, furthest along first."""
@@ -69,7 +69,8 @@ def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError
     if names:
         return UnfinishedError(
             f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
-            hint=f"run the command that makes it again: {_MAKERS.get(names[-1], _MAKERS[first])}",
+            hint=merge_hint(workdir / names[-1])
+            or f"run the command that makes it again: {_MAKERS.get(names[-1], _MAKERS[first])}",
         )
     what = "image sets" if first == "sets" else first
     return UnfinishedError(

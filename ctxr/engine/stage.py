@@ -84,7 +84,7 @@ class Stage(ABC):
     @abstractmethod
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
         """Do the work in `out`, which is locked. Returns None if it is incomplete: no manifest is written, and the same command
-        resumes. May raise NothingWritten to keep the earlier result."""
+        resumes. May raise NothingWritten to keep the earlier result. A rank takes the manifest itself, once it has work."""
 
     def used(self, inputs: Inputs) -> Sequence[Parent]:
         """The parents that contributed to the result: all of them by default."""
@@ -137,7 +137,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
                     raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")
                 _finish(stage, inputs, folder, content)
             return StageResult(open_artifact(out), up_to_date=False)
-        before = take_manifest(out)
+        before = None if stage.shard else take_manifest(out)
         try:
             content = stage.write(inputs, out, progress)
         except NothingWritten:

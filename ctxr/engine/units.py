@@ -136,8 +136,9 @@ def map_units(
     label: str,
     finished: Callable[[WorkUnit], bool],
     shard: RankShard | None = None,
+    begin: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[WorkUnit, Any]]:
-    """Each unit of the shard that is not `finished`, with what the job returned, as they finish."""
+    """Each unit of the shard that is not `finished`, with what the job returned, as they finish; `begin` is called before the first."""
     units = sorted(units, key=lambda unit: unit.name)
     if shard:
         units = units[shard.rank :: shard.world]
@@ -146,6 +147,7 @@ def map_units(
         progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} are finished already")
     if not todo:
         return
+    begin()
     with closing(job), progress.task(label, len(todo)) as job.task, closing(engine.run(job, todo)) as results:
         for unit, result in results:
             job.task.advance(1 - job.shares.pop(unit.name, 0.0))

@@ -4,7 +4,9 @@ No manifest means not finished. Same kind, config and parents, manifest there: n
 no path outside its folder's neighbourhood, so equal runs are byte-equal. `docs/format.md` is the specification.
 """
 
+import errno
 import importlib.metadata
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from ctxr import __version__
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
 from ctxr.store.tables import decode_other, encode_other
@@ -29,6 +31,11 @@ CHOOSE = "--out, --name or --workdir, whichever the command has"
 
 MARKER = ".ctxr"
 """Empty file that marks a folder without a manifest as an artifact of ctxr. It is also the lock file, and is kept."""
+
+RANKS = "sources/.*-of-*.rank"
+"""Pattern of the records of ranks."""
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 _PACKAGES = ("av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "piq", "pytesseract", "scenedetect", "torch")
 
@@ -95,7 +102,8 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
         hint = "run the command that makes it first (again, if it was stopped)"
         hint = hint if path.exists() else f"check the path, or {hint}"
-        raise UnfinishedError(f"{path} {what}", hint=f"{hint}: {maker}" if maker else hint) from error
+        hint = f"{hint}: {maker}" if maker else hint
+        raise UnfinishedError(f"{path} {what}", hint=merge_hint(path) or hint) from error
     try:
         loose = msgspec.json.decode(content)
         version = loose.get("format") if isinstance(loose, dict) else None
@@ -112,6 +120,11 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
             f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
         )
     return Artifact(path, manifest, sha256_bytes(content))
+
+
+def merge_hint(path: Path) -> str:
+    """The hint for a folder that ranks have worked on; empty for another."""
+    return f"{shlex.join(['ctxr', 'merge', str(path)])}   once all ranks are done" if any(path.glob(RANKS)) else ""
 
 
 def finished(
@@ -191,15 +204,26 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
 
 
 def take_lock(stream: IO[str], shared: bool = False) -> bool:
-    """Lock an open file, readable and writable, until it is closed; False if another process holds it."""
+    """Lock an open file, readable and writable, until it is closed; False if another process holds it.
+
+    Raises CtxrError on a file system without file locks.
+    """
     try:
         import fcntl
     except ImportError:  # a system without flock: nothing to hold
         return True
-    try:
-        fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    with disk_errors(Path(stream.name)):
+        try:
+            fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            sentence = f"{stream.name} cannot be locked: its file system has no file locks"
+            raise CtxrError(
+                sentence, hint=f"choose a folder where flock works, such as a local disk: {CHOOSE}"
+            ) from error
     return True
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors
-from ctxr.store.artifacts import take_lock
+from ctxr.store.artifacts import RANKS, take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import safe_name
@@ -203,8 +203,8 @@ class RankRun(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
-    """Record how a rank runs, and lock its record.
+def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[Path]:
+    """Record how a rank runs, and lock its record, which is yielded.
 
     Raises UnfinishedError while the same rank, or a rank among another number of ranks, is at work.
     """
@@ -215,7 +215,7 @@ def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
     with stream:
         if not take_lock(stream):
             raise UnfinishedError(f"rank {rank} of {run.world} is at work in {artifact}", hint="wait for it")
-        for other in own.parent.glob(".*-of-*.rank"):
+        for other in artifact.glob(RANKS):
             if not other.name.endswith(f"-of-{run.world}.rank"):
                 with other.open("a+") as their:
                     if not take_lock(their):
@@ -226,13 +226,13 @@ def rank_lock(artifact: Path, rank: int, run: RankRun) -> Iterator[None]:
         stream.truncate(0)
         stream.write(msgspec.json.encode(run).decode())
         stream.flush()
-        yield
+        yield own
 
 
 def read_ranks(artifact: Path) -> dict[int, RankRun]:
     """How the ranks of the latest run ran, by rank."""
     runs = {}
-    for file in (artifact / SOURCES).glob(".*-of-*.rank"):
+    for file in artifact.glob(RANKS):
         rank = file.name[1:].partition("-")[0]
         try:
             runs[int(rank)] = msgspec.json.decode(file.read_bytes(), type=RankRun)

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -22,18 +23,20 @@ def test_results_come_in_order_from_items_without_an_end(processes: bool) -> Non
 
 
 def test_every_item_is_worked_on_once_and_no_more_at_a_time_than_there_are_workers() -> None:
-    lock, running, most = threading.Lock(), [0], [0]
+    lock, running, most, three = threading.Lock(), [0], [0], threading.Barrier(3)
 
     def work(number: int) -> int:
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
+        three.wait(60)  # three work at the same time; a fourth has time to begin before they end
+        time.sleep(0.005)
         with lock:
             running[0] -= 1
         return -number
 
-    assert sorted(parallel(work, range(50), 3)) == [(number, -number) for number in range(50)]
-    assert most[0] <= 3
+    assert sorted(parallel(work, range(48), 3)) == [(number, -number) for number in range(48)]
+    assert most[0] == 3
 
 
 def test_an_item_can_wait_for_one_that_is_under_way() -> None:

@@ -1,12 +1,14 @@
 """Artifacts: the manifest is last, says everything, and is believed only when it can be."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.engine.project import CHAIN, latest
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import (
     FORMAT,
     MANIFEST,
@@ -61,6 +63,18 @@ def test_a_folder_without_manifest_is_unfinished(tmp_path: Path) -> None:
         open_artifact(tmp_path / "none")
 
 
+def test_a_folder_that_ranks_worked_on_says_how_to_merge_it(tmp_path: Path) -> None:
+    (tmp_path / "my sets" / "sources").mkdir(parents=True)
+    (tmp_path / "my sets" / "sources" / ".0-of-2.rank").touch()
+    with pytest.raises(UnfinishedError, match="has no manifest") as caught:
+        open_artifact(tmp_path / "my sets", maker="ctxr build-sets videos/")
+    assert caught.value.hint.startswith(f"ctxr merge '{tmp_path / 'my sets'}'")
+    (tmp_path / "my sets").rename(tmp_path / "sets")
+    with pytest.raises(UnfinishedError, match="has no manifest") as caught:
+        latest(tmp_path, CHAIN)
+    assert caught.value.hint.startswith(f"ctxr merge {tmp_path / 'sets'}")
+
+
 def test_a_newer_format_is_refused_with_the_cure(tmp_path: Path) -> None:
     make(tmp_path / "a")
     file = tmp_path / "a" / MANIFEST
@@ -103,6 +117,28 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
     assert [path.name for path in folder.iterdir()] == [MARKER]
     with locked(folder):
         pass
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "sentence", "hint"),
+    [
+        (errno.ENOLCK, CtxrError, "has no file locks", "where flock works"),
+        (errno.ENOTSUP, CtxrError, "has no file locks", "where flock works"),
+        (errno.ENOSYS, CtxrError, "has no file locks", "where flock works"),
+        (errno.EIO, CtxrError, "cannot be written: refused", "choose another folder"),
+        (errno.EWOULDBLOCK, UnfinishedError, "being written by another", "wait for it"),
+    ],
+)
+def test_a_lock_that_fails_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[CtxrError], sentence: str, hint: str
+) -> None:
+    def refuse(stream: object, operation: int) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(kind, match=sentence) as caught, locked(tmp_path / "a"):
+        pass
+    assert hint in caught.value.hint
 
 
 def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:

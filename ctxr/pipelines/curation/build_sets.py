@@ -17,7 +17,7 @@ from ctxr.media.shots import check_detector
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.media.video import VideoHeader
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.pipelines.curation.config import BuildSets
+from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets
 from ctxr.pipelines.curation.image_sets import CommandOf, SetsJob, SetsStage, VideoJob, readable_unit
 from ctxr.pipelines.curation.photos import DUPLICATE_SHARE, PhotoPicking, gather_pool, unreadable_photos
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
@@ -72,7 +72,8 @@ class BuildStage(SetsStage):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for all image sets; failures to retry, and other weights in a folder of them, are work to do."""
         ready, options = super().current(out, inputs), self.options
-        if ready is None or (options.retry_failed and ready.manifest.counts.get("failed")):
+        self.retried = ready if ready and options.retry_failed and ready.manifest.counts.get("failed") else None
+        if ready is None or self.retried:
             return None
         if options.encoder.startswith(("local-dir:", "checkpoint:")):
             recorded = ready.manifest.models["encoder"]["fingerprint"]
@@ -217,7 +218,7 @@ def _stamps(
 ) -> dict[str, Stamp]:
     """By source: what its unit is made with. Sets of photos are picked from all albums together."""
     picking, quality = context.picking, context.picking.quality
-    options = {name: value for name, value in vars(context.options).items() if name not in _NO_EFFECT}
+    options = {name: value for name, value in vars(context.options).items() if name not in SCAN_LIMITS}
     made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
     pool = [[album.name, album.sha256] for album in albums]
 
@@ -252,10 +253,6 @@ def _cure_for_none(report: SetsReport) -> str:
     if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
         return "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
-
-
-_NO_EFFECT = frozenset({"threads", "stall_seconds", "time_limit"})
-"""Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
 
 
 def _scan_options(config: BuildSets) -> ScanOptions:

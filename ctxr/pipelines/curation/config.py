@@ -15,6 +15,9 @@ TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
 SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side, at least 1")]
 BrisqueWeights = Annotated[str, Choices(("live", "piq"))]
 OcrEngine = Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))]
+SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
+"""Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
+
 DEVICE = Choices(("auto", "cpu", "cuda", "mps"))
 
 

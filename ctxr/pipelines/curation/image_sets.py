@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, pick_photos
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import UnitContext
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, plain
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, plain, take_manifest
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Facts, Failure, Split, SplitName
-from ctxr.store.tables import write_table
+from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import (
     FailedUnit,
     RankRun,
@@ -140,6 +141,10 @@ class NothingBuilt(DataError, NothingWritten):
     """No source could be used."""
 
 
+class NotMerged(UnfinishedError, NothingWritten):
+    """A unit is missing that a rank makes."""
+
+
 class SetsStage(Stage):
     """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too.
 
@@ -153,6 +158,8 @@ class SetsStage(Stage):
     nothing = ""
     changed: tuple[Sequence[str], Sequence[str]] = ((), ())
     """Files of the earlier result that were modified, and their units."""
+    retried: Artifact | None = None
+    """The finished result of the same options and inputs, whose failures are tried again."""
 
     def __init__(self, options: BuildSets | Filter, of_rank: CommandOf | None = None) -> None:
         """`of_rank`: make no unit of a video; the error about a missing one names this command."""
@@ -185,10 +192,11 @@ class SetsStage(Stage):
         """Make the missing units, and merge all; a rank makes its own alone."""
         job = self.job
         if self.shard:
-            with rank_lock(
-                out, self.shard.rank, RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
-            ):
+            run = RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
+            with rank_lock(out, self.shard.rank, run) as record:
                 self.videos(job)
+                if self.retried and (out / MANIFEST).is_file():  # nothing to do
+                    record.unlink()
             return None
         discard(out, *self.changed, progress)
         self.videos(job)
@@ -213,7 +221,9 @@ class SetsStage(Stage):
             return True
 
         engine = _Merged(job.videos, self._of_rank) if self._of_rank else find_engine(options.engine, options.workers)
-        for unit, failed in map_units(job.work, job.videos, engine, job.progress, self.label, finished, self.shard):
+        begin = partial(self._begin, job)
+        made = map_units(job.work, job.videos, engine, job.progress, self.label, finished, self.shard, begin)
+        for unit, failed in made:
             if failed is not None:
                 job.fail(failed)
                 if self.shard:
@@ -222,6 +232,16 @@ class SetsStage(Stage):
                 job.units[unit.name] = read_unit(artifact, unit.name)
                 units.append(job.units[unit.name])
         return units
+
+    def _begin(self, job: SetsJob) -> None:
+        """Of a rank that has work: remove the manifest; the failures that it stood for are recorded, for the merge."""
+        if not self.shard:
+            return
+        artifact, stamps = job.work.context.artifact, {unit.name: unit.stamp for unit in job.videos}
+        for row in read_table(artifact / "failures.jsonl", Failure) if self.retried else ():
+            if row.source in stamps and read_failed(artifact, row.source) is None:
+                write_failed(artifact, FailedUnit(stamps[row.source], row, row.message))
+        take_manifest(artifact)
 
     def _require_units(self, job: SetsJob) -> None:
         """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
@@ -260,19 +280,19 @@ class _Merged:
     command: CommandOf
 
     def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
-        """Nothing. Raises UnfinishedError."""
+        """Nothing. Raises NotMerged."""
         names = [unit.name for unit in units]
         missing = f"{plural(len(names), 'source')} of {len(self.videos)} not finished by any rank: {some(names)}"
         position = sorted(unit.name for unit in self.videos).index(names[0])
-        raise UnfinishedError(missing, hint=self.command(position))
+        raise NotMerged(missing, hint=self.command(position))
 
 
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
-"""Options in which ranks of one run may differ."""
+"""Options of which a merge makes no use."""
 
 
 def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
-    """The options that are not at their defaults, by field, without those in which ranks may differ."""
+    """The options that are not at their defaults, by field, without those of which a merge makes no use."""
     names = [part.name for part in fields(options) if part.name not in _OF_A_RANK]
     return plain(
         {name: getattr(options, name) for name in names if getattr(options, name) != getattr(type(options)(), name)}

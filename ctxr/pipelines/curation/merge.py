@@ -1,14 +1,15 @@
 """`ctxr merge`: the units that ranks made become an artifact."""
 
+from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.image_sets import report_on
-from ctxr.engine.options import typed
+from ctxr.engine.options import NotDecisive, Options, typed
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation import build_sets, filter
-from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
+from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets, Filter, Merge
 from ctxr.store.artifacts import MANIFEST, MARKER, locked
 from ctxr.store.units import SOURCES, RankRun, read_ranks
 
@@ -17,7 +18,7 @@ VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, build_sets.run), 
 
 
 def run(config: Merge, progress: Progress | None = None) -> SetsReport:
-    """Merge finished units and recorded failures with the options of the ranks.
+    """Merge finished units and recorded failures with the options of the first rank.
 
     Raises UnfinishedError while a rank works, or where a unit is missing; DataError for ranks with different options; and what
     the verb raises.
@@ -36,8 +37,7 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
         )
     (first, ran), *others = ranks.items()
     for rank, other in others:
-        if other != ran:
-            different = " and ".join(_differences(ran, other) or _differences(other, ran))
+        if different := " and ".join(_differences(ran, other) or _differences(other, ran)):
             raise DataError(
                 f"ranks {first} and {rank} ran with different options: {different}", hint="run one of them again"
             )
@@ -60,7 +60,14 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
 
 
 def _differences(one: RankRun, other: RankRun) -> list[str]:
-    """Options of a run that the other does not have."""
-    rows = {"world_size": one.world} | one.options
-    theirs = {"world_size": other.world, "verb": other.verb} | other.options
-    return [f"{typed(name)} {value}" for name, value in rows.items() if theirs.get(name) != value]
+    """Options of a run that the other does not have, without those in which ranks may differ."""
+    rows, theirs = ({"world_size": run.world} | run.options for run in (one, other))
+    free = _free(VERBS[one.verb][0])
+    return [f"{typed(name)} {value}" for name, value in rows.items() if theirs.get(name) != value and name not in free]
+
+
+def _free(kind: type[Options]) -> set[str]:
+    """Options in which ranks may differ: limits of scans, and what decides no result; but a path names what does."""
+    paths = (Path, Path | None, tuple[str, ...])
+    options = kind.describe().items()
+    return {name for name, option in options if option.marker(NotDecisive) and option.kind not in paths} | SCAN_LIMITS

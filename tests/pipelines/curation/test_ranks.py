@@ -2,6 +2,7 @@
 
 import pickle  # noqa: TID251 (what the test itself wrote)
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from ctxr.engine.units import ENGINES, Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
-from ctxr.store.artifacts import MANIFEST, locked
+from ctxr.store.artifacts import MANIFEST, locked, open_artifact
 from ctxr.store.units import RankRun, rank_lock, read_ranks
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
@@ -83,6 +84,42 @@ def test_a_run_without_a_rank_merges_too_and_takes_failures_as_they_are(
     assert same_tree(out, whole)
 
 
+def test_a_rank_without_work_leaves_a_finished_result_alone(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    shutil.copytree(whole, out)
+    report = make(rough, out, rank=0, world_size=2, retry_failed=True)
+    assert report.counts == {"sources": 4, "finished": 2, "failed": 0}
+    assert same_tree(out, whole)
+    assert merge(Merge(artifact=out)).up_to_date
+
+
+def test_a_merge_takes_the_failures_that_no_rank_tried_again(footage: Path, tmp_path: Path) -> None:
+    out, videos = tmp_path / "sets", tmp_path / "videos"
+    videos.mkdir()
+    shutil.copy(footage / "videos" / "clip0.mp4", videos / "c.mp4")
+    for name in ("a", "b"):
+        (videos / f"{name}.mp4").write_text(f"{name} is no video")
+    make(videos, out)
+    shutil.copytree(out, tmp_path / "before")
+    report = make(videos, out, rank=0, world_size=2, retry_failed=True)
+    assert report.counts == {"sources": 3, "finished": 1, "failed": 1}
+    assert not (out / MANIFEST).exists()
+    merge(Merge(artifact=out))
+    assert same_tree(out, tmp_path / "before")
+
+
+def test_a_merge_that_lacks_a_unit_leaves_the_earlier_result(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out, more = tmp_path / "sets", tmp_path / "more"
+    shutil.copytree(whole, out)
+    shutil.copytree(rough, more)
+    (more / "videos" / "zoo.mp4").write_text("this is no video either")
+    make(more, out, rank=2, world_size=3)
+    before = (out / MANIFEST).read_bytes()
+    with pytest.raises(UnfinishedError, match="not finished by any rank: text, zoo"):
+        merge(Merge(artifact=out))
+    assert (out / MANIFEST).read_bytes() == before
+
+
 def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(rough: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "sets"
     first, second = (
@@ -91,12 +128,14 @@ def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(rough: Path,
     )
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(first, **quiet) as other, subprocess.Popen(second, **quiet) as killed:  # type: ignore[call-overload]
-        while not list(out.glob("sources/.*.vectors")):
+        while not list(out.glob("sources/*clip1*")):  # the second has begun
             time.sleep(0.01)
+        killed.send_signal(signal.SIGSTOP)
+        waiting = runner.invoke(app, ["merge", str(out)])
         killed.kill()
         killed.wait()
         other.wait()
-    assert runner.invoke(app, ["merge", str(out)]).exit_code in (0, 4)
+    assert waiting.exit_code == 4
     subprocess.run(second, check=True, capture_output=True)
     assert runner.invoke(app, ["merge", str(out)]).exit_code == 0
     assert same_tree(out, whole)
@@ -131,6 +170,15 @@ def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) ->
     (tmp_path / "sources" / ".2-of-3.rank").write_text('{"verb": "serve", "world": 3, "options": {}}')
     with pytest.raises(DataError, match="is damaged"):
         read_ranks(tmp_path)
+
+
+def test_ranks_may_differ_in_what_decides_no_result(rough: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    make(rough, out, rank=0, world_size=2)
+    make(rough, out, rank=1, world_size=2, time_limit=600.0, stall_seconds=90.0, neighbours="fp32", yield_curve=True)
+    merge(Merge(artifact=out))
+    assert open_artifact(out).manifest.config == open_artifact(whole).manifest.config
+    assert same_tree(out / "sources", whole / "sources")
 
 
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
