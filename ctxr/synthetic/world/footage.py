@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import av
 import cv2
@@ -19,10 +19,10 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.records import Record
 from ctxr.store.tables import encode_row, read_table, write_table
-from ctxr.synthetic.world.albums import Copy, Snapshot, sample_album
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.films import FORMATS, Film, sample_film
-from ctxr.synthetic.world.scenes import Scene
+from ctxr.synthetic.world.scenes import Scene, sample_scene
+from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.shots import SceneShot
 from ctxr.synthetic.world.sights import measure
 
@@ -33,6 +33,53 @@ _OPTIONS = {
     "libx264": {"preset": "veryfast", "crf": "16", "x264-params": _X264},
     "libvpx-vp9": {"deadline": "good", "cpu-used": "8", "crf": "10", "b": "0", "row-mt": "0"},
 }
+
+SIZES = ((400, 300), (300, 400), (480, 320), (360, 360))
+"""Widths and heights of photos, in pixels; all photos of one base scene are of one size."""
+
+Copy = Literal["", "bytes", "encoding"]
+"""Not a copy, a copy of the file's bytes, or the same picture encoded again at another quality."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One photo before it is saved, `width` x `height` pixels when upright.
+
+    Attributes:
+        group: exact duplicates share it; every other photo has its own. copy: how it was made from the first photo of its group.
+        quality: of the JPEG, 0..100. orientation: EXIF value; 6 means that a viewer must turn the stored picture clockwise.
+    """
+
+    scene: Scene
+    width: int
+    height: int
+    group: int
+    copy: Copy = ""
+    quality: int = 92
+    orientation: int = 1
+
+
+def sample_album(rng: np.random.Generator, count: int) -> list[Snapshot]:
+    """Return `count` photos in random order: base scenes with up to eleven near neighbours each.
+
+    From four photos on, one in eight is an exact duplicate of another, in turn of its bytes and of its picture, and one
+    photo has its orientation in EXIF.
+    """
+    copies = max(2, count // 8) if count >= 4 else 0
+    photos: list[Snapshot] = []
+    while len(photos) < count - copies:
+        width, height = SIZES[int(rng.integers(len(SIZES)))]
+        base = sample_scene(rng, width / height)
+        family = [base, *neighbours(rng, base, min(11, count - copies - len(photos) - 1))]
+        photos += [Snapshot(scene, width, height, len(photos) + i) for i, scene in enumerate(family)]
+    if count >= 4:
+        turned = int(rng.integers(len(photos)))
+        photos[turned] = msgspec.structs.replace(photos[turned], orientation=6)
+    for index in range(copies):
+        original = photos[int(rng.integers(count - copies))]
+        kind: Copy = "bytes" if index % 2 == 0 else "encoding"
+        quality = original.quality if kind == "bytes" else 80
+        photos.append(msgspec.structs.replace(original, copy=kind, quality=quality))
+    return [photos[i] for i in rng.permutation(len(photos))]
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -108,7 +155,7 @@ class FrameTruth(Record, frozen=True):
 
 
 class PhotoTruth(Record, frozen=True):
-    """One photo as `albums.Snapshot`: its folder and file name, its `path` below the world's folder, the actors farthest first."""
+    """One photo as `Snapshot`: its folder and file name, its `path` below the world's folder, the actors farthest first."""
 
     KEY: ClassVar[tuple[str, ...]] = ("album", "photo")
     album: str
