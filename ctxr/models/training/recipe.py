@@ -154,18 +154,7 @@ class Recipe:
 
     def check(self) -> None:
         """Raises UsageError for a value that makes no sense."""
-        for name, choices in {"variant": self.KNOWN, **_CHOICES}.items():
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
-        for name in (*_POSITIVE, "lr"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=VALUE")
-        for name in _SHARES:
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} = {getattr(self, name)} is not in 0 <= {name} < 1", hint=f"--set {name}=0.1")
-        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers", "rerank"):
-            if not getattr(self, name) >= 0:
-                raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
+        self._check_ranges()
         self._check_in_batch()
         if self.start_at_cosine and not (self.has_head and self.fusion == "multiply"):
             raise UsageError(
@@ -181,6 +170,20 @@ class Recipe:
             )
         if self.learns and self.epochs < 1:
             raise UsageError(f"epochs = {self.epochs}: {self.variant} would learn nothing", hint="--set epochs=1")
+
+    def _check_ranges(self) -> None:
+        for name, choices in {"variant": self.KNOWN, **_CHOICES}.items():
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
+        for name in (*_POSITIVE, "lr"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=VALUE")
+        for name in _SHARES:
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} = {getattr(self, name)} is not in 0 <= {name} < 1", hint=f"--set {name}=0.1")
+        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers", "rerank"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
 
     def _check_in_batch(self) -> None:
         if not 0 <= self.alpha <= 1:
