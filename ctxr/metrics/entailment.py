@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.metrics.agreement import LEVEL, percentiles
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.proportions import exact_interval
@@ -162,13 +162,13 @@ class Threshold:
         reach = "reaches" if self.sure else "does not reach"
         return (
             f"precision {precision.value:.3f} (95 %: {precision.low:.3f} to {precision.high:.3f}, whose low end {reach} "
-            f"{self.wanted:g}) on {_pairs(self.called)}, recall {self.recall:.3f}"
+            f"{self.wanted:g}) on {plural(self.called, 'pair', form=',')}, recall {self.recall:.3f}"
         )
 
     def weakness(self) -> str:
         """That it rests on fewer pairs than `FEW_CALLED`, in words."""
         return (
-            f"the threshold {self.value:.3f} rests on {_pairs(self.called)}, fewer than {FEW_CALLED}: "
+            f"the threshold {self.value:.3f} rests on {plural(self.called, 'pair', form=',')}, fewer than {FEW_CALLED}: "
             f"its precision may be as low as {self.precision.low:.3f}"
         )
 
@@ -226,10 +226,6 @@ def _interval(value: float, resampled: Doubles, clusters: int, confidence: float
         return Interval(float(value), clusters=clusters)
     low, high = percentiles(defined, confidence)
     return Interval(float(value), low, high, clusters, len(defined))
-
-
-def _pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count:,} pairs"
 
 
 def _check(entailed: Flags, other: Flags | Doubles) -> None:

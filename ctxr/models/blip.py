@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import CtxrError, DataError, UsageError, first_line
+from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.hub import PATIENCE, answers
@@ -285,7 +285,7 @@ def _pretrained(folder: Path) -> Any:
     missing = sorted(name for name in loaded["missing_keys"] if not name.endswith("position_ids"))
     if missing:
         raise DataError(
-            f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more",
+            f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}",
             hint="name a model for image-text retrieval (itm): those for captions have no such head",
         )
     return model.eval()

@@ -16,7 +16,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
 from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json, read_object
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 
 DESCRIPTIONS = re.compile(r"(train|valid|test)_data(?:_unlabell?ed)?(?:\.[^/]+)?\.json")
@@ -216,8 +216,7 @@ def _groups(
     parted = sum(len(parts - {None}) > 1 for parts in splits_of.values())
     if not parted:
         return groups, splits, []
-    subject = "1 video has" if parted == 1 else f"{parted} videos have"
-    note = f"{subject} sets in more than one split, as published; each part is a group of its own here"
+    note = f"{plural(parted, 'video')} with sets in more than one split, as published; each part is a group of its own here"
     return groups, splits, [note]
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from ctxr import __version__
 from ctxr.engine.progress import Progress, Silent
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages import distributions as timelines
 from ctxr.pipelines.inspection.pages import results, revision, sets, summary
@@ -88,8 +88,8 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
     _put_folder(folder, separate)
     write_bytes(page, content)
     if pictures.missing:
-        more = f", and {len(pictures.missing) - 1} more" if len(pictures.missing) > 1 else ""
-        progress.warn(f"{pictures.missing[0]}{more}: run ctxr doctor {chain.root} for a fix")
+        lacking = f"{pictures.missing[0]}{and_more(len(pictures.missing))}"
+        progress.warn(f"{lacking}: run ctxr doctor {chain.root} for a fix")
     return ReportPage(
         page=page,
         bytes=len(content),

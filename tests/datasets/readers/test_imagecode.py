@@ -38,7 +38,7 @@ def test_a_video_that_the_publisher_parted_is_one_source_and_two_groups(tmp_path
         ("MSR-VTT-videoTest_video7@test", 2),
     }
     assert (
-        "1 video has sets in more than one split, as published; each part is a group of its own here" in dataset.notes
+        "1 video with sets in more than one split, as published; each part is a group of its own here" in dataset.notes
     )
 
 
