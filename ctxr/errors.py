@@ -51,7 +51,7 @@ class UnfinishedError(CtxrError):
 
 
 class PartialError(UnfinishedError):
-    """The result is there and was told, but not all of it could be made."""
+    """The result was written and reported, but not all of it could be made."""
 
 
 class FindingsError(CtxrError):

@@ -41,18 +41,6 @@ class Quality:
     beta: float = BETA
 
 
-def f_score(precision: float, recall: float, beta: float = BETA) -> float:
-    """(1 + b^2) P R / (b^2 P + R); 0 where both are.
-
-    The full model of the paper's Table 3:
-
-    >>> round(f_score(0.802, 0.743), 3)
-    0.789
-    """
-    below = beta**2 * precision + recall
-    return (1 + beta**2) * precision * recall / below if below else 0.0
-
-
 def quality(
     entailed: Flags,
     called: Flags,
@@ -232,7 +220,7 @@ def _check(entailed: Flags, other: Flags | Doubles) -> None:
     if len(entailed) != len(other):
         raise DataError(f"{len(entailed)} labels and {len(other)} answers are not parallel columns")
     if not len(entailed):
-        raise DataError("there is no pair to judge a classifier by")
+        raise DataError("there are no pairs to judge a classifier on")
 
 
 def _check_probabilities(probability: Doubles) -> None:

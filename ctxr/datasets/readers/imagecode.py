@@ -147,7 +147,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
         if isinstance(value, Repeated):
             location = file.locate(name, value.key, second=True)
             raise DataError(
-                f"{location}: set {name!r}: the index {value.key!r} stands twice", hint="delete one of them"
+                f"{location}: set {name!r}: the index {value.key!r} appears twice", hint="delete one of them"
             )
         if not isinstance(value, dict | list):
             what = f"expected descriptions, found {kind_of(value)}"
@@ -235,7 +235,7 @@ def _authors(
             for holder, outer in ((file.value, ()), (value, (name,))):
                 if isinstance(holder, Repeated):
                     at = file.locate(*outer, holder.key, second=True)
-                    raise DataError(f"{at}: {holder.key!r} stands twice", hint="delete one of them")
+                    raise DataError(f"{at}: {holder.key!r} appears twice", hint="delete one of them")
             for key, writer in value.items():
                 is_index = key.isascii() and key.isdigit() and len(key) < 7
                 if not is_index or not isinstance(writer, str) or not writer.isprintable():

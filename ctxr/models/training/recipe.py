@@ -191,14 +191,14 @@ class Recipe:
         if self.variant != IN_BATCH:
             if self.weak != "off" and self.variant not in VARIANTS[1:]:
                 raise UsageError(
-                    f"weak = {self.weak!r} means nothing to the variant {self.variant!r}: no query has candidates to learn from",
+                    f"weak = {self.weak!r} does not apply to the variant {self.variant!r}: no query has candidates to learn from",
                     hint="--set weak=off",
                 )
             return
         unknown = [name for name in _NOT_IN_BATCH if getattr(self, name)]
         if unknown or (self.loss != "softmax" and not makes_pairs(self.encoder)):
             raise UsageError(
-                f"{unknown[0] if unknown else 'loss'} means nothing to the variant {IN_BATCH!r}",
+                f"{unknown[0] if unknown else 'loss'} does not apply to the variant {IN_BATCH!r}",
                 hint=f"--set {unknown[0]}=false" if unknown else "--set loss=softmax",
             )
 
@@ -210,6 +210,6 @@ class Recipe:
             )
         if not self.rerank_by or makes_pairs(self.rerank_by):
             raise UsageError(
-                f"rerank = {self.rerank} needs an encoder of vectors that proposes, and rerank_by is {self.rerank_by!r}",
-                hint="--set rerank_by=ViT-B-32:openai, or --set rerank=0 to look at every pair",
+                f"rerank = {self.rerank} needs an encoder of vectors to find the candidates, and rerank_by is {self.rerank_by!r}",
+                hint="--set rerank_by=ViT-B-32:openai, or --set rerank=0 to score every pair",
             )
