@@ -51,7 +51,7 @@ class UnfinishedError(CtxrError):
 
 
 class PartialError(UnfinishedError):
-    """The result is there and was told, but not all of it could be made."""
+    """The result was written and reported, but not all of it could be made."""
 
 
 class FindingsError(CtxrError):
@@ -69,14 +69,14 @@ def plural(number: int, noun: str, nouns: str = "", form: str = "") -> str:
     return f"{number:{form}} {noun if number == 1 else nouns or noun + 's'}"
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", spelled: str = "{}") -> str:
-    """A hint: the known word that is closest to another, as it is `spelled`; `otherwise` where none is near.
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", spelled: str = "{}", most: int = 1) -> str:
+    """A hint: the known words that are closest to another, as they are `spelled`; `otherwise` where none is near.
 
     >>> did_you_mean("flter", ["filter", "plan"], spelled="ctxr {}")
     'did you mean ctxr filter?'
     """
-    near = get_close_matches(word, list(known), n=1)
-    return f"did you mean {spelled.format(near[0])}?" if near else otherwise
+    near = get_close_matches(word, list(known), n=most)
+    return f"did you mean {' or '.join(map(spelled.format, near))}?" if near else otherwise
 
 
 def first_line(error: Exception) -> str:
@@ -92,3 +92,12 @@ def some(names: Iterable[str], most: int = 3) -> str:
     """
     first = list(names)
     return ", ".join(first[:most]) + (", …" if len(first) > most else "")
+
+
+def and_more(number: int, shown: int = 1) -> str:
+    """What follows those of several that are shown; "" where all are.
+
+    >>> and_more(3), and_more(1)
+    (', and 2 more', '')
+    """
+    return f", and {number - shown} more" if number > shown else ""

@@ -6,7 +6,6 @@ image branch, both together all three heads.
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 from typing import Literal
@@ -130,11 +129,6 @@ def choosing(dev: Iterable[EntailmentPair]) -> list[EntailmentPair]:
     """The dev pairs that choose epoch and threshold: those of picture and premise, or all where there is none."""
     rows = list(dev)
     return [pair for pair in rows if pair.kind == "both"] or rows
-
-
-def counts(pairs: Iterable[EntailmentPair]) -> Counter[tuple[str, str, int]]:
-    """How many pairs there are by (source, relation, label)."""
-    return Counter((pair.source, pair.relation, pair.label) for pair in pairs)
 
 
 def leaked(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> list[EntailmentPair]:

@@ -8,7 +8,6 @@ import shlex
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -61,9 +60,8 @@ class Choices:
         """(sentence, hint) for an unknown word; None for a known one."""
         if value in self.words:
             return None
-        near = get_close_matches(str(value), self.words, n=1)
         sentence = f"{typed} {value} is unknown" if value else f"{typed} is missing"
-        return sentence, f"did you mean {typed} {near[0]}?" if near else f"choose one of {', '.join(self.words)}"
+        return sentence, did_you_mean(str(value), self.words, f"choose one of {', '.join(self.words)}", f"{typed} {{}}")
 
 
 class NotDecisive:

@@ -44,12 +44,6 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Pr
     return path
 
 
-def refuse_seed(seed: int) -> None:
-    """Raises UsageError for a seed that no generator takes, before any work."""
-    if seed < 0:
-        raise UsageError(f"--seed {seed} is out of range", hint="it is a whole number, 0 or more")
-
-
 def refuse_nothing(path: Path | None) -> None:
     """Raises UsageError for a named dataset that is not there, before anything slow is loaded."""
     if path is not None and not path.exists():

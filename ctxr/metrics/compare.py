@@ -239,7 +239,7 @@ def pearson_interval(
 def _moments(one: Doubles, other: Doubles) -> Doubles:
     """1, x, y, x², y², xy of each row, [N, 6]; both centred and scaled, as squares of large numbers lose their last digits."""
     if len(one) != len(other):
-        raise DataError(f"{len(one)} and {len(other)} values are no pairs")
+        raise DataError(f"{len(one)} values cannot be paired with {len(other)}")
     x, y = _standard(one), _standard(other)
     return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
 

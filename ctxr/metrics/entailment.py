@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.metrics.agreement import LEVEL, percentiles
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.proportions import exact_interval
@@ -39,18 +39,6 @@ class Quality:
     positives: int
     pairs: int
     beta: float = BETA
-
-
-def f_score(precision: float, recall: float, beta: float = BETA) -> float:
-    """(1 + b^2) P R / (b^2 P + R); 0 where both are.
-
-    The full model of the paper's Table 3:
-
-    >>> round(f_score(0.802, 0.743), 3)
-    0.789
-    """
-    below = beta**2 * precision + recall
-    return (1 + beta**2) * precision * recall / below if below else 0.0
 
 
 def quality(
@@ -162,13 +150,13 @@ class Threshold:
         reach = "reaches" if self.sure else "does not reach"
         return (
             f"precision {precision.value:.3f} (95 %: {precision.low:.3f} to {precision.high:.3f}, whose low end {reach} "
-            f"{self.wanted:g}) on {_pairs(self.called)}, recall {self.recall:.3f}"
+            f"{self.wanted:g}) on {plural(self.called, 'pair', form=',')}, recall {self.recall:.3f}"
         )
 
     def weakness(self) -> str:
         """That it rests on fewer pairs than `FEW_CALLED`, in words."""
         return (
-            f"the threshold {self.value:.3f} rests on {_pairs(self.called)}, fewer than {FEW_CALLED}: "
+            f"the threshold {self.value:.3f} rests on {plural(self.called, 'pair', form=',')}, fewer than {FEW_CALLED}: "
             f"its precision may be as low as {self.precision.low:.3f}"
         )
 
@@ -228,15 +216,11 @@ def _interval(value: float, resampled: Doubles, clusters: int, confidence: float
     return Interval(float(value), low, high, clusters, len(defined))
 
 
-def _pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count:,} pairs"
-
-
 def _check(entailed: Flags, other: Flags | Doubles) -> None:
     if len(entailed) != len(other):
         raise DataError(f"{len(entailed)} labels and {len(other)} answers are not parallel columns")
     if not len(entailed):
-        raise DataError("there is no pair to judge a classifier by")
+        raise DataError("there are no pairs to judge a classifier on")
 
 
 def _check_probabilities(probability: Doubles) -> None:

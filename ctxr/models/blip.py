@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import CtxrError, DataError, UsageError, first_line
+from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.hub import PATIENCE, answers
@@ -160,7 +160,7 @@ _VOLATILE = ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "a
 
 
 class BlipEncoder(nn.Module):
-    """A `PairEncoder` over pixels. An image is encoded once, however many descriptions refer to it.
+    """An encoder of pairs for `PairScorer`, over pixels. An image is encoded once, however many descriptions refer to it.
 
     Args:
         model: transformers' BlipForImageTextRetrieval.
@@ -175,7 +175,7 @@ class BlipEncoder(nn.Module):
         self.width = int(model.config.text_config.hidden_size)
 
     def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
-        """Pair features [B, K, D]; zeros where `mask` is False. Arguments as `PairEncoder.pairs` says, images as pixels."""
+        """Pair features [B, K, D]; zeros where `mask` is False. Arguments as in a `Batch`, images as pixels."""
         seen = self.model.vision_model(pixel_values=images).last_hidden_state
         query, candidate = mask.nonzero(as_tuple=True)
         tokens = texts[:, : max(1, int((texts != 0).sum(1).max()))][query]
@@ -285,7 +285,7 @@ def _pretrained(folder: Path) -> Any:
     missing = sorted(name for name in loaded["missing_keys"] if not name.endswith("position_ids"))
     if missing:
         raise DataError(
-            f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more",
+            f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}",
             hint="name a model for image-text retrieval (itm): those for captions have no such head",
         )
     return model.eval()

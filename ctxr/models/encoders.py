@@ -6,7 +6,6 @@ at the same time: every forward pass has the same number of rows, and what is mi
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxr.errors import CtxrError, DataError, UsageError, first_line
+from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean, first_line
 from ctxr.models.hub import cached_weights, fetched_weights, split_name
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -348,8 +347,7 @@ def _random(arch: str) -> EncoderSource:
     arch = arch.replace("/", "-")
     config = open_clip.get_model_config(arch)
     if config is None:
-        near = difflib.get_close_matches(arch, open_clip.list_models(), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "architectures are named like ViT-B-32"
+        hint = did_you_mean(arch, open_clip.list_models(), "architectures are named like ViT-B-32", most=3)
         raise UsageError(f"unknown architecture {arch!r}", hint=hint)
 
     def build() -> Any:

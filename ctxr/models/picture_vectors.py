@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError
+from ctxr.errors import DataError, and_more
 from ctxr.media.images import Pixels, read_image
 from ctxr.store.arrays import pairwise_distances
 
@@ -63,5 +63,4 @@ def open_pictures(files: Mapping[str, Path], label: str, progress: Progress) -> 
     with progress.task(label, len(files)) as task:
         yield walk(task.advance)
     if broken:
-        more = "" if len(broken) == 1 else f", and {len(broken) - 1} more"
-        progress.warn(f"{broken[0]}{more}: left out")
+        progress.warn(f"{broken[0]}{and_more(len(broken))}: left out")

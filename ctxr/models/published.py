@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ctxr.errors import CtxrError, DataError, first_line
+from ctxr.errors import CtxrError, DataError, and_more, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,5 +136,4 @@ def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"") -> str:
 
 
 def _some(names: Collection[str]) -> str:
-    first = list(names)[:3]
-    return ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return ", ".join(list(names)[:3]) + and_more(len(names), 3)

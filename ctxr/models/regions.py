@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError, and_more
 from ctxr.media.images import Pixels
 from ctxr.models.encoders import find_source, fingerprint
 from ctxr.models.precision import choose_device
@@ -324,4 +324,4 @@ def _load(model: Any, state: dict[str, Tensor], file: Path) -> None:
         raise DataError(f"{file} does not fit torchvision's detector: {first}") from error
     wrong = [name for name in (*missing, *strange) if not name.endswith(COUNTERS)]
     if wrong:
-        raise DataError(f"{file} does not fit torchvision's detector: {wrong[0]} and {len(wrong) - 1} more differ")
+        raise DataError(f"{file} does not fit torchvision's detector in {wrong[0]}{and_more(len(wrong))}")

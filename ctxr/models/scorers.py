@@ -6,7 +6,7 @@ Letters: B queries, K candidates, N images, R regions, F features of a region, T
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -121,35 +121,13 @@ def trainable(build: Callable[[], Any]) -> Any:
     return build().requires_grad_(True).train().to(memory_format=torch.channels_last)
 
 
-class PairEncoder(Protocol):
-    """Encodes an image and a text jointly into one vector.
-
-    Attributes:
-        width: D of the vector.
-    """
-
-    width: int
-
-    def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
-        """Pair features [B, K, D]; those where `mask` is False mean nothing.
-
-        Args:
-            images: what the encoder looks at: pixels [N, 3, H, W], or regions [N, R, F + BOX].
-            texts: int64 [B, T] token ids, 0 where there is none.
-            candidates: int64 [B, K] rows of `images`.
-            mask: bool [B, K].
-        """
-
-    def match(self, pairs: Tensor) -> Tensor:
-        """How well image and text match [B, K], as the published head says, from pair features [B, K, D]; higher is better."""
-
-
 class PairScorer(nn.Module):
     """What a head makes of the pairs of a set; or each pair by itself, by the published head or by a new one.
 
     Args:
-        encoder: a module that is a `PairEncoder`; None if the batch's images are pair features [N, D] already, and then
-            `candidates` names the pair of each query and candidate.
+        encoder: a module with `pairs(images, texts, candidates, mask)`, which gives pair features [B, K, D] of pixels [N, 3, H, W]
+            or regions [N, R, F + BOX], `match(pairs)`, how well each matches [B, K], and `width`, D. None if the batch's images are
+            pair features [N, D] already, and then `candidates` names the pair of each query and candidate.
         head: looks at all candidates of a set. alone: a layer [D] -> [1] that scores each by itself.
             With neither, the encoder's published head does.
     """

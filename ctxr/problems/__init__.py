@@ -4,13 +4,12 @@ Training, evaluation and report name no problem: they look it up in the registry
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from ctxr.engine.progress import Progress
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, did_you_mean
 from ctxr.problems.protocols import OpenRun, Question, ScoringOptions, find_learner
 from ctxr.store.artifacts import open_artifact
 
@@ -25,11 +24,8 @@ PROBLEMS: dict[str, str] = {
 def find_problem(name: str) -> Question:
     """The question of a problem. Raises UsageError for an unknown one."""
     if name not in PROBLEMS:
-        near = get_close_matches(name, PROBLEMS, n=1)
-        raise UsageError(
-            f"there is no problem {name!r}",
-            hint=f"did you mean {near[0]}?" if near else f"choose one of {', '.join(PROBLEMS)}",
-        )
+        hint = did_you_mean(name, PROBLEMS, f"choose one of {', '.join(PROBLEMS)}")
+        raise UsageError(f"there is no problem {name!r}", hint=hint)
     question: Question = resolve_name(PROBLEMS[name])()
     return question
 

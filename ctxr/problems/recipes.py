@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
@@ -61,8 +61,7 @@ def _file(named: str) -> Path:
         return Path(named)
     recipes = list_recipes()
     if named not in recipes:
-        near = get_close_matches(named, recipes, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(recipes)}, or name a .toml file"
+        hint = did_you_mean(named, recipes, f"there are {', '.join(recipes)}, or name a .toml file")
         raise UsageError(f"there is no recipe {named!r}", hint=hint)
     return FOLDER / f"{named}.toml"
 
@@ -102,7 +101,5 @@ def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dic
 
 def _nearest(key: str, recipe: type[Recipe], keys: Iterable[str]) -> str:
     """The keys that an unknown one may stand for, and where all of them are told."""
-    if near := get_close_matches(key, keys, n=1):
-        return f"did you mean {near[0]}?"
     likest = get_close_matches(key, keys, n=3, cutoff=0.0)
-    return f"the nearest are {', '.join(likest)}; all recipe keys are told in {recipe.DOCS}"
+    return did_you_mean(key, keys, f"the nearest are {', '.join(likest)}; all recipe keys are told in {recipe.DOCS}")

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
 from ctxr.problems.protocols import Learner, ScoringOptions
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
@@ -150,10 +149,10 @@ def check_name(source: str, workdir: Path) -> None:
     if ":" in source or source in PLAIN_ENCODERS:
         return
     names = {folder: finished_names(workdir, folder, kind) for folder, kind in TRAINED.items()}
-    near = get_close_matches(source, [name for listed in names.values() for name in listed], n=1)
-    hint = f"did you mean {near[0]}? " if near and source not in list_recipes() else ""
+    near = did_you_mean(source, (name for listed in names.values() for name in listed))
+    hint = f"{near} " if near else ""
     if source in list_recipes():
-        hint += f"ctxr train --recipe {source}   makes it; "
+        hint = f"ctxr train --recipe {source}   makes it; "
     for folder, listed in names.items():
         missing = "no run is finished yet; " if folder == RUNS else ""
         hint += f"the {folder} are {', '.join(listed)}; " if listed else missing

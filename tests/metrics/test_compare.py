@@ -170,7 +170,7 @@ def test_r_is_that_of_the_textbook_however_far_from_zero() -> None:
     assert pearson(1e9 + x, -y / 1e6) == pytest.approx(-expected, rel=1e-5)
     assert pearson(x, np.ones(80)) is None
     assert pearson(x[:1], y[:1]) is None
-    with pytest.raises(DataError, match="80 and 79 values are no pairs"):
+    with pytest.raises(DataError, match="80 values cannot be paired with 79"):
         pearson(x, y[1:])
 
 

@@ -156,7 +156,7 @@ def test_weights_of_the_older_kind_are_read_if_they_are_nothing_but_weights(
 
 def test_a_model_without_a_head_for_matching_is_refused(tmp_path: Path) -> None:
     folder = make_blip(tmp_path / "captions", leave_out="itm_head")
-    with pytest.raises(DataError, match=r"no weights for itm_head\.bias and 1 more"):
+    with pytest.raises(DataError, match=r"no weights for itm_head\.bias, and 1 more"):
         load_blip(f"blip:{folder}")
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import and_, case, exists, func, insert, select, update
+from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, select, update
 
 from ctxr.annotation.dialogues import Event
-from ctxr.annotation.journal import choosing, filling, leasing, rooms, submitting, tables, worker_state
+from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
+from ctxr.annotation.journal.leasing import candidate, give, live_lease, unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
@@ -24,14 +25,38 @@ from ctxr.annotation.journal.results import (
     Waited,
     WorkerState,
 )
-from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.protocol import Protocol, digest
+from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.errors import DataError
 from ctxr.store.records import ImageSet
 
 Ending = Literal["complete", "stopped"]
 """How paid work ended. `complete`: everything was given that could be. `stopped`: by a rule or a person."""
+
+LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
+"""Tasks whose units come out of answers to another one."""
+
+CHECKED = "retrieve"
+"""The task among which hidden questions are mixed."""
+
+_IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
+_EXPIRED = (
+    select(tables.lease)
+    .where(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
+    .order_by(leasing.lease.expires, leasing.lease.token)
+    .limit(1)
+)
+_RETRIEVALS = (
+    select(unit.purpose, func.count())
+    .select_from(tables.answer.join(tables.unit, unit.id == tables.answer.c.unit))
+    .where(
+        tables.answer.c.worker == bindparam("asker"),
+        tables.answer.c.task == CHECKED,
+        unit.purpose != "qualification",
+    )
+    .group_by(unit.purpose)
+)
 
 
 def open_journal(
@@ -117,7 +142,7 @@ class Journal:
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._writing(now) as tx:
-            choice = choosing.choose(tx, worker, tasks)
+            choice = choose(tx, worker, tasks)
             lease = choice if isinstance(choice, NoWork) else leasing.read(tx, choice)
         if lease is None:
             raise LookupError(choice)
@@ -133,7 +158,7 @@ class Journal:
         with self._writing(now) as tx:
             row = leasing.by_token(tx, token)
             if row is not None and row["state"] == "live":
-                choosing.free(tx, row, "returned", reason)
+                free(tx, row, "returned", reason)
 
     def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Receipt:
         """Store an answer with the units that follow from it, and return its receipt.
@@ -188,21 +213,21 @@ class Journal:
             count = row["answers"] - before
             if count >= bundle:
                 return "complete"
-            if leasing.live_lease(tx, worker) is not None:
+            if live_lease(tx, worker) is not None:
                 return None
             if row["state"] != "active":
                 return "stopped"
-            if not choosing.examined(row):
+            if not examined(row):
                 return None
             waits = tables.waited.c
             wait = exists().where(waits.worker == worker, waits.at >= micros(began))
             waited = bool(tx.connection.scalar(select(wait)))
-            work = choosing.next_unit(tx, row, tasks)
+            work = next_unit(tx, row, tasks)
             if work is not None:
                 # who has waited in vain once need not do so again for their pay
                 return "complete" if waited and work["seats"] > 1 else None
             impatient = now - began >= self._rules.longest_wait
-            if count or waited or impatient or choosing.nothing(tx, row, tasks).reason == "nothing_left":
+            if count or waited or impatient or nothing(tx, row, tasks).reason == "nothing_left":
                 return "complete"
             return None
 
@@ -221,7 +246,7 @@ class Journal:
     def _in_room(self, now: datetime) -> Iterator[Transaction]:
         # on its own: that a partner has left must stand even where what comes next is refused
         with self._writing(now) as tx:
-            choosing.reclaim(tx)
+            reclaim(tx)
         with self._writing(now) as tx:
             yield tx
 
@@ -243,7 +268,7 @@ class Journal:
     def leave(self, token: str, worker: str, now: datetime) -> None:
         """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
         with self._in_room(now) as tx:
-            choosing.free(tx, rooms.active_lease(tx, token, worker), "returned", "left")
+            free(tx, rooms.active_lease(tx, token, worker), "returned", "left")
 
     def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
@@ -252,7 +277,6 @@ class Journal:
 
     def progress(self) -> dict[str, TaskProgress]:
         """By task: units, answers, units that want more, live leases; checks of workers are left out."""
-        unit = tables.unit.c
         still = func.sum(case((and_(unit.decided.is_(None), leasing.WELL_MADE), 1), else_=0))
         answers = select(unit.task, func.count() / func.max(unit.seats))
         answers = answers.join_from(tables.answer, tables.unit, unit.id == tables.answer.c.unit)
@@ -340,8 +364,109 @@ class Journal:
 
     def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The state as it is now; who is blocked holds no lease."""
-        row, lease = worker_state.require(tx, worker), leasing.live_lease(tx, worker)
+        row, lease = worker_state.require(tx, worker), live_lease(tx, worker)
         if row["state"] == "blocked" and lease is not None:
-            choosing.free(tx, lease, "returned", "blocked")
+            free(tx, lease, "returned", "blocked")
             leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
         return worker_state.state_of(row)
+
+
+def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
+    """The token of the lease that the worker holds or now gets, or why there is none."""
+    reclaim(tx)
+    lease = live_lease(tx, worker)
+    if lease is not None:
+        work = leasing.unit_row(tx, lease["unit"])
+        # a check of the worker belongs to every task
+        if tasks is None or work["task"] in tasks or work["purpose"] != "work":
+            return str(lease["token"])
+        free(tx, lease, "returned", "other tasks")
+    row = worker_state.require(tx, worker)
+    if stopped := _stopped(row):
+        return stopped
+    best = next_unit(tx, row, tasks)
+    if best is None and not examined(row):
+        # fewer questions than planned suit this worker: those that were answered decide
+        row = worker_state.examine(tx, row)
+        if stopped := _stopped(row):
+            return stopped
+        best = next_unit(tx, row, tasks)
+    if examined(row) and (token := rooms.join(tx, row, tasks)) is not None:
+        return token
+    if best is None:
+        return nothing(tx, row, tasks)
+    return rooms.open_room(tx, best, worker) if best["seats"] > 1 else give(tx, best, worker)
+
+
+def examined(row: RowMapping) -> bool:
+    """Whether the qualification round is behind a worker, or a person vouched for them."""
+    return bool(row["qualified"] or row["allowed"])
+
+
+def next_unit(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> RowMapping | None:
+    """The unit for this worker, a hidden question where one is due; None where there is none."""
+    if not examined(row):
+        return candidate(tx, row, "qualification", None)
+    work = candidate(tx, row, "work", tasks)
+    if work is None or work["task"] != CHECKED:
+        return work
+    checks = (candidate(tx, row, purpose, None) for purpose in due(tx, row["id"]))
+    return next((check for check in checks if check is not None), work)
+
+
+def due(tx: Transaction, worker: str) -> list[Purpose]:
+    """The hidden questions that this worker's next retrieval should be.
+
+    In each block of `gold_every` retrievals one place, drawn from the seed for this worker and block, is a gold question; so
+    is one of `attention_every`. A question that found its place taken comes next.
+    """
+    protocol = tx.rules.protocol
+    if not protocol.gold_every and not protocol.attention_every:
+        return []
+    done: dict[str, int] = dict(tx.connection.execute(_RETRIEVALS, {"asker": worker}).all())
+    every: dict[Purpose, int] = {"gold": protocol.gold_every, "attention": protocol.attention_every}
+    return [
+        purpose
+        for purpose, block in every.items()
+        if block and sum(done.values()) >= check_index(protocol.seed, worker, purpose, done.get(purpose, 0), block)
+    ]
+
+
+def check_index(seed: int, worker: str, purpose: str, number: int, block: int) -> int:
+    """Before which retrieval, from 0, a worker's check of that number comes."""
+    chance = int.from_bytes(digest(seed, "check", worker, purpose, str(number))[:8])
+    return number * block + chance % block
+
+
+def nothing(tx: Transaction, row: RowMapping, tasks: Collection[str] | None) -> NoWork:
+    """Why there is no work: all done, or in the hands of others who may give it back or make more of it."""
+    sources = {LEADS_TO[task] for task in tasks or () if task in LEADS_TO}
+    wider = None if tasks is None else {*tasks, *sources}
+    in_hands = tx.row(_IN_HANDS, **leasing.suit_parameters(row, "work", wider)) is not None
+    if in_hands or (sources and candidate(tx, row, "work", sources) is not None):
+        return NoWork("wait", "Other people are working on the remaining tasks. Please come back in a few minutes.")
+    return NoWork("nothing_left", "There are no tasks left for you. Thank you for your work.")
+
+
+def _stopped(row: RowMapping) -> NoWork | None:
+    if row["state"] == "blocked":
+        return NoWork("blocked", "We have no more work for you. Your answers are stored and will be reviewed.")
+    if row["state"] == "screened_out":
+        return NoWork("screened_out", "Thank you for trying. These tasks turned out not to be a good match for you.")
+    return None
+
+
+def reclaim(tx: Transaction) -> None:
+    """Free the places of leases that have expired."""
+    # one at a time: the end of one seat of a talk may end the other, or keep it
+    while row := tx.row(_EXPIRED, now=tx.now):
+        free(tx, row, "expired", "abandoned")
+
+
+def free(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
+    """End a live lease without an answer, and with it its part in a talk."""
+    if row["room"] is not None:
+        rooms.leave_room(tx, row, state, reason)
+        return
+    leasing.end(tx, row, state, reason)
+    leasing.count_live(tx, row["unit"], -1)

@@ -69,7 +69,7 @@ def _add_photos(
         image = f"{gallery}/{name}"
         _check_path(f"{file.path}: image {number}", name)
         if number in by_id or image in galleries.images:
-            raise DataError(f"{file.path}: the image {number} ({name}) stands twice", hint="delete one of them")
+            raise DataError(f"{file.path}: the image {number} ({name}) appears twice", hint="delete one of them")
         picture = next((top / name for top in tops if galleries.holds(top / name)), None)
         missing += not galleries.add_photo(gallery, image, picture)
         by_id[number] = image
@@ -87,7 +87,7 @@ def _add_captions(galleries: Galleries, file: JsonFile, gallery: str, by_id: Map
         key = f"{gallery}/{row['id']}"
         where = f"{file.path}: caption {row['id']}"
         if key in galleries.texts:
-            raise DataError(f"{where} stands twice", hint="delete one of them")
+            raise DataError(f"{where} appears twice", hint="delete one of them")
         if row["image_id"] not in by_id:
             raise DataError(f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it")
         if not galleries.add_caption(key, row["caption"], by_id[row["image_id"]], position):

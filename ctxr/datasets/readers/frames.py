@@ -63,7 +63,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
     Where all sets have the same size and it is not that of the published release, a note says so, with the first number that
     is skipped.
-    Raises DataError for a picture whose name has no number, a number that stands twice, a picture outside the folder, or
+    Raises DataError for a picture whose name has no number, a number that appears twice, a picture outside the folder, or
     sets that lack some of img0 to img9.
     """
     listed = list(names)

@@ -16,7 +16,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
 from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json, read_object
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 
 DESCRIPTIONS = re.compile(r"(train|valid|test)_data(?:_unlabell?ed)?(?:\.[^/]+)?\.json")
@@ -147,7 +147,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
         if isinstance(value, Repeated):
             location = file.locate(name, value.key, second=True)
             raise DataError(
-                f"{location}: set {name!r}: the index {value.key!r} stands twice", hint="delete one of them"
+                f"{location}: set {name!r}: the index {value.key!r} appears twice", hint="delete one of them"
             )
         if not isinstance(value, dict | list):
             what = f"expected descriptions, found {kind_of(value)}"
@@ -216,8 +216,7 @@ def _groups(
     parted = sum(len(parts - {None}) > 1 for parts in splits_of.values())
     if not parted:
         return groups, splits, []
-    subject = "1 video has" if parted == 1 else f"{parted} videos have"
-    note = f"{subject} sets in more than one split, as published; each part is a group of its own here"
+    note = f"{plural(parted, 'video')} with sets in more than one split, as published; each part is a group of its own here"
     return groups, splits, [note]
 
 
@@ -236,7 +235,7 @@ def _authors(
             for holder, outer in ((file.value, ()), (value, (name,))):
                 if isinstance(holder, Repeated):
                     at = file.locate(*outer, holder.key, second=True)
-                    raise DataError(f"{at}: {holder.key!r} stands twice", hint="delete one of them")
+                    raise DataError(f"{at}: {holder.key!r} appears twice", hint="delete one of them")
             for key, writer in value.items():
                 is_index = key.isascii() and key.isdigit() and len(key) < 7
                 if not is_index or not isinstance(writer, str) or not writer.isprintable():

@@ -163,7 +163,7 @@ def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
             raise DataError(f"{_at(path, key)}: expected {what}, found a key that is no text", hint="restore the file")
         if key.value in seen:
             first = f"it stands in line {seen[key.value]} already"
-            raise DataError(f"{_at(path, key)}: {key.value!r} stands twice: {first}", hint="delete one of them")
+            raise DataError(f"{_at(path, key)}: {key.value!r} appears twice: {first}", hint="delete one of them")
         seen[key.value] = key.start_mark.line + 1
     return list(node.value)
 

@@ -18,7 +18,7 @@ Direction = Literal["image_to_caption", "caption_to_image"]
 def read_positives(path: Path) -> Positives:
     """Right candidates of each query, as COCO ids (`coco/ID`) in the order of the file.
 
-    Raises DataError naming file:line for a query that stands twice or has no candidate, and for an id that is no number.
+    Raises DataError naming file:line for a query that appears twice or has no candidate, and for an id that is no number.
     """
     file = read_object(path, "an object of queries", "query")
     positives: Positives = {}

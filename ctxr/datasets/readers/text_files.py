@@ -24,7 +24,7 @@ class JsonFile:
 
     Attributes:
         text: the whole content, from which lines are counted when something is wrong.
-        value: what was parsed; an object with a key that stands twice is a `Repeated`.
+        value: what was parsed; an object with a key that appears twice is a `Repeated`.
     """
 
     path: Path
@@ -90,7 +90,7 @@ def read_object(path: Path, expected: str, entry: str) -> JsonFile:
         raise DataError(f"{path}: expected {expected}, found {kind_of(file.value)}", hint="restore the file")
     if isinstance(file.value, Repeated):
         where = file.locate(file.value.key, second=True)
-        raise DataError(f"{where}: {entry} {file.value.key!r} stands twice", hint="delete one of them")
+        raise DataError(f"{where}: {entry} {file.value.key!r} appears twice", hint="delete one of them")
     return file
 
 
@@ -98,11 +98,11 @@ _KINDS: dict[type, str] = {str: "text", int: "a whole number", list: "a list"}
 
 
 def value_of(at: str, row: object, name: str, kind: type, default: object = None) -> Any:
-    """The value of a key of a JSON object. Raises DataError `at` the object for another kind, and for a key that stands twice."""
+    """The value of a key of a JSON object. Raises DataError `at` the object for another kind, and for a key that appears twice."""
     if not isinstance(row, dict):
         raise DataError(f"{at} is {kind_of(row)}, not an object", hint="restore the row")
     if isinstance(row, Repeated):
-        raise DataError(f"{at}: the key {row.key!r} stands twice", hint="delete one of the two")
+        raise DataError(f"{at}: the key {row.key!r} appears twice", hint="delete one of the two")
     value = row.get(name, default)
     fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
     if not fits:

@@ -14,7 +14,7 @@ import msgspec
 
 from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_recipe
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
-from ctxr.errors import DataError
+from ctxr.errors import DataError, and_more
 from ctxr.media.footage import SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, pixels_sha256, software
 from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
@@ -114,8 +114,7 @@ def _decoded(
         else:
             memory.store(videos[video.name], seen[video.name])
     for error in (failed[name] for name in sorted(failed)):
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise DataError(f"{error.message}{more}: a recipe needs every source", hint=error.hint)
+        raise DataError(f"{error.message}{and_more(len(failed))}: a recipe needs every source", hint=error.hint)
     for name in videos:
         for image in images[name]:
             if image.index is not None and seen[name][image.index].saved != image.sha256:

@@ -230,7 +230,7 @@ PAIRS = 160
 
 
 class RegionEncoder(nn.Module):
-    """A `PairEncoder`: pooled text times pooled vision, each of them a ReLU of the first item.
+    """An encoder of pairs for `PairScorer`: pooled text times pooled vision, each of them a ReLU of the first item.
 
     What does not depend on the other side is done once for each text and each image: embeddings, and the layers before the
     first in which the streams meet (half of ViLBERT's layers of text). Weights are drawn from torch's global generator.
@@ -252,7 +252,7 @@ class RegionEncoder(nn.Module):
         self.apply(self._draw)
 
     def pairs(self, images: Tensor, texts: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
-        """Pair features [B, K, D]; 0 where `mask` is False. Arguments as `PairEncoder.pairs` says.
+        """Pair features [B, K, D]; 0 where `mask` is False. Arguments as in a `Batch`.
 
         Images are regions [N, R, F + BOX], the whole picture first; a box of zeros means that there is none. Raises ValueError for
         regions of another width, or more tokens than there are positions.

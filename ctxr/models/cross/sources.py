@@ -29,7 +29,7 @@ class CrossSource:
         width: D of a pair.
         looks_at: "pixels" [N, 3, H, W], or "regions" [N, R, features + BOX].
         features: F of a region; 0 for pixels.
-        build: makes the module (a `ctxr.models.scorers.PairEncoder`) on the CPU, fp32, in evaluation mode; its weights
+        build: makes the module, an encoder for `ctxr.models.scorers.PairScorer`, on the CPU, fp32, in evaluation mode; its weights
             take gradients.
         tokenize: texts to int64 token ids [B, T], 0 where there is none.
         preprocess: what is done to a picture first; None for regions.

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError, and_more
 from ctxr.models.blip import stay_inside
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
@@ -290,7 +290,7 @@ def _pretrained(folder: Path) -> Any:
     )  # fmt: skip
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key and "position_ids" not in key)
     if missing:
-        raise DataError(f"{folder} holds no weights for {missing[0]} and {len(missing) - 1} more")
+        raise DataError(f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}")
     if not hasattr(model.config, "hidden_size"):
         raise DataError(f"{folder} holds a {model.config.model_type}, which is no encoder of texts")
     model.pooler = None  # its weights would be told apart by nothing: [CLS] itself is looked at

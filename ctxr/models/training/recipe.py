@@ -154,18 +154,7 @@ class Recipe:
 
     def check(self) -> None:
         """Raises UsageError for a value that makes no sense."""
-        for name, choices in {"variant": self.KNOWN, **_CHOICES}.items():
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
-        for name in (*_POSITIVE, "lr"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=VALUE")
-        for name in _SHARES:
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} = {getattr(self, name)} is not in 0 <= {name} < 1", hint=f"--set {name}=0.1")
-        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers", "rerank"):
-            if not getattr(self, name) >= 0:
-                raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
+        self._check_ranges()
         self._check_in_batch()
         if self.start_at_cosine and not (self.has_head and self.fusion == "multiply"):
             raise UsageError(
@@ -182,20 +171,34 @@ class Recipe:
         if self.learns and self.epochs < 1:
             raise UsageError(f"epochs = {self.epochs}: {self.variant} would learn nothing", hint="--set epochs=1")
 
+    def _check_ranges(self) -> None:
+        for name, choices in {"variant": self.KNOWN, **_CHOICES}.items():
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"choose {', '.join(choices)}")
+        for name in (*_POSITIVE, "lr"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=VALUE")
+        for name in _SHARES:
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} = {getattr(self, name)} is not in 0 <= {name} < 1", hint=f"--set {name}=0.1")
+        for name in ("weight_decay", "at_once", "epochs", "patience", "clip", "layers", "rerank"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} = {getattr(self, name)} is below 0", hint=f"--set {name}=0")
+
     def _check_in_batch(self) -> None:
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"alpha = {self.alpha} is not in 0..1", hint="--set alpha=0.3")
         if self.variant != IN_BATCH:
             if self.weak != "off" and self.variant not in VARIANTS[1:]:
                 raise UsageError(
-                    f"weak = {self.weak!r} means nothing to the variant {self.variant!r}: no query has candidates to learn from",
+                    f"weak = {self.weak!r} does not apply to the variant {self.variant!r}: no query has candidates to learn from",
                     hint="--set weak=off",
                 )
             return
         unknown = [name for name in _NOT_IN_BATCH if getattr(self, name)]
         if unknown or (self.loss != "softmax" and not makes_pairs(self.encoder)):
             raise UsageError(
-                f"{unknown[0] if unknown else 'loss'} means nothing to the variant {IN_BATCH!r}",
+                f"{unknown[0] if unknown else 'loss'} does not apply to the variant {IN_BATCH!r}",
                 hint=f"--set {unknown[0]}=false" if unknown else "--set loss=softmax",
             )
 
@@ -207,6 +210,6 @@ class Recipe:
             )
         if not self.rerank_by or makes_pairs(self.rerank_by):
             raise UsageError(
-                f"rerank = {self.rerank} needs an encoder of vectors that proposes, and rerank_by is {self.rerank_by!r}",
-                hint="--set rerank_by=ViT-B-32:openai, or --set rerank=0 to look at every pair",
+                f"rerank = {self.rerank} needs an encoder of vectors to find the candidates, and rerank_by is {self.rerank_by!r}",
+                hint="--set rerank_by=ViT-B-32:openai, or --set rerank=0 to score every pair",
             )

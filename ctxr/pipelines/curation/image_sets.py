@@ -17,7 +17,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.engine.units import Job, Results, WorkUnit, find_engine, map_units
-from ctxr.errors import DataError, UnfinishedError, plural, some
+from ctxr.errors import DataError, UnfinishedError, and_more, plural, some
 from ctxr.media.scan import ScanFailed
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError
@@ -250,8 +250,7 @@ class SetsStage(Stage):
         if not self._earlier_result:
             write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])
         first = min(job.failures, key=lambda failure: failure.key())
-        more = f" (and {len(job.failures) - 1} more)" if len(job.failures) > 1 else ""
-        raise NothingBuilt(f"no source could be used: {first.message}{more}", hint=self.nothing)
+        raise NothingBuilt(f"no source could be used: {first.message}{and_more(len(job.failures))}", hint=self.nothing)
 
     def report(self, progress: Progress, curve: bool = False, read: Path | None = None) -> SetsReport:
         """Run the stage, and report on its result, or on what a rank did."""

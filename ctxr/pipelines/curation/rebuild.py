@@ -11,7 +11,7 @@ import msgspec
 from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, and_more
 from ctxr.media.footage import WHERE, SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
@@ -75,8 +75,7 @@ class RebuildStage(Stage):
         failed |= _photos(recipe, [image for image in photos if not pictures.had(image)], sources, pictures, progress)
         if not pictures.images:
             first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
-            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-            raise DataError(f"no image could be made: {first.message}{more}", hint=first.hint)
+            raise DataError(f"no image could be made: {first.message}{and_more(len(failed))}", hint=first.hint)
         for name in sorted(failed):
             progress.warn(failed[name].message)
         if pictures.differences and (other := other_software(recipe.head.software)):

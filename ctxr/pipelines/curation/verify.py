@@ -35,9 +35,7 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     if kind == "export" and to == "recipe":
         return verify_recipe(path, config, progress)
     if kind == "export":
-        raise UsageError(
-            f"{path} is an export to {to}", hint=f"ctxr doctor {path} looks whether its files are as written"
-        )
+        raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
     return verify_sets(path, config, progress)
 
 

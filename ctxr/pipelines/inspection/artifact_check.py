@@ -8,7 +8,7 @@ from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import CtxrError, UsageError, first_line
+from ctxr.errors import CtxrError, UsageError, and_more, first_line
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
@@ -214,8 +214,7 @@ def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
     """`fine` where nothing is broken, else the first few of what is."""
     if not broken:
         return Check(name, "ok", fine)
-    more = f", and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
-    return Check(name, "problem", "; ".join(broken[:MOST_NAMED]) + more, cure)
+    return Check(name, "problem", "; ".join(broken[:MOST_NAMED]) + and_more(len(broken), MOST_NAMED), cure)
 
 
 CURE = "put the picture back as it was published; the commands treat such a set as one without pictures, or refuse it"

@@ -95,11 +95,7 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     why = "no set has all its images"
     sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
     yield from _both_ends(("smallest", "largest"), "file", trials, wanted, sizes, why)
-    wanted_images = {name for one in dataset.sets if one.id in sizes for name in one.images}
-    files = {name: file for name in wanted_images if (file := dataset.picture(dataset.images[name])) is not None}
-    with open_pictures(files, "sharpness", progress) as opened:
-        seen = {name: sharpness(pixels) for name, pixels in opened}
-    sharpnesses = _measure(dataset, sizes.keys(), lambda image: seen.get(image.id, np.nan))
+    sharpnesses = _sharpnesses(dataset, sizes.keys(), progress)
     yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why)
 
 
@@ -143,6 +139,14 @@ def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], 
             if not np.isnan(numbers).any():
                 values[one.id] = numbers
     return values
+
+
+def _sharpnesses(dataset: Dataset, wanted: Container[str], progress: Progress) -> dict[str, Doubles]:
+    images = {name for one in dataset.sets if one.id in wanted for name in one.images}
+    files = {name: file for name in images if (file := dataset.picture(dataset.images[name])) is not None}
+    with open_pictures(files, "sharpness", progress) as opened:
+        seen = {name: sharpness(pixels) for name, pixels in opened}
+    return _measure(dataset, wanted, lambda image: seen.get(image.id, np.nan))
 
 
 def _brisque(dataset: Dataset, image: Image) -> float:

@@ -3,12 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lexicon import NAMES, load_lexicon
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.imagecode import _COLLECTIONS, UNKNOWN, collection_of, is_release
 from ctxr.datasets.readers.phenomena import PHENOMENA
@@ -51,6 +51,28 @@ _PHENOMENA = {
 _LOOKED = {name: 1002 if name in ("context", "negation", "visibility", "nuances") else 200 for name in _PHENOMENA}
 _WRITERS = {"train_worker": 502, "unseen_worker": 1800}
 _SHARED_VIDEOS = 174
+LEXICONS = ("body_parts", "colours")
+"""Word lists that ship with ctxr: one entry a line, its forms separated by spaces, `#` before a comment."""
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """A list of words.
+
+    Attributes:
+        entries: how many things it names. words: every form, lower-case.
+    """
+
+    name: str
+    entries: int
+    words: frozenset[str]
+
+
+def load_lexicon(name: str) -> Lexicon:
+    """One of `LEXICONS`."""
+    lines = (Path(__file__).parent / "lexicons" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    entries = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+    return Lexicon(name, len(entries), frozenset(word for entry in entries for word in entry))
 
 
 def published_table(
@@ -266,7 +288,7 @@ def mentions(dataset: Dataset, parsed: Mapping[str, Parsed]) -> Table | str:
     """In how many percent of the descriptions body parts and colours are named."""
     if not parsed:
         return ""
-    lists = [load_lexicon(name) for name in NAMES]
+    lists = [load_lexicon(name) for name in LEXICONS]
     parts = {part: shares_of for part, shares_of in parts_of(dataset, parsed).items() if shares_of}
     rows = []
     for one in lists:

@@ -18,7 +18,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, and_more
 from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
 from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
@@ -291,8 +291,7 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
             else:
                 left_out.append(content)
     if left_out:
-        more = "" if len(left_out) == 1 else f", and {len(left_out) - 1} more"
-        sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{more}"
+        sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{and_more(len(left_out))}"
         if not rows:
             raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
         progress.warn(f"{sentence}: left out")

@@ -10,7 +10,7 @@ from statistics import mean
 from ctxr.datasets.lineage import remember_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError
+from ctxr.errors import DataError, and_more
 from ctxr.models.training.events import find_writer
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
@@ -147,7 +147,7 @@ class Training(Stage):
         if self._finished(out, inputs) is None:
             config = open_artifact(out, self.KIND).manifest.config
             other = [name for name, value in self.key(inputs).items() if config.get(name) != value]
-            why = ", ".join(other[:_NAMED]) + (f" and {len(other) - _NAMED} more" if len(other) > _NAMED else "")
+            why = ", ".join(other[:_NAMED]) + and_more(len(other), _NAMED)
             progress.warn(
                 f"{out} holds a run that was trained otherwise ({why or 'on other data'}): it stays until the first seed of the new "
                 "one is done; --name keeps both"

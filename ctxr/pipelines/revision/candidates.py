@@ -212,7 +212,7 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
     if not seeds:
         raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
     if len(seeds) > 1:
-        progress.note(f"{folder.name} has {len(seeds)} seeds: {seeds[0].name} proposes")
+        progress.note(f"{folder.name} has {len(seeds)} seeds: the candidates are those of {seeds[0].name}")
     if read_checkpoint(seeds[0]).variant in WITH_HEAD:
         raise UsageError(
             f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",

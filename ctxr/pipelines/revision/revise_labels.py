@@ -27,7 +27,7 @@ from ctxr.datasets.rounds import (
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import chosen
 from ctxr.engine.stage import execute
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError, and_more
 from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Classifier
@@ -289,8 +289,9 @@ def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, 
             hint="train the classifier without them, or --split train, or --allow-leak for figures with and without them",
         )
     if leaked:
-        more = "" if len(leaked) == 1 else f" and {len(leaked) - 1} more"
-        progress.warn(f"{classifier.name} was trained on {leaked[0]}{more}, and classifies them")
+        progress.warn(
+            f"{classifier.name} classifies pictures that it was trained on: {leaked[0]}{and_more(len(leaked))}"
+        )
     return leaked
 
 

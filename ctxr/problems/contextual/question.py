@@ -10,6 +10,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of
+from ctxr.errors import plural
 from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
 from ctxr.models.picture_vectors import PictureVectors, distances_of
@@ -245,7 +246,7 @@ def tagged_elsewhere(dataset: Dataset) -> list[str]:
     lost = sum(
         query.labels is not None and (query.image_set, query.texts) not in queried for query in dataset.queries.values()
     )
-    return [f"{lost} descriptions with labels are asked about nowhere here and count for no phenomenon"] if lost else []
+    return [f"{plural(lost, 'description')} with labels in no query here: counted for no phenomenon"] if lost else []
 
 
 class Contextual(Question):

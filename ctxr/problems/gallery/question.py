@@ -252,7 +252,7 @@ def _shortlist_notes(
     ]
     if compare and notes and len({(one["most"], one["by"]) if one.get("most") else None for one in used.values()}) > 1:
         notes.append(
-            "runs behind different shortlists, or behind none, are compared: a difference is also one of retrievers"
+            "runs behind different shortlists, or behind none, are compared: a difference may come from the retrievers"
         )
     return notes
 

@@ -38,7 +38,7 @@ def test_a_video_that_the_publisher_parted_is_one_source_and_two_groups(tmp_path
         ("MSR-VTT-videoTest_video7@test", 2),
     }
     assert (
-        "1 video has sets in more than one split, as published; each part is a group of its own here" in dataset.notes
+        "1 video with sets in more than one split, as published; each part is a group of its own here" in dataset.notes
     )
 
 
@@ -155,8 +155,8 @@ def test_partially_named_files_and_a_bom_are_read(tmp_path: Path) -> None:
         ('{\n"s": null}', r":2: set 's': expected descriptions, found null"),
         ('{"s": {\n"3": 7}}', r":2: set 's': the description is a number, not text"),
         ('{"s": {\n"3": {"a": "b"}}}', r":2: set 's': the description is an object, not text"),
-        ('{"s": {"1": "x"},\n"s": {"2": "y"}}', r":2: the set 's' stands twice"),
-        ('{"a": {"1": "x"},\n"s": {"2": "y",\n "2": "z"}}', r":3: set 's': the index '2' stands twice"),
+        ('{"s": {"1": "x"},\n"s": {"2": "y"}}', r":2: the set 's' appears twice"),
+        ('{"a": {"1": "x"},\n"s": {"2": "y",\n "2": "z"}}', r":3: set 's': the index '2' appears twice"),
         ('{"s": {\n"10": "x"}}', r":2: set 's': target 10 is out of range \(0 to 9\)"),
         ('{"s": {"-1": "x"}}', r"'-1' is no index of an image"),
         ('{"s": {"05": "x"}}', r"'05' is no index of an image"),
@@ -190,7 +190,7 @@ def test_a_set_in_two_files_is_refused(tmp_path: Path) -> None:
     [
         ('{"s": {"1": 5}}', r"index '1': the writer is a number"),
         ('{"s": ["train_worker"]}', r"expected index and writer, found a list"),
-        ('{"s": {"1": "a", "1": "b"}}', r"'1' stands twice"),
+        ('{"s": {"1": "a", "1": "b"}}', r"'1' appears twice"),
         ('{"s": {"x": "a"}}', r"index 'x' is no index"),
         ("[1]", r"expected index and writer, found a list"),
     ],

@@ -1,7 +1,7 @@
 import pytest
 
-from ctxr.synthetic.crowd.browser import read_page
 from ctxr.synthetic.crowd.profiles import BIASED, CAREFUL, HASTY, SPAMMER, Profile, chances
+from ctxr.synthetic.crowd.visitor import read_page
 
 ORDER = tuple("abcdefghij")
 ONE = {image: image == "d" for image in ORDER}

@@ -9,10 +9,8 @@ from PIL import Image
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import read_image
 from ctxr.store.hashing import sha256_file
-from ctxr.synthetic.world.albums import sample_album
 from ctxr.synthetic.world.drawing import render
-from ctxr.synthetic.world.footage import World, WorldConfig, read_world, write_world
-from ctxr.synthetic.world.truth import seen_in
+from ctxr.synthetic.world.footage import World, WorldConfig, read_world, sample_album, seen_in, write_world
 
 CONFIG = WorldConfig(seed=3, videos=2, seconds=5.0, formats=("web", "rotated"), albums=2, photos_per_album=12)
 

@@ -408,7 +408,7 @@ class Captions:
 
 def read_captions(paths: Iterable[Path]) -> Captions:
     """The captions in all of the files. Raises DataError naming file and row for one that is neither layout, for a row that
-    lacks something, and for a caption that stands twice with two texts."""
+    lacks something, and for a caption that appears twice with two texts."""
     captions = Captions()
     for path in paths:
         value = read_json(path).value

@@ -33,7 +33,7 @@ def test_positives_keep_their_order_and_say_nothing_twice(tmp_path: Path) -> Non
     ("content", "says"),
     [
         ("[1]", "expected an object of queries, found a list"),
-        ('{"1": [2],\n "1": [3]}', ":2: query '1' stands twice"),
+        ('{"1": [2],\n "1": [3]}', ":2: query '1' appears twice"),
         ('{"1": []}', ":1: '1' needs COCO ids"),
         ('{"cat": [1]}', "'cat' needs COCO ids"),
         ('{"1": [true]}', "'1' needs COCO ids"),

@@ -65,8 +65,8 @@ def test_the_recipes_of_galleries_for_encoders_of_pairs_have_the_published_numbe
     [
         ("alpha=1.5", "alpha = 1.5 is not in 0..1"),
         ("weak=some", "weak = 'some' is unknown"),
-        ("loss=binary", "loss means nothing to the variant 'in-batch'"),
-        ("leaked_gradients=true", "leaked_gradients means nothing to the variant 'in-batch'"),
+        ("loss=binary", "loss does not apply to the variant 'in-batch'"),
+        ("leaked_gradients=true", "leaked_gradients does not apply to the variant 'in-batch'"),
     ],
 )
 def test_a_recipe_of_galleries_refuses_what_means_nothing_to_it(change: str, complaint: str) -> None:
@@ -81,7 +81,7 @@ def test_weak_positives_train_any_variant_that_learns_from_candidates(name: str)
 
 @pytest.mark.parametrize(("name", "variant"), [("clip-zero-shot", "zero-shot"), ("entailment", "entailment")])
 def test_weak_positives_mean_nothing_where_no_query_learns_from_candidates(name: str, variant: str) -> None:
-    with pytest.raises(UsageError, match=f"weak = 'soft-label' means nothing to the variant '{variant}'") as caught:
+    with pytest.raises(UsageError, match=f"weak = 'soft-label' does not apply to the variant '{variant}'") as caught:
         load_recipe(name, changes=("weak=soft-label",))
     assert caught.value.hint == "--set weak=off"
 

@@ -138,7 +138,7 @@ def test_arrays_mark_the_images_that_were_named(
         ("clip-batch", ("weak=extra-batch",), None, DataError, "nothing was found to be entailed on the train side of"),
         ("clip-batch", ("weak=mask-only",), "far", DataError, "nothing was found to be entailed on the train side of"),
         ("clip-module", (), "far", UsageError, "the recipe has weak = off"),
-        ("clip-zero-shot", ("weak=mask-only",), None, UsageError, "means nothing to the variant 'zero-shot'"),
+        ("clip-zero-shot", ("weak=mask-only",), None, UsageError, "does not apply to the variant 'zero-shot'"),
         ("clip-none", ("weak=mask-only",), "lost", DataError, "is not there"),
     ],
 )

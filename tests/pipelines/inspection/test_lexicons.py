@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from ctxr.datasets.lexicon import NAMES, load_lexicon
+from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEXICONS)
 def test_words_are_lower_case_and_stand_once(name: str) -> None:
     lexicon = load_lexicon(name)
     assert all(re.fullmatch(r"[a-z]+", word) for word in lexicon.words)
@@ -15,7 +15,7 @@ def test_words_are_lower_case_and_stand_once(name: str) -> None:
 
 
 def test_the_lists_hold_what_they_are_named_after() -> None:
-    body, colours = (load_lexicon(name) for name in NAMES)
+    body, colours = (load_lexicon(name) for name in LEXICONS)
     assert {"hand", "hands", "teeth", "eye"} <= body.words
     assert {"red", "grey", "gray", "blonde"} <= colours.words
     assert not body.words & colours.words
