@@ -13,7 +13,7 @@ its interval is that of the pictures alone.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import LEVEL, Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
-from ctxr.metrics.proportions import share_limits
+from ctxr.metrics.proportions import share_limits, zero_of_fall
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
 from ctxr.metrics.votes import Codes, Doubles
 
@@ -245,15 +245,7 @@ def _recall(hits: Total, missed: Total) -> Interval:
         away = math.hypot((1 - share) * (hits.high - hits.value), share * (missed.value - missed.low))
         return (1 - share) * hits.value - share * missed.value + away
 
-    return Interval(value, _falls(least, 0.0, value), _falls(most, value, 1.0))
-
-
-def _falls(of: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls from 0 or more to 0 or less between two places is 0, by halving."""
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if of(middle) > 0 else (low, middle)
-    return high
+    return Interval(value, zero_of_fall(least, 0.0, value), zero_of_fall(most, value, 1.0))
 
 
 def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]:
