@@ -1,11 +1,10 @@
 """Shares of right answers: exact intervals, exact tests against chance, and many tests at once."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc, betainccinv, betaincinv, stdtrit
+from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, stdtrit
 
 Doubles = npt.NDArray[np.float64]
 
@@ -125,16 +124,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def even_spread(counts: Sequence[int]) -> tuple[float, float]:
-    """Pearson's statistic and its p-value for the claim that all cells are equally likely; (0, 1) where there is nothing.
-
-    The p-value is that of Wilson and Hilferty's cube-root approximation, good to two digits from five expected a cell.
-    """
+    """Pearson's statistic and its p-value for the claim that all cells are equally likely, by the chi-square distribution; (0, 1) where
+    there is nothing."""
     total, cells = sum(counts), len(counts)
     if not total or cells < 2:
         return 0.0, 1.0
     expected = total / cells
     statistic = sum((count - expected) ** 2 for count in counts) / expected
-    free = cells - 1
-    spread = 2 / (9 * free)
-    distance = ((statistic / free) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
-    return statistic, math.erfc(float(distance) / math.sqrt(2)) / 2
+    return statistic, float(chdtrc(cells - 1, statistic))

@@ -58,6 +58,13 @@ def test_an_even_spread_is_likely_and_a_lopsided_one_is_not() -> None:
     assert even_spread([]) == even_spread([7]) == (0.0, 1.0)
 
 
+def test_the_spreads_p_value_is_the_tail_of_chi_square() -> None:
+    # with two degrees of freedom the tail is exp(-x / 2)
+    for counts in ([40, 20, 20], [5, 9, 13], [200, 180, 150]):
+        statistic, p_value = even_spread(counts)
+        assert p_value == pytest.approx(math.exp(-statistic / 2), rel=1e-12)
+
+
 def test_the_spreads_p_value_is_right_on_average() -> None:
     draws = np.random.default_rng(1).multinomial(200, [0.1] * 10, 2000)
     refused = np.mean([even_spread(row.tolist())[1] < 0.05 for row in draws])
