@@ -5,6 +5,7 @@ duplicates apart gets half the credit, and one that gives every candidate the sa
 Nothing is sorted for that: counting who is above and who is level with the best right candidate is enough.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -58,11 +59,9 @@ def count_ranks(
     table = np.asarray(scores)
     rows, width = table.shape
     parts = []
-    step = max(1, block // max(1, width))
-    for start in range(0, rows, step):
-        rows_of = slice(start, start + step)
+    for rows_of in row_blocks(rows, width, block):
         present = table[rows_of] != -np.inf if mask is None else mask[rows_of]
-        parts.append(_count_block(table[rows_of], right[rows_of], present, start))
+        parts.append(_count_block(table[rows_of], right[rows_of], present, rows_of.start))
     columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
     return RankCounts(*columns)
 
@@ -153,6 +152,13 @@ def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
     """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
     left = np.maximum(counts.level - draw, 1)
     return missed * np.clip(1 - counts.right / left, 0.0, 1.0)
+
+
+def row_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
+    """Rows of a table of that width, at most `block` cells at a time and at least a row."""
+    step = max(1, block // max(1, width))
+    for start in range(0, rows, step):
+        yield slice(start, min(rows, start + step))
 
 
 def highest(scores: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:

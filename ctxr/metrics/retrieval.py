@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
-from ctxr.metrics.ranking import best_of_rows, count_ranks, highest, recall
+from ctxr.metrics.ranking import best_of_rows, count_ranks, highest, recall, row_blocks
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 
@@ -258,7 +258,7 @@ def retrieved(
     """Ask the queries of `right` and look where its candidates stand.
 
     Args:
-        absent: [T] further right candidates of each query that are not scored; R counts them (`relations.number`).
+        absent: [T] further right candidates of each query that are not scored; R counts them (`number`).
 
     Raises DataError for a query or candidate that is not scored, and for a score that is no number.
 
@@ -381,13 +381,11 @@ def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes
     Equal scores stand in the order of their numbers. k is cut to the number of candidates.
     """
     count, width = scored.shape
-    wanted = min(k, width)
-    step = max(1, block // max(1, width))
-    for start in range(0, count if wanted > 0 else 0, step):
-        queries = np.arange(start, min(start + step, count))
+    for rows in row_blocks(count if min(k, width) > 0 else 0, width, block):
+        queries = np.arange(rows.start, rows.stop)
         scores = scored.rows(queries)
         _refuse_nan(scores, queries)
-        best = best_of_rows(scores, wanted)
+        best = best_of_rows(scores, k)
         yield queries, best, np.take_along_axis(scores, best, axis=1)
 
 
@@ -409,9 +407,7 @@ def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[
     count, width = scored.shape
     if len(right) and (right.queries[-1] >= count or right.candidates.max() >= width):
         raise DataError(f"the ground truth names more than the {count} queries and {width} candidates that are scored")
-    step = max(1, block // max(1, width))
-    for start in range(0, len(right), step):
-        rows = slice(start, min(start + step, len(right)))
+    for rows in row_blocks(len(right), width, block):
         scores = scored.rows(right.queries[rows])
         _refuse_nan(scores, right.queries[rows])
         yield rows, scores

@@ -22,6 +22,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.agreement import LEVEL, Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
 from ctxr.metrics.proportions import share_limits, zero_of_fall
+from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
 from ctxr.metrics.votes import Codes, Doubles
 
@@ -358,17 +359,15 @@ class AuditedPairs:
 def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
     """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
-    step = max(1, block // width)
     result = np.zeros((len(sampled.images), len(ks)))
     order = np.argsort(sampled.images, kind="stable")
-    for start in range(0, everyone, step):
-        rows_of = np.arange(start, min(start + step, everyone))
-        best = first(scored.rows(rows_of), ks)
-        ours = order[slice(*np.searchsorted(sampled.images, [start, rows_of[-1] + 1], sorter=order))]
+    for rows_of in row_blocks(everyone, width, block):
+        best = first(scored.rows(np.arange(rows_of.start, rows_of.stop)), ks)
+        ours = order[slice(*np.searchsorted(sampled.images, [rows_of.start, rows_of.stop], sorter=order))]
         ranked, wanted = (
             rows * width + columns
             for rows, columns in (
-                (best.rows, best.candidates), (sampled.images[ours] - start, sampled.captions[ours])
+                (best.rows, best.candidates), (sampled.images[ours] - rows_of.start, sampled.captions[ours])
             )
         )  # fmt: skip
         position = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)
