@@ -161,7 +161,7 @@ def unsampled_margin(
 
     Args:
         sampled, positive: [S] pairs that the share of each stratum is estimated from, and how many of them are entailed.
-        rest: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
+        remainder: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
         of: the distances are shares of so many pairs.
     """
     sampled, positive, remainder = (column[remainder > 0] for column in (sampled, positive, remainder))
