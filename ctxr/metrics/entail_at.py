@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxr.errors import DataError
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
+from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.retrieval import BLOCK, First, QueryScores, Relation, first
 from ctxr.metrics.stratified import AuditedPairs, Rates, entailed_share, rogan_gladen
 from ctxr.metrics.votes import Codes, Doubles, Flags
@@ -91,10 +92,9 @@ def count(
     if not ks or not 1 <= min(ks) <= max(ks) <= width:
         raise DataError(f"Entail@K needs K of 1 to {width}, as many as there are captions, and not {list(ks)}")
     chosen = np.arange(everyone) if images is None else images
-    step = max(1, block // width)
     parts = [np.zeros((3, 0, len(ks)))]
-    for start in range(0, len(chosen), step):
-        rows = chosen[start : start + step]
+    for rows_of in row_blocks(len(chosen), width, block):
+        rows = chosen[rows_of]
         scores = scored.rows(rows)
         if np.isnan(scores).any():
             raise DataError(f"picture {rows[np.isnan(scores).any(axis=1)][0]} has a score that is NaN")

@@ -1,37 +1,15 @@
 """Shares of right answers: exact intervals, exact tests against chance, and many tests at once."""
 
-import math
 from collections.abc import Callable, Sequence
-from statistics import NormalDist
-from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, stdtrit
 
 Doubles = npt.NDArray[np.float64]
 
 LEAST_EXPECTED = 5
 """Counts that a cell must expect for the p-value of `even_spread` to mean something."""
-
-
-def upper_tail(hits: int, trials: int, chance: float) -> float:
-    """P(X >= hits) for X binomial: the p-value of a result by chance. 1.0 without trials.
-
-    >>> upper_tail(2, 2, 0.5)
-    0.25
-    """
-    if hits <= 0:
-        return 1.0
-    if hits > trials or chance <= 0:
-        return 0.0
-    if chance >= 1:
-        return 1.0
-    logs = _log_choose(trials)[hits:]
-    counts = np.arange(hits, trials + 1)
-    logs = logs + counts * np.log(chance) + (trials - counts) * np.log1p(-chance)
-    most = logs.max()
-    return min(1.0, float(np.exp(most) * np.exp(logs - most).sum()))
 
 
 def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float, float]:
@@ -45,8 +23,9 @@ def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float
     if not trials:
         return 0.0, 1.0
     least, most = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
-    # P(X <= most) at share p is P(X >= trials - most) at 1 - p
-    return _limit(upper_tail, least, trials, level), 1 - _limit(upper_tail, trials - most, trials, level)
+    tail = (1 - level) / 2
+    low = float(betaincinv(least, trials - least + 1, tail)) if least else 0.0
+    return low, float(betainccinv(most + 1, trials - most, tail)) if most < trials else 1.0
 
 
 def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
@@ -58,10 +37,10 @@ def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float,
     """
     if not trials:
         return 0.0, 1.0
-    share, square = hits / trials, NormalDist().inv_cdf((1 + level) / 2) ** 2
-    middle = (share + square / (2 * trials)) / (1 + square / trials)
-    half = math.sqrt(square * (share * (1 - share) / trials + square / (4 * trials**2))) / (1 + square / trials)
-    return middle - half if hits else 0.0, middle + half if hits < trials else 1.0
+    # Student's quantile of endless degrees of freedom is the normal one
+    share, looks, free = np.array([[hits / trials], [trials], [np.inf]])
+    low, high = share_limits(share, looks, free, level)
+    return float(low[0]), float(high[0])
 
 
 def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0.95) -> tuple[Doubles, Doubles]:
@@ -98,8 +77,7 @@ def bounded_tail(total: float, trials: int, chance: float) -> float:
     if chance <= 0:
         return 0.0
     counts = np.arange(trials + 1)
-    masses = np.exp(_log_choose(trials) + counts * np.log(chance) + (trials - counts) * np.log1p(-chance))
-    tails = np.cumsum(masses[::-1])[::-1]
+    tails = bdtrc(counts - 1, trials, chance)
     # E(B - h)+ is the sum of P(B >= k) over k above h
     excess = np.append(np.cumsum(tails[:0:-1])[::-1], 0.0)
     below = counts[counts < total - 1e-9]
@@ -113,7 +91,22 @@ def bounded_interval(total: float, trials: int, level: float = 0.95) -> tuple[fl
     """
     if not trials:
         return 0.0, 1.0
-    return _limit(bounded_tail, total, trials, level), 1 - _limit(bounded_tail, trials - total, trials, level)
+
+    def limit(total: float) -> float:
+        """The share at which so large a total has a bound of half of 1 - `level`; 0 for a total of 0."""
+        if total <= 1e-9:
+            return 0.0
+        return zero_of_fall(lambda share: (1 - level) / 2 - bounded_tail(total, trials, share), 0.0, 1.0)
+
+    return limit(total), 1 - limit(trials - total)
+
+
+def zero_of_fall(of: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls from 0 or more to 0 or less between two places is 0, by halving."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if of(middle) > 0 else (low, middle)
+    return high
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -131,30 +124,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def even_spread(counts: Sequence[int]) -> tuple[float, float]:
-    """Pearson's statistic and its p-value for the claim that all cells are equally likely; (0, 1) where there is nothing.
-
-    The p-value is that of Wilson and Hilferty's cube-root approximation, good to two digits from five expected a cell.
-    """
+    """Pearson's statistic and its p-value for the claim that all cells are equally likely, by the chi-square distribution; (0, 1) where
+    there is nothing."""
     total, cells = sum(counts), len(counts)
     if not total or cells < 2:
         return 0.0, 1.0
     expected = total / cells
     statistic = sum((count - expected) ** 2 for count in counts) / expected
-    free = cells - 1
-    spread = 2 / (9 * free)
-    distance = ((statistic / free) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
-    return statistic, math.erfc(float(distance) / math.sqrt(2)) / 2
-
-
-def _log_choose(trials: int) -> Doubles:
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
-    return cast("Doubles", logs[-1] - logs - logs[::-1])
-
-
-def _limit(tail: Callable[[Any, int, float], float], total: float, trials: int, level: float) -> float:
-    """The share at which so large a total has a chance of half of 1 - `level`, by halving; 0 for a total of 0."""
-    low, high = 0.0, 1.0
-    for _ in range(60 if total > 1e-9 else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(total, trials, middle) - (1 - level) / 2 < 0 else (low, middle)
-    return (low + high) / 2 if total > 1e-9 else 0.0
+    return statistic, float(chdtrc(cells - 1, statistic))

@@ -2,11 +2,12 @@
 
 A tie is broken as by a fair coin, and what comes back is the mean over all ways to break it. So a scorer that cannot tell
 duplicates apart gets half the credit, and one that gives every candidate the same value stands at chance, not at 100 %.
-Nothing is sorted: counting who is above and who is level with the best right candidate is enough.
+Nothing is sorted for that: counting who is above and who is level with the best right candidate is enough.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -58,11 +59,9 @@ def count_ranks(
     table = np.asarray(scores)
     rows, width = table.shape
     parts = []
-    step = max(1, block // max(1, width))
-    for start in range(0, rows, step):
-        rows_of = slice(start, start + step)
+    for rows_of in row_blocks(rows, width, block):
         present = table[rows_of] != -np.inf if mask is None else mask[rows_of]
-        parts.append(_count_block(table[rows_of], right[rows_of], present, start))
+        parts.append(_count_block(table[rows_of], right[rows_of], present, rows_of.start))
     columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
     return RankCounts(*columns)
 
@@ -153,3 +152,35 @@ def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
     """Chance that the first `draw + 1` of those level are all wrong, given that of the first `draw`."""
     left = np.maximum(counts.level - draw, 1)
     return missed * np.clip(1 - counts.right / left, 0.0, 1.0)
+
+
+def row_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
+    """Rows of a table of that width, at most `block` cells at a time and at least a row."""
+    step = max(1, block // max(1, width))
+    for start in range(0, rows, step):
+        yield slice(start, min(rows, start + step))
+
+
+def highest(scores: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:
+    """The `most` highest scores of each row of [b, G], ascending, [b, most]; `most` is of 1..G."""
+    width = scores.shape[1]
+    found = np.partition(scores, width - most, axis=1)[:, width - most :]
+    found.sort(axis=1)
+    return found
+
+
+def best_of_rows(scores: npt.NDArray[np.floating], k: int) -> Codes:
+    """The k best candidates of each row of scores [b, G], best first and equal ones by number, [b, k]; k is cut to G.
+
+    >>> best_of_rows(np.array([[1.0, 3.0, 1.0, 1.0]]), 3).tolist()
+    [[1, 0, 2]]
+    """
+    wanted = min(k, scores.shape[1])
+    best = np.empty((len(scores), wanted), np.int64)
+    if not best.size:
+        return best
+    for row, edge, chosen in zip(scores, highest(scores, wanted)[:, 0], best, strict=True):
+        above = np.flatnonzero(row > edge)
+        chosen[: len(above)] = above[np.argsort(-row[above], kind="stable")]
+        chosen[len(above) :] = np.flatnonzero(row == edge)[: wanted - len(above)]
+    return best

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
-from ctxr.metrics.ranking import count_ranks, recall
+from ctxr.metrics.ranking import best_of_rows, count_ranks, highest, recall, row_blocks
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 
@@ -36,13 +36,12 @@ def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> First:
     >>> found.candidates.tolist(), found.chances.tolist()
     ([0, 1, 2], [[1.0, 1.0], [0.0, 0.5], [0.0, 0.5]])
     """
-    width, most = scores.shape[1], max(ks)
-    highest = np.sort(np.partition(scores, width - most, axis=1)[:, width - most :], axis=1)
-    rows, candidates = np.nonzero(scores >= highest[:, :1])
+    best = highest(scores, max(ks))
+    rows, candidates = np.nonzero(scores >= best[:, :1])
     values = scores[rows, candidates]
     chances = np.empty((len(rows), len(ks)))
     for column, k in enumerate(ks):
-        edge = highest[:, most - k]
+        edge = best[:, -k]
         above, level = values > edge[rows], values == edge[rows]
         room = k - np.bincount(rows[above], minlength=len(scores))
         share = room / np.maximum(1, np.bincount(rows[level], minlength=len(scores)))
@@ -259,7 +258,7 @@ def retrieved(
     """Ask the queries of `right` and look where its candidates stand.
 
     Args:
-        absent: [T] further right candidates of each query that are not scored; R counts them (`relations.number`).
+        absent: [T] further right candidates of each query that are not scored; R counts them (`number`).
 
     Raises DataError for a query or candidate that is not scored, and for a score that is no number.
 
@@ -382,27 +381,17 @@ def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes
     Equal scores stand in the order of their numbers. k is cut to the number of candidates.
     """
     count, width = scored.shape
-    wanted = min(k, width)
-    step = max(1, block // max(1, width))
-    for start in range(0, count if wanted > 0 else 0, step):
-        queries = np.arange(start, min(start + step, count))
+    for rows in row_blocks(count if min(k, width) > 0 else 0, width, block):
+        queries = np.arange(rows.start, rows.stop)
         scores = scored.rows(queries)
         _refuse_nan(scores, queries)
-        edge = _kth(scores, np.full(len(queries), wanted))
-        best = np.empty((len(queries), wanted), np.int64)
-        for row in range(len(queries)):
-            above = np.flatnonzero(scores[row] > edge[row])
-            level = np.flatnonzero(scores[row] == edge[row])[: wanted - len(above)]
-            best[row] = np.concatenate([above[np.argsort(-scores[row, above], kind="stable")], level])
+        best = best_of_rows(scores, k)
         yield queries, best, np.take_along_axis(scores, best, axis=1)
 
 
 def _kth(scores: Scores, k: Codes) -> Scores:
     """The k-th highest score of each row [b], k [b] being at least 1."""
-    width, most = scores.shape[1], int(k.max(initial=1))
-    highest = np.partition(scores, width - most, axis=1)[:, width - most :]
-    highest.sort(axis=1)
-    return highest[np.arange(len(scores)), most - k]
+    return highest(scores, int(k.max(initial=1)))[np.arange(len(scores)), -k]
 
 
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
@@ -418,9 +407,7 @@ def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[
     count, width = scored.shape
     if len(right) and (right.queries[-1] >= count or right.candidates.max() >= width):
         raise DataError(f"the ground truth names more than the {count} queries and {width} candidates that are scored")
-    step = max(1, block // max(1, width))
-    for start in range(0, len(right), step):
-        rows = slice(start, min(start + step, len(right)))
+    for rows in row_blocks(len(right), width, block):
         scores = scored.rows(right.queries[rows])
         _refuse_nan(scores, right.queries[rows])
         yield rows, scores

@@ -13,7 +13,7 @@ its interval is that of the pictures alone.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,8 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import LEVEL, Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
-from ctxr.metrics.proportions import share_limits
+from ctxr.metrics.proportions import share_limits, zero_of_fall
+from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
 from ctxr.metrics.votes import Codes, Doubles
 
@@ -160,7 +161,7 @@ def unsampled_margin(
 
     Args:
         sampled, positive: [S] pairs that the share of each stratum is estimated from, and how many of them are entailed.
-        rest: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
+        remainder: [S] pairs outside the sample. weight: 2 where the sampled pairs vary with the share too.
         of: the distances are shares of so many pairs.
     """
     sampled, positive, remainder = (column[remainder > 0] for column in (sampled, positive, remainder))
@@ -245,15 +246,7 @@ def _recall(hits: Total, missed: Total) -> Interval:
         away = math.hypot((1 - share) * (hits.high - hits.value), share * (missed.value - missed.low))
         return (1 - share) * hits.value - share * missed.value + away
 
-    return Interval(value, _falls(least, 0.0, value), _falls(most, value, 1.0))
-
-
-def _falls(of: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls from 0 or more to 0 or less between two places is 0, by halving."""
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if of(middle) > 0 else (low, middle)
-    return high
+    return Interval(value, zero_of_fall(least, 0.0, value), zero_of_fall(most, value, 1.0))
 
 
 def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]:
@@ -366,17 +359,15 @@ class AuditedPairs:
 def chances(scored: QueryScores, sampled: Sampled, ks: Sequence[int], block: int = BLOCK) -> Doubles:
     """The chance of each pair to be among the first of each k of its picture, [P, len(ks)]: 0 or 1, but for ties."""
     everyone, width = scored.shape
-    step = max(1, block // width)
     result = np.zeros((len(sampled.images), len(ks)))
     order = np.argsort(sampled.images, kind="stable")
-    for start in range(0, everyone, step):
-        rows_of = np.arange(start, min(start + step, everyone))
-        best = first(scored.rows(rows_of), ks)
-        ours = order[slice(*np.searchsorted(sampled.images, [start, rows_of[-1] + 1], sorter=order))]
+    for rows_of in row_blocks(everyone, width, block):
+        best = first(scored.rows(np.arange(rows_of.start, rows_of.stop)), ks)
+        ours = order[slice(*np.searchsorted(sampled.images, [rows_of.start, rows_of.stop], sorter=order))]
         ranked, wanted = (
             rows * width + columns
             for rows, columns in (
-                (best.rows, best.candidates), (sampled.images[ours] - start, sampled.captions[ours])
+                (best.rows, best.candidates), (sampled.images[ours] - rows_of.start, sampled.captions[ours])
             )
         )  # fmt: skip
         position = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)

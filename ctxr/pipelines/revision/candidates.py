@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
+from ctxr.metrics.ranking import best_of_rows
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
@@ -286,12 +287,12 @@ def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: 
 def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
     """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, limited to the `wanted` pairs [n, m]."""
     excluded = gallery.excluded
-    left = np.where(wanted, scores, np.float32(-np.inf))
+    left = np.where(wanted & ~np.isnan(scores), scores, np.float32(-np.inf))
     left[excluded[:, 0], excluded[:, 1]] = -np.inf
 
     def best(step: int) -> Matches:
         table = left if step == 1 else left.T
-        order = np.argsort(-table, axis=1, kind="stable")[:, :k]
+        order = best_of_rows(table, k)
         values = np.take_along_axis(table, order, axis=1)
         return Matches(np.where(np.isfinite(values), order, NOBODY), values)
 
