@@ -317,6 +317,6 @@ class Gallery(Question):
 def _searches(source: str, workdir: Path) -> bool:
     folder = run_folder(source, workdir)
     if folder is None:
-        return bool(source) and not Path(source).is_file() and Path(source).suffix not in (".json", ".jsonl")
+        return bool(source) and not Path(source).is_file()
     config = open_artifact(folder, RUN).manifest.config
     return bool(checkpoints(folder)) and config.get("variant") not in WITH_HEAD
