@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxr.errors import UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems import PROBLEMS, find_problem, problem_of
@@ -31,6 +31,13 @@ def test_every_recipe_belongs_to_the_problem_that_trains_it(recipe: str) -> None
     question = problem_of({"variant": loaded.variant})
     assert type(question) is type(find_problem(OWNERS.get(loaded.variant, "contextual")))
     assert type(loaded) is find_learner(question).Recipe
+
+
+def test_a_model_without_a_variant_is_contextual_and_an_unknown_variant_is_that_of_no_problem() -> None:
+    assert type(problem_of({})) is type(find_problem("contextual"))
+    with pytest.raises(DataError, match="the variant 'modul' is that of no problem") as caught:
+        problem_of({"variant": "modul"})
+    assert "module" in str(caught.value.hint)
 
 
 def test_an_unknown_problem_is_told_with_the_nearest() -> None:
