@@ -67,4 +67,6 @@ def evaluation_of(request: Any) -> Any:
 
 def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
     """The class of a recipe, by its fields; for a variant of no problem that of the last one, whose `check` refuses it."""
-    return find_learner(next((one for one in problems() if recipe.get("variant") in one.VARIANTS), problems()[-1])).Recipe
+    return find_learner(
+        next((one for one in problems() if recipe.get("variant") in one.VARIANTS), problems()[-1])
+    ).Recipe
