@@ -45,7 +45,7 @@ def problem_of(config: Mapping[str, Any]) -> Question:
     Raises DataError for a variant of no problem.
     """
     every, variant = problems(), config.get("variant")
-    known = {name: one for one in every for name in one.VARIANTS}
+    known: dict[Any, Question] = {name: one for one in every for name in one.VARIANTS}
     if variant not in {None, *known}:
         raise DataError(f"the variant {variant!r} is that of no problem", hint=f"variants are {', '.join(known)}")
     return known.get(variant, every[-1])
