@@ -346,8 +346,8 @@ def gallery_means(scored: QueryScores, galleries: Codes, owners: Codes) -> Itera
     """
     for gallery in np.unique(galleries[owners]):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        own = np.searchsorted(images, owners[captions])
-        yield len(captions), caption_retrieval(scored.part(images, captions), own).means()
+        rows = np.searchsorted(images, owners[captions])
+        yield len(captions), caption_retrieval(scored.part(images, captions), rows).means()
 
 
 def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:

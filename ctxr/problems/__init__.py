@@ -45,10 +45,10 @@ def problem_of(config: Mapping[str, Any]) -> Question:
     Raises DataError for a variant of no problem.
     """
     every, variant = problems(), config.get("variant")
-    known: dict[Any, Question] = {name: one for one in every for name in one.VARIANTS}
-    if variant not in {None, *known}:
-        raise DataError(f"the variant {variant!r} is that of no problem", hint=f"variants are {', '.join(known)}")
-    return known.get(variant, every[-1])
+    by_variant: dict[Any, Question] = {name: one for one in every for name in one.VARIANTS}
+    if variant not in {None, *by_variant}:
+        raise DataError(f"the variant {variant!r} is that of no problem", hint=f"variants are {', '.join(by_variant)}")
+    return by_variant.get(variant, every[-1])
 
 
 def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenRun:

@@ -76,27 +76,27 @@ def draw_pairs(out: Path) -> None:
 
 
 def same_scores(opened: OpenRun, evaluation: Any, run: Path) -> bool:
-    found = opened.score((evaluation.request.dataset, None))
+    scores = opened.score((evaluation.request.dataset, None))
     stored = read_scores(run / "scores.jsonl")
-    return all(found[name][query] == row for name, one in stored.items() for query, row in one.values.items())
+    return all(scores[name][query] == row for name, one in stored.items() for query, row in one.values.items())
 
 
 def same_rankings(opened: OpenRun, evaluation: GalleryEvaluation, run: Path) -> bool:
-    found = [
+    rankings = [
         row
         for split in evaluation.splits
         for name, table in opened.score((split, evaluation.files_of, evaluation.contents)).items()
         for row in rankings_of(split, table, name)
     ]
-    return sorted(found, key=lambda row: (row.asks, row.query)) == read_table(run / RANKINGS, QueryRanking)
+    return sorted(rankings, key=lambda row: (row.asks, row.query)) == read_table(run / RANKINGS, QueryRanking)
 
 
 def same_probabilities(opened: OpenRun, evaluation: PairEvaluation, run: Path) -> bool:
-    (found,) = opened.score((evaluation.pairs, evaluation.split.rows)).values()
-    return np.array_equal(found, evaluation.runs[0].probabilities)
+    (probabilities,) = opened.score((evaluation.pairs, evaluation.split.rows)).values()
+    return np.array_equal(probabilities, evaluation.runs[0].probabilities)
 
 
-STILL = ("lr=1e-3", "epochs=1", "patience=0")
+ONE_EPOCH = ("lr=1e-3", "epochs=1", "patience=0")
 SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[..., bool]]] = {
     "contextual": ("clip-batch", ("batch=3",), draw_sets, same_scores),
     "gallery": ("retrieval-clip", ("batch=40",), draw, same_rankings),
@@ -124,7 +124,7 @@ def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path
     draw_dataset(dataset)
     if name != "entailment":
         changes = (*changes, f"encoder=local-dir:{make_folder(tmp_path / 'encoder')}")
-    report = train.run(Train(recipe, dataset, changes=(*STILL, *changes), workdir=work, device="cpu"))
+    report = train.run(Train(recipe, dataset, changes=(*ONE_EPOCH, *changes), workdir=work, device="cpu"))
     assert report.folder == work / question.FOLDER / recipe
     config = Eval((recipe,), dataset, work, resamples=20, permutations=9, device="cpu")
     evaluation = evaluation_of(EvalRequest(config, Silent()))
