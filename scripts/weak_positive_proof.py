@@ -31,7 +31,8 @@ from ctxr.problems.gallery.scoring import score_gallery
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.reranking import Rerank
-from ctxr.problems.scoring import Device, checkpoints, with_regions
+from ctxr.problems.runs import checkpoints
+from ctxr.problems.scoring import Device, with_regions
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import PREDICATES, WorldCaptions, write_captions

@@ -336,6 +336,19 @@ def caption_retrieval(
     return CaptionRetrieval(tr_of, ir_of[order], tuple(ks), fold_of[pictures], fold_of[owners])
 
 
+def gallery_means(scored: QueryScores, galleries: Codes, owners: Codes) -> Iterator[tuple[int, dict[str, float]]]:
+    """(captions, `TR@k` and `IR@k`) of each gallery with captions, which is searched by itself.
+
+    Args:
+        scored: pictures as queries, captions as candidates. galleries: [I] of each picture.
+        owners: [C] the picture each caption was written for.
+    """
+    for gallery in np.unique(galleries[owners]):
+        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
+        rows = np.searchsorted(images, owners[captions])
+        yield len(captions), caption_retrieval(scored.part(images, captions), rows).means()
+
+
 def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:
     """Expected number of marked candidates among the first k of each row, [b]; k of a row is at least 1.
 

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ctxr.engine.progress import Progress
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.problems.protocols import OpenRun, Question, ScoringOptions, find_learner
 from ctxr.store.artifacts import open_artifact
 
@@ -36,9 +36,15 @@ def problems() -> list[Question]:
 
 
 def problem_of(config: Mapping[str, Any]) -> Question:
-    """The problem that a model was trained for, by a recipe or the config of its manifest."""
-    every = problems()
-    return next((one for one in every if config.get("variant") in one.VARIANTS), every[-1])
+    """The problem that a model was trained for, by a recipe or the config of its manifest; the last one where neither names a variant.
+
+    Raises DataError for a variant of no problem.
+    """
+    every, variant = problems(), config.get("variant")
+    by_variant: dict[Any, Question] = {name: one for one in every for name in one.VARIANTS}
+    if variant not in {None, *by_variant}:
+        raise DataError(f"the variant {variant!r} is that of no problem", hint=f"variants are {', '.join(by_variant)}")
+    return by_variant.get(variant, every[-1])
 
 
 def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenRun:
@@ -56,5 +62,7 @@ def evaluation_of(request: Any) -> Any:
 
 
 def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
-    """The class of a recipe, by its fields."""
-    return find_learner(problem_of(recipe)).Recipe
+    """The class of a recipe, by its fields; for a variant of no problem that of the last one, whose `check` refuses it."""
+    return find_learner(
+        next((one for one in problems() if recipe.get("variant") in one.VARIANTS), problems()[-1])
+    ).Recipe

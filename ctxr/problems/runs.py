@@ -144,8 +144,13 @@ def check_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
-    if run_folder(source, workdir) is not None or Path(source).exists() or Path(source).suffix in (".jsonl", ".json"):
+    if run_folder(source, workdir) is not None or Path(source).exists():
         return
+    if Path(source).suffix in (".jsonl", ".json"):
+        raise UsageError(
+            f"{source} is neither a run in {workdir / RUNS} nor a file of scores",
+            hint="ctxr eval NAME, or a file with lines of query, candidate and value",
+        )
     if ":" in source or source in PLAIN_ENCODERS:
         return
     names = {folder: finished_names(workdir, folder, kind) for folder, kind in TRAINED.items()}
@@ -204,11 +209,6 @@ def _open(source: str, scoring: Scoring) -> list[Run]:
         digest = sha256_file(file)
         by_scorer = read_scores(file).items()
         return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in by_scorer]
-    if file.suffix in (".jsonl", ".json"):
-        raise UsageError(
-            f"{source} is neither a run in {scoring.workdir / RUNS} nor a file of scores",
-            hint="ctxr eval NAME, or a file with lines of query, candidate and value",
-        )
     scorers = _scorers(source, scoring(source))
     return [Run(source, scorers, Parent(source, MODEL, sha256_of([one.values for one in scorers])))]
 

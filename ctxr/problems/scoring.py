@@ -27,9 +27,7 @@ from ctxr.problems.embeddings import Array, PictureFiles, as_vectors, cached
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, contents_of, pictures_of, queries_of
-from ctxr.problems.runs import SCORES as SCORES
-from ctxr.problems.runs import checkpoints as checkpoints
-from ctxr.problems.runs import scorers_in
+from ctxr.problems.runs import checkpoints, scorers_in
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import RUN

@@ -1,14 +1,33 @@
 """What every problem of the registry keeps."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
-from ctxr.errors import UsageError
+from ctxr.engine.progress import Silent
+from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
+from ctxr.pipelines.modelling import train
+from ctxr.pipelines.modelling.config import Eval, Train
+from ctxr.pipelines.modelling.eval import measure
 from ctxr.pipelines.modelling.train import load_recipe
-from ctxr.problems import PROBLEMS, find_problem, problem_of
-from ctxr.problems.evaluation import Evaluation
-from ctxr.problems.protocols import find_learner
+from ctxr.problems import PROBLEMS, evaluation_of, find_problem, open_run, problem_of
+from ctxr.problems.entailment.question import PairEvaluation
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.figures import Summariser
+from ctxr.problems.gallery.question import GalleryEvaluation
+from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.problems.protocols import OpenRun, ScoringOptions, find_learner
 from ctxr.problems.recipes import list_recipes
+from ctxr.store.scores import read_scores
+from ctxr.store.tables import read_table
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.synthetic.captions import WorldCaptions, write_captions
+from tests.models.encoder_folder import make_folder
+from tests.pipelines.galleries import draw
 
 OWNERS = {"entailment": "entailment", "in-batch": "gallery"}
 """Problems by what the manifests of format 1 say of a model's variant; every other is contextual."""
@@ -33,7 +52,93 @@ def test_every_recipe_belongs_to_the_problem_that_trains_it(recipe: str) -> None
     assert type(loaded) is find_learner(question).Recipe
 
 
+def test_a_model_without_a_variant_is_contextual_and_an_unknown_variant_is_that_of_no_problem() -> None:
+    assert type(problem_of({})) is type(find_problem("contextual"))
+    with pytest.raises(DataError, match="the variant 'modul' is that of no problem") as caught:
+        problem_of({"variant": "modul"})
+    assert "module" in str(caught.value.hint)
+
+
 def test_an_unknown_problem_is_told_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="there is no problem 'galery'") as told:
         find_problem("galery")
     assert told.value.hint == "did you mean gallery?"
+
+
+def draw_sets(out: Path) -> None:
+    write_benchmark(WorldBenchmark(out, train=6, valid=3, test=3, video=0.5, side=48, workers=1))
+
+
+def draw_pairs(out: Path) -> None:
+    write_captions(
+        WorldCaptions(out, train=0, valid=0, test=4, pair_train=8, pair_valid=4, hypotheses=4, texts=2, workers=1)
+    )
+
+
+def same_scores(opened: OpenRun, evaluation: Any, run: Path) -> bool:
+    scores = opened.score((evaluation.request.dataset, None))
+    stored = read_scores(run / "scores.jsonl")
+    return all(scores[name][query] == row for name, one in stored.items() for query, row in one.values.items())
+
+
+def same_rankings(opened: OpenRun, evaluation: GalleryEvaluation, run: Path) -> bool:
+    rankings = [
+        row
+        for split in evaluation.splits
+        for name, table in opened.score((split, evaluation.files_of, evaluation.contents)).items()
+        for row in rankings_of(split, table, name)
+    ]
+    return sorted(rankings, key=lambda row: (row.asks, row.query)) == read_table(run / RANKINGS, QueryRanking)
+
+
+def same_probabilities(opened: OpenRun, evaluation: PairEvaluation, run: Path) -> bool:
+    (probabilities,) = opened.score((evaluation.pairs, evaluation.split.rows)).values()
+    return np.array_equal(probabilities, evaluation.runs[0].probabilities)
+
+
+ONE_EPOCH = ("lr=1e-3", "epochs=1", "patience=0")
+SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[..., bool]]] = {
+    "contextual": ("clip-batch", ("batch=3",), draw_sets, same_scores),
+    "gallery": ("retrieval-clip", ("batch=40",), draw, same_rankings),
+    "entailment": (
+        "entailment-tiny",
+        (
+            "text=random:bert-tiny",
+            "image=random:albef-tiny",
+            "width=32",
+            "text_layers=1",
+            "fusion_layers=1",
+            "batch=16",
+        ),
+        draw_pairs,
+        same_probabilities,
+    ),
+}
+"""A recipe, its changes, a small dataset, and whether a run that is opened again says what was kept of it."""
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path) -> None:
+    recipe, changes, draw_dataset, is_same = SMALL[name]
+    question, dataset, work = find_problem(name), tmp_path / "dataset", tmp_path / "work"
+    draw_dataset(dataset)
+    if name != "entailment":
+        changes = (*changes, f"encoder=local-dir:{make_folder(tmp_path / 'encoder')}")
+    report = train.run(Train(recipe, dataset, changes=(*ONE_EPOCH, *changes), workdir=work, device="cpu"))
+    assert report.folder == work / question.FOLDER / recipe
+    config = Eval((recipe,), dataset, work, resamples=20, permutations=9, device="cpu")
+    evaluation = evaluation_of(EvalRequest(config, Silent()))
+    assert type(evaluation) is question.evaluation
+    assert evaluation.names == (recipe,)
+    for split in evaluation.splits:
+        groups = evaluation.groups(split)
+        summary = Summariser(split.name, groups, (0, 0), 20, 9)
+        for (_, _, measure_name), column in evaluation.columns(split, evaluation.runs[0], summary):
+            assert len(column.rows) == len(column.values) == len(column.weights)
+            assert set(column.rows.tolist()) <= set(range(len(groups))), measure_name
+            assert column.figure is None or 0 <= column.figure <= 1, measure_name
+    assert is_same(open_run(report.folder, ScoringOptions(work, "cpu"), Silent()), evaluation, report.folder)
+    evaluation = evaluation_of(EvalRequest(config, Silent()))
+    measure(evaluation, config, Silent())
+    assert evaluation.findings.tables
+    assert all(0 <= one.interval.value <= 1 for one in evaluation.findings.figures)

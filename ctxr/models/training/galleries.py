@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, caption_retrieval
+from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, gallery_means
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
 from ctxr.models.training.recipe import Recipe
@@ -169,8 +169,6 @@ def mean_recall(scores: QueryScores, pairs: GalleryPairs) -> float:
     """
     galleries, owners = pairs.galleries.numpy(), pairs.candidates[pairs.first, 0].numpy()
     total = 0.0
-    for gallery in np.unique(galleries[owners]):
-        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        means = caption_retrieval(scores.part(images, captions), np.searchsorted(images, owners[captions])).means()
-        total += len(captions) * sum(means.values()) / len(means)
+    for captions, means in gallery_means(scores, galleries, owners):
+        total += captions * sum(means.values()) / len(means)
     return total / len(owners)

@@ -1,12 +1,13 @@
-"""Gradients of a loss over all vectors of a batch that is too large for one pass (GradCache, arXiv:2101.06983).
-
-A loss that compares everything with everything cannot be accumulated part by part. But its gradient by the vectors is small, and
-from there each part can go back by itself: vectors are computed once without a graph, then the loss and its gradient by the vectors,
-then each part again with the same chance and with its graph. That is exact, dropout included, for one more forward pass.
+"""The training loop: epochs of steps, resumed where they were stopped, of which the best is kept.
 
 What is learned is an `Objective`: it plans the steps of an epoch as rows, encodes them, and computes their loss. The loop cuts steps
 into passes that fit into memory, applies the optimiser, and keeps the best epoch. All randomness of an epoch follows from the seed
 and the epoch's number, so a training that was stopped resumes to the same result.
+
+A loss that compares everything with everything cannot be accumulated part by part. But its gradient by the vectors is small, and
+from there each part can go back by itself (GradCache, arXiv:2101.06983): vectors are computed once without a graph, then the loss and
+its gradient by the vectors, then each part again with the same chance and with its graph. That is exact, dropout included, for one
+more forward pass.
 """
 
 import math

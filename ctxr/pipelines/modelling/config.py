@@ -121,7 +121,8 @@ class Eval(Options):
     COMMAND = "eval"
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each), or models; default: every run."""
+    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; over galleries
+    too they are evaluated as on image sets), or models; default: every run."""
     dataset: PathOption = None
     """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Workdir = Path("work")

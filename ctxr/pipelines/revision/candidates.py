@@ -24,8 +24,8 @@ from ctxr.models.training.recipe import WITH_HEAD
 from ctxr.problems.embeddings import PictureFiles, embedded
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
-from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
-from ctxr.problems.scoring import Device, checkpoints, source_of
+from ctxr.problems.runs import PLAIN_ENCODERS, checkpoints, finished_runs, run_folder
+from ctxr.problems.scoring import Device, source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 

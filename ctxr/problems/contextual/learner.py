@@ -19,8 +19,9 @@ from ctxr.models.training.scoring import resolved
 from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
+from ctxr.problems.runs import SCORES
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.problems.scoring import SCORES, Device, open_run, scores_by_seeds
+from ctxr.problems.scoring import Device, open_run, scores_by_seeds
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores

@@ -15,7 +15,7 @@ from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
 from ctxr.models.picture_vectors import PictureVectors, distances_of
 from ctxr.models.tokens import load_tokenizer
-from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.models.training.recipe import VARIANTS, WITH_HEAD
 from ctxr.problems import notes
 from ctxr.problems.contextual import figures as measuring
 from ctxr.problems.contextual.examples import BenchmarkQuery, EvalSplit, match, questions_of
@@ -255,6 +255,7 @@ class Contextual(Question):
     LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner:ContextualLearner"
     KIND: ClassVar[str] = RUN
     FOLDER: ClassVar[str] = RUNS
+    VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
     evaluation = SetEvaluation
 
     def explains(self, config: Mapping[str, Any]) -> bool:

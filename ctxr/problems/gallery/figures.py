@@ -357,6 +357,12 @@ _HEADS = (
 
 SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
 
+
+def printed_recall(columns: Recalls) -> float:
+    """The mean of which `SEED_NOTE` speaks."""
+    return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
+
+
 _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 

@@ -13,15 +13,8 @@ from ctxr.models.training.galleries import GalleryPairs
 from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.matching import MatchingObjective
 from ctxr.models.training.recipe import Recipe
-from ctxr.problems.gallery.scoring import (
-    RECALLS,
-    RecallRow,
-    as_pairs,
-    mean_recall,
-    open_run,
-    shortlist_for,
-    write_rankings,
-)
+from ctxr.problems.gallery.rankings import MEAN_RECALL, RECALLS, RecallRow
+from ctxr.problems.gallery.scoring import as_pairs, open_run, shortlist_for, write_rankings
 from ctxr.problems.gallery.splits import splits_for
 from ctxr.problems.reranking import Rerank
 from ctxr.problems.scorer_training import ScorerJob, Source
@@ -33,7 +26,7 @@ from ctxr.store.tables import read_table
 class GalleryJob(ScorerJob):
     """Seeds that learn captions and pictures of a batch against each other."""
 
-    MEASURE: ClassVar[str] = "mean recall"
+    MEASURE: ClassVar[str] = MEAN_RECALL
     NOTE: ClassVar[str] = "TR and IR at 1, 5, 10"
 
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:
@@ -71,8 +64,9 @@ class GalleryJob(ScorerJob):
 
     def results(self) -> list[tuple[float | None, float | None]]:
         """Mean recalls."""
-        rows = read_table(self.out / RECALLS, RecallRow)
-        return [(mean_recall(rows, name, "valid"), mean_recall(rows, name, "test")) for name in self.scorers]
+        rows = [row for row in read_table(self.out / RECALLS, RecallRow) if row.measure == MEAN_RECALL]
+        values = {(row.scorer, row.side): row.value for row in rows}
+        return [(values.get((name, "valid")), values.get((name, "test"))) for name in self.scorers]
 
 
 class GalleryLearner:

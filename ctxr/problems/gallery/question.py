@@ -22,7 +22,7 @@ from ctxr.problems import notes
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import MOST_POSITIONS, Columns, Figure, Seeds, Summariser, seeds_of
 from ctxr.problems.gallery import figures as measuring
-from ctxr.problems.gallery.figures import EntailFigure, Ratings, Recalls
+from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, published
@@ -116,7 +116,9 @@ class GalleryEvaluation(Evaluation):
         scored = run.opened.score((split, self.files_of, self.contents))
         measured = {scorer: measuring.columns_of(split, one, answers.truths, self.ks) for scorer, one in scored.items()}
         columns = mean_columns(list(measured.values()))
-        answers.seeds += seeds_of(split.name, run.name, {scorer: _mean_recall(one) for scorer, one in measured.items()})
+        answers.seeds += seeds_of(
+            split.name, run.name, {scorer: measuring.printed_recall(one) for scorer, one in measured.items()}
+        )
         answers.rhos[run.name] = measuring.correlated(answers.ratings, list(scored.values()), summary.seed)
         for label in answers.labels:
             counted = measuring.entailed(split, list(scored.values()), label)
@@ -262,10 +264,6 @@ def _audited(split: str, labels: Labels) -> str:
     return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
 
 
-def _mean_recall(columns: Recalls) -> float:
-    return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
-
-
 def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """The result of each caption as a query for its picture."""
     galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
@@ -317,6 +315,6 @@ class Gallery(Question):
 def _searches(source: str, workdir: Path) -> bool:
     folder = run_folder(source, workdir)
     if folder is None:
-        return bool(source) and not Path(source).is_file() and Path(source).suffix not in (".json", ".jsonl")
+        return bool(source) and not Path(source).is_file()
     config = open_artifact(folder, RUN).manifest.config
     return bool(checkpoints(folder)) and config.get("variant") not in WITH_HEAD

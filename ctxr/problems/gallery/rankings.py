@@ -1,15 +1,17 @@
 """The best candidates of every query of a gallery, and its recalls, as tables of a run or an evaluation."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from ctxr.metrics.retrieval import QueryScores, caption_retrieval, top
+from ctxr.metrics.retrieval import QueryScores, gallery_means, top
 from ctxr.problems.gallery.splits import GallerySplit, first_owners
 from ctxr.store.records import Record
 
 RANKINGS, RECALLS = "rankings.jsonl", "recalls.jsonl"
+
+MEAN_RECALL = "mean recall"
+"""Measure of `RecallRow`: the mean of TR and IR at 1, 5 and 10."""
 
 RANKED = 30
 """Candidates that are kept of each query: as many as the largest K of Entail@K."""
@@ -66,18 +68,8 @@ def recalls_of(split: GallerySplit, table: QueryScores, scorer: str) -> list[Rec
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(split.image_galleries), first_owners(split)
     totals: dict[str, float] = {}
-    for gallery in range(len(split.galleries)):
-        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        part = table.part(images, captions)
-        means = caption_retrieval(part, np.searchsorted(images, owners[captions])).means()
-        means["mean recall"] = sum(means.values()) / len(means)
+    for captions, means in gallery_means(table, galleries, owners):
+        means[MEAN_RECALL] = sum(means.values()) / len(means)
         for measure, value in means.items():
-            totals[measure] = totals.get(measure, 0.0) + value * len(captions) / len(owners)
+            totals[measure] = totals.get(measure, 0.0) + value * captions / len(owners)
     return [RecallRow(scorer, split.side, measure, value) for measure, value in totals.items()]
-
-
-def mean_recall(rows: Sequence[RecallRow], scorer: str, split: str) -> float | None:
-    """The mean recall of a scorer on a side, 0..1; None where it was not measured."""
-    return next(
-        (row.value for row in rows if (row.scorer, row.side, row.measure) == (scorer, split, "mean recall")), None
-    )

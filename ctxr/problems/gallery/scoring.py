@@ -20,15 +20,7 @@ from ctxr.models.training.galleries import GalleryPairs, make_pairs
 from ctxr.models.training.matching import Shortlist, gallery_scores
 from ctxr.models.training.recipe import Recipe
 from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
-from ctxr.problems.gallery.rankings import (
-    RANKINGS,
-    QueryRanking,
-    rankings_of,
-    recalls_of,
-)
-from ctxr.problems.gallery.rankings import RECALLS as RECALLS
-from ctxr.problems.gallery.rankings import RecallRow as RecallRow
-from ctxr.problems.gallery.rankings import mean_recall as mean_recall
+from ctxr.problems.gallery.rankings import RANKINGS, RECALLS, QueryRanking, RecallRow, rankings_of, recalls_of
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import image_inputs
 from ctxr.problems.protocols import OpenRun, ScoringOptions

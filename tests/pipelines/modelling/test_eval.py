@@ -389,6 +389,8 @@ def test_what_is_no_run_is_refused(dataset: Path) -> None:
         evaluate(dataset)
     with pytest.raises(UsageError, match=r"nothing\.jsonl is neither a run in .* nor a file of scores"):
         evaluate(dataset, "nothing.jsonl")
+    with pytest.raises(UsageError, match=r"nothing\.jsonl is neither a run in .* nor a file of scores"):
+        run_eval(Eval(("nothing.jsonl",), None, dataset.parent / "work"))
     (dataset.parent / "work" / "runs" / "half").mkdir(parents=True)
     with pytest.raises(UnfinishedError, match=r"half has no manifest\.json"):
         evaluate(dataset, "half")

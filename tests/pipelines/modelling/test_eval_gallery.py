@@ -32,7 +32,7 @@ from ctxr.problems.gallery.truth import coco_indices, labels_of, people_of, publ
 from ctxr.problems.results import QueryResult, plain_name
 from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import Content, finish, open_artifact
-from ctxr.store.records import Judgment
+from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
@@ -76,6 +76,20 @@ def evaluate(world: Path, encoders: list[str], workdir: Path, tmp_path: Path) ->
 def figures(report: EvalReport) -> dict[tuple[str, str], dict[str, Any]]:
     told = json.loads((report.results / "figures.json").read_text())
     return {(row["run"], row["measure"]): row for row in told["figures"]}
+
+
+def test_a_file_of_scores_over_galleries_is_evaluated_as_on_image_sets(
+    evaluate: Evaluates, world: Path, tmp_path: Path
+) -> None:
+    split = gallery_splits(read_dataset(world))["test"]
+    own = {split.captions[caption]: split.images[image] for caption, image in split.written}
+    rows = [
+        Score(query, image, "own", float(image == own[query])) for query in split.captions for image in split.images
+    ]
+    write_table(tmp_path / "own.jsonl", rows)
+    report = evaluate(runs=(str(tmp_path / "own.jsonl"),))
+    assert "test/recall" not in report.tables
+    assert figures(report)["own", "accuracy"]["value"] == 1.0
 
 
 def test_recall_and_entail_at_k_are_those_of_the_full_matrix(

@@ -14,9 +14,9 @@ from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.inspection.pages.chain import ALONE
 from ctxr.pipelines.inspection.pages.edition import Edition, Section
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems import problem_of, problems
+from ctxr.problems import open_run, problem_of, problems
 from ctxr.problems.figures import PARTS
-from ctxr.problems.protocols import ScoringOptions, find_learner
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
 from ctxr.problems.tables import STATIC, p_value, percent
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
@@ -160,17 +160,16 @@ def attended(
     where it is given, else it is searched for in the project.
     """
     shares, notes = Attended(), list[str]()
-    runs = [(run, problem_of(run.manifest.config)) for run in _attended_runs(project, scored)]
-    runs = [(run, problem) for run, problem in runs if problem.explains(run.manifest.config)]
+    runs = list(_attended_runs(project, scored))
+    runs = [run for run in runs if problem_of(run.manifest.config).explains(run.manifest.config)]
     if not runs or not shown:
         return shares, notes
     dataset = current or _attended_dataset(project, scored.dataset)
     if dataset is None:
         return shares, ["attention is not shown: the dataset that was evaluated is not in this project"]
-    for run, problem in runs:
+    for run in runs:
         try:
-            opened = find_learner(problem).open_run(run.path, ScoringOptions(project), progress)
-            shares |= opened.explain((dataset, shown))
+            shares |= open_run(run.path, ScoringOptions(project), progress).explain((dataset, shown))
         except CtxrError as error:
             notes.append(f"attention of {run.path.name} is not shown: {error.message}")
     return shares, notes
