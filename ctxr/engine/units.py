@@ -52,6 +52,10 @@ class RankShard:
         rank, world = getattr(options, "rank", None), getattr(options, "world_size", None)
         return None if rank is None or world is None else cls(rank, world)
 
+    def part(self, units: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
+        """The units of the rank."""
+        return sorted(units, key=lambda unit: unit.name)[self.rank :: self.world]
+
 
 def shard_rules(rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
     """Rules of options: ranks that are none."""
@@ -135,14 +139,10 @@ def map_units(
     progress: Progress,
     label: str,
     finished: Callable[[WorkUnit], bool],
-    shard: RankShard | None = None,
     begin: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[WorkUnit, Any]]:
-    """Each unit of the shard that is not `finished`, with what the job returned, as they finish; `begin` is called before the first."""
-    units = sorted(units, key=lambda unit: unit.name)
-    if shard:
-        units = units[shard.rank :: shard.world]
-    todo = [unit for unit in units if not finished(unit)]
+    """Each unit that is not `finished`, with what the job returned, as they finish; `begin` is called before the first."""
+    todo = [unit for unit in sorted(units, key=lambda unit: unit.name) if not finished(unit)]
     if len(todo) < len(units):
         progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} are finished already")
     if not todo:

@@ -164,9 +164,9 @@ def row_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
 def highest(scores: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:
     """The `most` highest scores of each row of [b, G], ascending, [b, most]; `most` is of 1..G."""
     width = scores.shape[1]
-    found = np.partition(scores, width - most, axis=1)[:, width - most :]
-    found.sort(axis=1)
-    return found
+    top = np.partition(scores, width - most, axis=1)[:, width - most :]
+    top.sort(axis=1)
+    return top
 
 
 def best_of_rows(scores: npt.NDArray[np.floating], k: int) -> Codes:

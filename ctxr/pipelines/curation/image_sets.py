@@ -222,8 +222,8 @@ class SetsStage(Stage):
 
         engine = _Merged(job.videos, self._of_rank) if self._of_rank else find_engine(options.engine, options.workers)
         begin = partial(self._begin, job)
-        made = map_units(job.work, job.videos, engine, job.progress, self.label, finished, self.shard, begin)
-        for unit, failed in made:
+        videos = self.shard.part(job.videos) if self.shard else job.videos
+        for unit, failed in map_units(job.work, videos, engine, job.progress, self.label, finished, begin):
             if failed is not None:
                 job.fail(failed)
                 if self.shard:
@@ -287,11 +287,11 @@ class _Merged:
 
 
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
-"""Options of which a merge makes no use."""
+"""Options that a merge ignores."""
 
 
 def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
-    """The options that are not at their defaults, by field, without those of which a merge makes no use."""
+    """The options that are not at their defaults, by field, without those that a merge ignores."""
     names = [part.name for part in fields(options) if part.name not in _OF_A_RANK]
     return plain(
         {name: getattr(options, name) for name in names if getattr(options, name) != getattr(type(options)(), name)}

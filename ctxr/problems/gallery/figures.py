@@ -359,7 +359,7 @@ SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure o
 
 
 def printed_recall(columns: Recalls) -> float:
-    """The mean of which `SEED_NOTE` speaks."""
+    """The mean that `SEED_NOTE` explains."""
     return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
 
 
