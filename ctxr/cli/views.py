@@ -31,7 +31,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         finished = f"{counts['finished']} finished, {counts['failed']} failed, of {plural(counts['sources'], 'video')}"
         yield Summary(
             f"{report.artifact}: rank {report.rank}",
-            {"videos": finished, "next": f"ctxr merge {report.artifact}, after all ranks"},
+            {"videos": finished, "next": f"ctxr merge {report.artifact}   when all ranks have finished"},
         )
         return
     rows = {

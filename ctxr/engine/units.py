@@ -144,7 +144,7 @@ def map_units(
     """Each unit that is not `finished`, with what the job returned, as they finish; `begin` is called before the first."""
     todo = [unit for unit in sorted(units, key=lambda unit: unit.name) if not finished(unit)]
     if len(todo) < len(units):
-        progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} are finished already")
+        progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} were done before")
     if not todo:
         return
     begin()

@@ -40,11 +40,10 @@ def problem_of(config: Mapping[str, Any]) -> Question:
 
     Raises DataError for a variant of no problem.
     """
-    every, variant = problems(), config.get("variant")
-    by_variant: dict[Any, Question] = {name: one for one in every for name in one.VARIANTS}
+    by_variant, variant = _by_variant(), config.get("variant")
     if variant not in {None, *by_variant}:
-        raise DataError(f"the variant {variant!r} is that of no problem", hint=f"variants are {', '.join(by_variant)}")
-    return by_variant.get(variant, every[-1])
+        raise DataError(f"no problem has the variant {variant!r}", hint=f"variants are {', '.join(by_variant)}")
+    return by_variant.get(variant, problems()[-1])
 
 
 def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenRun:
@@ -63,6 +62,8 @@ def evaluation_of(request: Any) -> Any:
 
 def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
     """The class of a recipe, by its fields; for a variant of no problem that of the last one, whose `check` refuses it."""
-    return find_learner(
-        next((one for one in problems() if recipe.get("variant") in one.VARIANTS), problems()[-1])
-    ).Recipe
+    return find_learner(_by_variant().get(recipe.get("variant"), problems()[-1])).Recipe
+
+
+def _by_variant() -> dict[Any, Question]:
+    return {name: one for one in problems() for name in one.VARIANTS}
