@@ -58,7 +58,7 @@ class OpencvVideo(Video):
         self._first: Pixels | None = self._read()
         if self._first is None:
             self.close()
-            raise VideoError("no_frames", f"{path} has a video stream, but not one frame of it could be decoded")
+            raise VideoError("no_frames", f"{path}: has a video stream, but not one frame of it could be decoded")
         self.header = self._read_header(self._first)
 
     def __iter__(self) -> Iterator[Frame]:

@@ -71,7 +71,7 @@ class PyavVideo(Video):
             self._decoded = self._decode()
             first = next(self._decoded, None)
             if first is None:
-                raise VideoError("no_frames", f"{path} has a video stream, but not one frame of it could be decoded")
+                raise VideoError("no_frames", f"{path}: has a video stream, but not one frame of it could be decoded")
             self._first: Any = first
             self._upright = planes.upright_of(first)
             self._nbytes = first.width * first.height * first.format.bits_per_pixel // 8
@@ -265,14 +265,14 @@ def _open_container(path: Path) -> Any:
             head = file.read(12)
         if head[4:8] == b"ftyp":
             raise VideoError(
-                "truncated", f"{path} is cut off: its index (moov) is missing", "download or copy it again"
+                "truncated", f"{path}: is cut off: its index (moov) is missing", "download or copy it again"
             ) from error
-        raise VideoError("not_a_video", f"{path} is not a video: its content fits no known format") from error
+        raise VideoError("not_a_video", f"{path}: is not a video: its content fits no known format") from error
     except MemoryError:
         raise
     except (av.FFmpegError, OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryError from error
         raise VideoError(
-            "unreadable", f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}"
+            "unreadable", f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}"
         ) from error

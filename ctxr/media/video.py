@@ -150,11 +150,11 @@ def check_file(path: Path) -> None:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise VideoError("not_a_file", f"{path} is {kind}, not a video file")
+            raise VideoError("not_a_file", f"{path}: is {kind}, not a video file")
         if status.st_size == 0:
             raise VideoError("empty_file", f"{path}: the file is empty (0 bytes)")
         os.close(os.open(path, os.O_RDONLY))
     except FileNotFoundError as error:
         raise VideoError("no_such_file", f"{path}: no such file") from error
     except OSError as error:
-        raise VideoError("unreadable", f"{path} cannot be read: {error.strerror}") from error
+        raise VideoError("unreadable", f"{path}: cannot be read: {error.strerror}") from error
