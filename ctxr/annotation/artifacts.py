@@ -112,7 +112,7 @@ def read_tasks(path: Path) -> Tasks:
     """The finished artifact of tasks in the folder `path`.
 
     Raises UnfinishedError without a manifest; DataError for another kind, a table that was changed, or a unit that shows what
-    is not there.
+    does not exist.
     """
     artifact = _whole(path, TASKS, "ctxr export-tasks describe")
     sets, images = _by_id(path / "sets.jsonl", ImageSet), _by_id(path / "images.jsonl", Image)
@@ -120,7 +120,7 @@ def read_tasks(path: Path) -> Tasks:
     for unit in units:
         if unit.image_set not in sets or any(name not in images for name in unit.images):
             raise DataError(
-                f"{path / 'units.jsonl'}: unit {unit.id!r} shows a set or an image that is not there",
+                f"{path / 'units.jsonl'}: unit {unit.id!r} shows a set or an image that does not exist",
                 hint="run ctxr export-tasks again",
             )
     config = artifact.manifest.config

@@ -214,6 +214,8 @@ class ImportAnswers(Options):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Where the answers of each platform are, and what only Mechanical Turk offers."""
         platform = self.platform_of
+        if self.file is not None and not self.file.exists():
+            yield f"{self.file} does not exist", "name the file and its platform: FILE --from label-studio, …"
         if self.file is None and platform == "label-studio":
             yield f"answers of {platform} are in a file", f"ctxr import-answers FILE --from {platform}"
         if self.file is not None and platform == "local":

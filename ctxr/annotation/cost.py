@@ -1,6 +1,6 @@
 """The cost of a study: votes, money, hours, the minimum pay, and forecasts from a pilot.
 
-Money is in whole cents, rounded up at the end.
+Money is in whole US cents, rounded up at the end.
 """
 
 import math
@@ -135,7 +135,7 @@ def require_floor(task: str, reward: int, seconds: float, floor: int, option: st
     """Raises UsageError where a reward pays less than `floor` cents an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:
         raise UsageError(
-            f"{task}: {reward} cents for {seconds:g} s are {money(pay_per_hour(reward, seconds))} an hour, "
+            f"{task}: {reward} US cents for {seconds:g} s are {money(pay_per_hour(reward, seconds))} dollars an hour, "
             f"below the floor of {money(floor)}",
             hint=f"--{task}-reward {least_reward(seconds, floor)}",
         )

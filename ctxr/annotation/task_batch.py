@@ -166,7 +166,7 @@ def _entail(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Mater
                 hint="name the dataset that the candidates are from (--input)",
             )
         if (row.image, row.statement) in seen:
-            raise DataError(f"{table}:{number}: {row.image!r} and {row.statement!r} are there twice")
+            raise DataError(f"{table}:{number}: {row.image!r} and {row.statement!r} are repeated")
         seen.add((row.image, row.statement))
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
@@ -186,7 +186,7 @@ def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
                 hint="name the dataset that the objects are in (--input)",
             )
         if row.image in labels:
-            raise DataError(f"{path}:{number}: the image {row.image!r} is there twice")
+            raise DataError(f"{path}:{number}: the image {row.image!r} is repeated")
         labels[row.image] = row.labels
     return labels
 

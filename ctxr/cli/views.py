@@ -71,6 +71,7 @@ def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
     yield plan_table(report)
     yield Sentences("assumed", report.notes)
+    yield Summary(f"{report.plan}: written", {"next": "ctxr export-tasks describe"})
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -82,8 +83,18 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "checks": f"{report.checks} units that test the worker" if report.checks else None,
         "files": ", ".join(report.files) or None,
         "launched": " ".join(report.notes) or None,
+        "next": _next_after_tasks(report),
     }
     yield Summary(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
+
+
+def _next_after_tasks(report: ExportTasksReport) -> str:
+    """The command that collects answers to the tasks."""
+    if report.backend == "label-studio":
+        return "ctxr import-answers FILE --from label-studio   (once the projects are labelled and exported as JSON)"
+    if report.backend in ("mturk", "prolific") and not report.launched:
+        return "the same command with --launch"
+    return "ctxr import-answers --from mturk" if report.backend == "mturk" else "ctxr serve"
 
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
@@ -299,11 +310,11 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
 
 
 def serving(server: Opened) -> Iterator[Block]:
-    """Where people come in, while the server runs."""
+    """Where people sign in, while the server runs."""
     yield Summary(
         f"serving at {server.address}", {f"{task} waiting": number for task, number in server.waiting.items()}
     )
-    yield "[bold]ways in[/]"
+    yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
         yield f"  [dim]{escape(name)}[/]  {link}"
     yield "[dim]Ctrl-C stops; what was sent is kept[/]"
@@ -381,7 +392,7 @@ def plan_table(report: PlanReport) -> Table:
     )
     note = (
         f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
-        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time"
+        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in US dollars"
     )
     heads = ("task", "units", "answers", "median", "pay", "an hour", "hours", "fees", "cost")
     return Table(f"What it takes on {report.platform}", heads, rows, note)

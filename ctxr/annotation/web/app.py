@@ -100,7 +100,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if status in (404, 405):
-            return pages.message("This page is not here", ["Please check the address."], status, links=home)
+            return pages.message("This page does not exist", ["Please check the address."], status, links=home)
         line = "It is not your fault. What you sent before is stored; please go back and try again."
         kept = getattr(request.state, "kept", ())
         return pages.message("Something went wrong here", [line], status, links=home, kept=kept)

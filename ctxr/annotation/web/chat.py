@@ -152,7 +152,7 @@ class Chat:
         """Take one of `STEPS`: say a text, share the photo, finish, or leave."""
         step = request.path_params["step"]
         if step not in STEPS:
-            raise HttpProblem(404, "This page is not here", "Please check the address.")
+            raise HttpProblem(404, "This page does not exist", "Please check the address.")
         unit = await leased_unit(self.pages, request)
         posted = await received(unit, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]

@@ -131,7 +131,7 @@ def static(request: Request) -> Response:
     name = request.path_params["name"]
     content = static_files().get(name)
     if content is None:
-        raise HttpProblem(404, "This page is not here")
+        raise HttpProblem(404, "This page does not exist")
     headers = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(content, media_type=_TYPES[name.split(".")[-1]], headers=headers)
 

@@ -1,4 +1,4 @@
-"""Ways in: a name, an invitation, a submission on Prolific, which is also left with the code by which it is paid."""
+"""Sign-in: a name, an invitation, a submission on Prolific, which is also left with the code by which it is paid."""
 
 import re
 from urllib.parse import urlencode
@@ -54,7 +54,7 @@ class SignIn:
     async def enter(self, request: Request) -> Response:
         """Enrol with a name, on a server open to anyone."""
         if not self.site.access.anybody:
-            raise HttpProblem(404, "This page is not here")
+            raise HttpProblem(404, "This page does not exist")
         posted = await read_form(request)
         self.pages.check_form(request, posted, self.pages.session(request).nonce, f"{self.pages.at}/enter")
         name = " ".join((posted.get("name") or [""])[0].split())
@@ -71,7 +71,7 @@ class SignIn:
         response = self.pages.message(
             f"Welcome, {name}",
             ["Keep this personal link to sign in from another browser or after a month. Do not share it."],
-            links=[("Begin", f"{self.pages.at}/next"), ("My personal link", personal)],
+            links=[("Start", f"{self.pages.at}/next"), ("My personal link", personal)],
         )
         return self.pages.remember(response, session)
 
@@ -85,12 +85,12 @@ class SignIn:
         response = self.pages.message(
             "Welcome",
             ["This is your personal link. Your answers from here on are credited to you."],
-            form={"action": here, "fields": fields, "button": "Come in"},
+            form={"action": here, "fields": fields, "button": "Start"},
         )
         return self.pages.remember(response, session)
 
     async def accept(self, request: Request) -> Response:
-        """Come in by a personal link."""
+        """Sign in by a personal link."""
         identity, session = self._identity(request), self.pages.session(request)
         here = f"{self.pages.at}/i/{request.path_params['token']}"
         self.pages.check_form(request, await read_form(request), session.nonce, here)
@@ -108,9 +108,9 @@ class SignIn:
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)
         response = self.pages.page(
-            "door.html",
+            "sign_in.html",
             422 if problem else 200,
-            title="Come in",
+            title="Sign in",
             csrf=self.site.signer.form_token(session.nonce, f"{self.pages.at}/enter"),
             name=name,
             problems=[problem] if problem else [],
@@ -124,34 +124,34 @@ class SignIn:
 
 
 class Prolific:
-    """The way in and the way out of people from Prolific."""
+    """Sign-in and completion codes of participants from Prolific."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages, self.site = pages, pages.site
 
     async def come(self, request: Request) -> Response:
         """A participant of a study."""
-        door = request.path_params["study"]
-        if door not in self.site.access.studies:
-            raise HttpProblem(404, "This study is not here", "Please return the submission on Prolific.")
+        name = request.path_params["study"]
+        if name not in self.site.access.studies:
+            raise HttpProblem(404, "This study does not exist", "Please return the submission on Prolific.")
         ids = [request.query_params.get(name, "") for name in ("SESSION_ID", "PROLIFIC_PID", "STUDY_ID")]
         if not all(map(_ID.fullmatch, ids)):
             raise HttpProblem(
                 400, "Prolific did not say who you are", "Please open the study from Prolific’s own page once more."
             )
         address = request.client.host if request.client else ""
-        session = await run_in_threadpool(self._come, door, ids, address, self.pages.session(request))
+        session = await run_in_threadpool(self._come, name, ids, address, self.pages.session(request))
         return self.pages.remember(self.pages.go("/next"), session)
 
-    def _come(self, door: str, ids: list[str], address: str, before: Session) -> Session:
+    def _come(self, name: str, ids: list[str], address: str, before: Session) -> Session:
         """The session of a submission. Its id is what opens it: a participant's id alone is known to others."""
         submission, participant, study = ids
         if self.site.identities.visit(submission) is None and (wait := self.site.newcomers.take(address)):
             raise RateLimited(wait)
         worker = self.site.pseudonym(_PLATFORM, participant)
-        visit = Visit(submission, participant, study, worker, door, self.site.journal.done_by(worker), self.site.now())
+        visit = Visit(submission, participant, study, worker, name, self.site.journal.done_by(worker), self.site.now())
         try:
-            self.site.identities.come(visit, self.site.access.studies[door].lasts, before.submission)
+            self.site.identities.come(visit, self.site.access.studies[name].lasts, before.submission)
         except Refused as refused:
             raise HttpProblem(403, "This submission cannot be opened", refused.message) from refused
         return self.pages.admit(_PLATFORM, participant, submission)

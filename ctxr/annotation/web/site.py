@@ -1,4 +1,4 @@
-"""What a running server knows: the journal, the pictures, who may come in by which door, and the time."""
+"""What a running server knows: the journal, the pictures, who may sign in, and the time."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -159,7 +159,7 @@ class Work:
         file = self.site.pictures.get(image or "")
         media = _MEDIA.get(file.suffix.lower()) if file else None
         if unit.lease.state != "live" or file is None or media is None or not file.is_file():
-            raise HttpProblem(404, "This picture is not here")
+            raise HttpProblem(404, "This picture does not exist")
         return FileResponse(file, media_type=media, headers={"cache-control": "private, max-age=31536000, immutable"})
 
 

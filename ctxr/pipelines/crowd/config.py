@@ -48,11 +48,11 @@ class Plan(Protocol):
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
     """The platform's fee in percent of the reward; required for Prolific."""
     describe_reward: Annotated[int, COUNT] = 25
-    """Cents per description (ImageCoDe: 25)."""
+    """Pay per description in US cents (ImageCoDe: 25)."""
     retrieve_reward: Annotated[int, COUNT] = 10
-    """Cents per retrieval (ImageCoDe: 10)."""
+    """Pay per retrieval in US cents (ImageCoDe: 10)."""
     floor: Annotated[int, COUNT] = FLOOR
-    """Minimum pay in cents an hour; below it nothing is launched."""
+    """Minimum pay per hour in US cents (800 = 8 dollars); nothing that pays less is launched."""
     describe_seconds: Annotated[float | None, SECONDS] = None
     """Seconds per description; default: the median of the answers so far, else an assumption."""
     retrieve_seconds: Annotated[float | None, SECONDS] = None

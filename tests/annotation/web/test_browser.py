@@ -46,7 +46,7 @@ def show(headless: Browser) -> Iterator[Show]:
         tab.on("console", lambda one: None if one.text.startswith(LOADING) else complaints.append(one.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.goto(f"{running.address}/i/{crowd.site.signer.invitation(name)}")
-        tab.get_by_role("button", name="Come in").click()
+        tab.get_by_role("button", name="Start").click()
         tab.wait_for_url("**/w/**")
         return tab
 

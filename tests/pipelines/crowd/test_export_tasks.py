@@ -230,7 +230,7 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
     config = study.options(workdir, "entail")
     file = workdir / "candidates.jsonl"
     file.write_text(file.read_text() * 2)
-    with pytest.raises(DataError, match=r"candidates\.jsonl:3: .* are there twice"):
+    with pytest.raises(DataError, match=r"candidates\.jsonl:3: .* are repeated"):
         run(config)
 
 
@@ -296,7 +296,7 @@ def test_objects_of_a_photo_are_a_hint_for_who_sees_it(workdir: Path) -> None:
     }
     assert run(config).up_to_date
     for text, message in (
-        (file.read_text() * 2, r"objects\.jsonl:2: the image 'photos0/img4' is there twice"),
+        (file.read_text() * 2, r"objects\.jsonl:2: the image 'photos0/img4' is repeated"),
         ('{"image": "x", "labels": []}', r"objects\.jsonl:1: .* has no image 'x'"),
         ('{"image": "x"}', r"objects\.jsonl:1: .*labels"),
     ):

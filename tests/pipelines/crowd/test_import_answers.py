@@ -439,7 +439,8 @@ def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_fo
     [
         ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv is unknown"),
         ({"platform_of": "label-studio"}, UsageError, "answers of label-studio are in a file"),
-        ({"file": Path("x.csv")}, UsageError, "in its journal, not in a file"),
+        ({"file": Path("x.csv")}, UsageError, "^x.csv does not exist$"),
+        ({"file": Path(__file__)}, UsageError, "in its journal, not in a file"),
         ({"live": True}, UsageError, "need --from mturk"),
         ({}, UnfinishedError, "no finished tasks"),
     ],
@@ -452,7 +453,7 @@ def test_wrong_arguments_are_one_sentence(change: dict[str, Any], error: type, m
 def test_a_platform_to_which_nothing_went_is_named(workdir: Path) -> None:
     export_tasks(study.options(workdir, "describe"))
     with pytest.raises(UnfinishedError, match="nothing was exported to label-studio"):
-        run(ImportAnswers(Path("x.json"), "label-studio", workdir=workdir))
+        run(ImportAnswers(Path(__file__), "label-studio", workdir=workdir))
     with pytest.raises(UnfinishedError, match="has no journal"):
         run(ImportAnswers(workdir=workdir))
 
