@@ -1,14 +1,13 @@
 """Options of the verbs that export tasks to workers and import their answers."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 from ctxr.annotation.cost import ASSUMED_SECONDS
-from ctxr.annotation.platforms.mturk import Offer
-from ctxr.annotation.platforms.prolific import StudyOffer
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.tasks.tag import NOTES
@@ -19,6 +18,11 @@ BACKENDS = ("local", "mturk", "prolific", "label-studio")
 
 PAPER_REWARDS = {"describe": 25}
 """Cents (ImageCoDe, section 3); 10 for every other task."""
+
+PROLIFIC_FLOOR = {"GBP": 600, "USD": 800}
+"""Prolific's least pay for an hour in minor units, by the currency of the account."""
+
+DEVICES = ("desktop", "tablet", "mobile")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class ExportTasks(Protocol):
     """Web address below which the images are served under their paths in images.jsonl (mturk, label-studio)."""
     title: str = ""
     """Title shown to workers; default: the task's own title."""
-    reward: int | None = None
+    reward: Annotated[int | None, COUNT] = None
     """Pay in cents per unit, on Prolific per bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
     Prolific its minimum."""
     seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
@@ -66,7 +70,7 @@ class ExportTasks(Protocol):
     """Minutes that a worker has for a unit (mturk)."""
     days: Annotated[int, POSITIVE] = 3
     """Days that a unit is offered, and until answers are approved automatically (mturk)."""
-    approved: int = 98
+    approved: Annotated[int, Range(0, 100, "a percentage; 98 asks for more than 98 %")] = 98
     """Approval rate in percent that workers must exceed (mturk; ImageCoDe: 98)."""
     countries: str = "US,GB,CA,AU,NZ,IE"
     """Countries of workers, two letters each (mturk; ImageCoDe: English-speaking)."""
@@ -76,7 +80,7 @@ class ExportTasks(Protocol):
     """Ids of your qualification types that a worker must not have, separated by commas (mturk): a block list."""
     server: str = ""
     """Web address of `ctxr serve` (prolific)."""
-    bundle: int = 20
+    bundle: Annotated[int, POSITIVE] = 20
     """Units per submission (prolific)."""
     currency: str = "GBP"
     """Currency of the account: GBP or USD (prolific)."""
@@ -118,15 +122,37 @@ class ExportTasks(Protocol):
             yield f"--launch does nothing with {self.backend}", "--backend mturk or prolific"
         if self.live and not self.launch:
             yield "--live needs --launch", "--launch --live"
-
-    def check(self) -> Self:
-        """The options themselves. Raises UsageError for what is not admitted here or would be refused by the platform."""
-        super().check()
         if self.backend == "mturk":
-            self.offer()
+            yield from self._mturk_rules()
         if self.backend == "prolific":
-            self.study()
-        return self
+            yield from self._prolific_rules()
+
+    def _mturk_rules(self) -> Iterator[tuple[str, str]]:
+        """What Mechanical Turk would refuse."""
+        for country in listed(self.countries):
+            if not re.fullmatch(r"[A-Z]{2}", country):
+                yield f"--countries: {country!r} is not a country", "two capital letters, such as US"
+        for name in (*listed(self.require), *listed(self.exclude)):
+            if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
+                yield f"{name!r} is not the id of a qualification type", "capital letters and digits"
+
+    def _prolific_rules(self) -> Iterator[tuple[str, str]]:
+        """What Prolific would refuse, such as pay below its floor."""
+        if not self.server.startswith("https://"):
+            sentence = "Prolific sends people to our own server, and needs its address"
+            yield sentence, "--server https://…, where ctxr serve can be reached"
+        if self.currency not in PROLIFIC_FLOOR:
+            yield f"--currency {self.currency} is unknown", f"choose {' or '.join(PROLIFIC_FLOOR)}"
+        for device in listed(self.devices):
+            if device not in DEVICES:
+                yield f"--devices {device} is unknown", f"choose of {', '.join(DEVICES)}"
+        hourly, floor = self.pay() * 60 / self.bundle_minutes(), PROLIFIC_FLOOR.get(self.currency, 0)
+        if hourly < floor:
+            yield (
+                f"{self.pay()} for {self.bundle_minutes()} minutes is {hourly / 100:.2f} {self.currency} an hour, "
+                f"below the {floor / 100:.2f} that Prolific asks at least",
+                f"--reward {self.least_pay()} or more",
+            )
 
     def phenomena(self) -> tuple[str, ...]:
         """Labels of the task tag."""
@@ -136,18 +162,19 @@ class ExportTasks(Protocol):
         """Time that a unit takes."""
         return self.seconds or ASSUMED_SECONDS.get(self.task, ASSUMED_SECONDS["retrieve"])
 
-    def offer(self) -> Offer:
-        """How HITs are offered. Raises UsageError for what Mechanical Turk would refuse."""
-        reward = PAPER_REWARDS.get(self.task, 10) if self.reward is None else self.reward
-        required, excluded = listed(self.require), listed(self.exclude)
-        countries = listed(self.countries)
-        return Offer(self.title, reward, self.minutes, self.days, self.approved, countries, required, excluded).check()
+    def pay(self) -> int:
+        """Cents for a unit; on Prolific minor units of `currency` for a bundle."""
+        if self.reward is not None:
+            return self.reward
+        return self.least_pay() if self.backend == "prolific" else PAPER_REWARDS.get(self.task, 10)
 
-    def study(self) -> StudyOffer:
-        """How the study is offered. Raises UsageError for pay below Prolific's floor."""
-        seconds, devices = self.unit_seconds(), listed(self.devices)
-        draft = StudyOffer(self.server, self.title, self.bundle, seconds, 0, self.currency, devices)
-        return draft.paid(self.reward).check()
+    def bundle_minutes(self) -> int:
+        """Estimated minutes of a bundle, rounded up (prolific)."""
+        return max(1, -(-int(self.bundle * self.unit_seconds()) // 60))
+
+    def least_pay(self) -> int:
+        """The least reward for a bundle that pays Prolific's floor."""
+        return -(-PROLIFIC_FLOOR.get(self.currency, 0) * self.bundle_minutes() // 60)
 
     def key(self) -> dict[str, Any]:
         """What decides the result, besides the protocol: it depends on the task and on the backend."""

@@ -1,9 +1,7 @@
 """Tasks written for a platform and sent to it; a repeated command sends nothing twice."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -34,29 +32,20 @@ def addresses(image_base: str, images: Mapping[str, Image]) -> dict[str, str]:
 
 def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     """Content by path in the artifact, in a folder that is called like the backend; nothing for our own server."""
-    protocol, where = config.protocol(), addresses(config.image_base, batch.images)
+    where = addresses(config.image_base, batch.images)
     files: dict[str, bytes] = {}
     if config.backend == "mturk":
-        key = read_key(private_folder(config.workdir))
-        files = mturk.export(batch.units, where, protocol, config.offer(), key)
+        files = mturk.export(batch.units, where, config, read_key(private_folder(config.workdir)))
     elif config.backend == "label-studio":
-        files = label_studio.export(batch.units, where, protocol)
+        files = label_studio.export(batch.units, where, config)
     elif config.backend == "prolific":
-        files = _study(config, batch)
+        parts = prolific.bundles(batch.units, config, read_key(private_folder(config.workdir)))
+        body = prolific.payload(parts, config, sheet(batch.units[0], 0, config.seed).form)
+        files = {
+            "study.json": msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n",
+            "bundles.jsonl": b"".join(map(encode_row, parts)),
+        }
     return {f"{config.backend}/{name}": content for name, content in files.items()}
-
-
-def _study(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
-    key = read_key(private_folder(config.workdir))
-    form = sheet(batch.units[0], 0, config.seed).form
-    study = config.study()
-    named = replace(study, name=study.name or form.title)
-    parts = prolific.bundles(batch.units, named, config.protocol(), key)
-    body: dict[str, Any] = prolific.payload(parts, named, config.folder().name, form.instruction)
-    return {
-        "study.json": msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n",
-        "bundles.jsonl": b"".join(map(encode_row, parts)),
-    }
 
 
 def launch(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
@@ -67,7 +56,7 @@ def launch(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
 def _launch_hits(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
     if config.live:
         measured, _ = median_seconds(config.task, answered_work(config.workdir))
-        reward, seconds, floor = config.offer().reward, config.seconds or measured, planned_floor(config.workdir)
+        reward, seconds, floor = config.pay(), config.seconds or measured, planned_floor(config.workdir)
         require_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
     key = read_key(private_folder(config.workdir))
     folder = config.folder() / "mturk"

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import msgspec
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
+from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
 from ctxr.annotation.platforms.arrivals import UNREADABLE, AnswerReader, Arrivals, read_lines, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
@@ -185,50 +185,6 @@ LOCALE = "00000000000000000071"
 """System qualification: country of the worker."""
 
 
-@dataclass(frozen=True)
-class Offer:
-    """How a HIT is offered.
-
-    Attributes:
-        title: read first; the form's where it is empty.
-        reward: cents of a US dollar. minutes: for one assignment. days: that it can be found, and until it is approved.
-        approved: percentage of approved assignments that a worker must exceed. countries: two letters each.
-        required, excluded: ids of own qualification types that a worker must have, or must not.
-    """
-
-    title: str
-    reward: int
-    minutes: int
-    days: int
-    approved: int
-    countries: tuple[str, ...]
-    required: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-
-    def check(self) -> "Offer":
-        """Itself. Raises UsageError for what Mechanical Turk would refuse."""
-        if self.reward < 0:
-            raise UsageError(f"--reward {self.reward} is negative", hint="it is cents, such as 10")
-        if not 0 <= self.approved <= 100:
-            raise UsageError(f"--approved {self.approved} is not a percentage", hint="98 asks for more than 98 %")
-        for country in self.countries:
-            if not re.fullmatch(r"[A-Z]{2}", country):
-                raise UsageError(f"--countries: {country!r} is not a country", hint="two capital letters, such as US")
-        for name in (*self.required, *self.excluded):
-            if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
-                raise UsageError(f"{name!r} is not the id of a qualification type", hint="capital letters and digits")
-        return self
-
-
-def dollars(cents: int) -> str:
-    """A reward as Mechanical Turk wants it: a string with two digits after the point.
-
-    >>> dollars(5), dollars(125)
-    ('0.05', '1.25')
-    """
-    return f"{cents // 100}.{cents % 100:02d}"
-
-
 def pool_name(split: SplitName | None) -> str:
     """The pool of workers that a split belongs to: `train`, or `eval`."""
     return "train" if split == "train" else "eval"
@@ -267,15 +223,15 @@ def question(filled: Sheet, addresses: Mapping[str, str]) -> str:
     return written
 
 
-def requirements(offer: Offer) -> list[dict[str, Any]]:
+def requirements(config: ExportTasks) -> list[dict[str, Any]]:
     """Qualifications that a worker needs to see the HIT."""
     rows = []
-    if offer.approved:
-        rows.append(_requirement(APPROVED, "GreaterThan", IntegerValues=[offer.approved]))
-    if offer.countries:
-        rows.append(_requirement(LOCALE, "In", LocaleValues=[{"Country": country} for country in offer.countries]))
-    rows += [_requirement(name, "Exists") for name in offer.required]
-    return rows + [_requirement(name, "DoesNotExist") for name in offer.excluded]
+    if config.approved:
+        rows.append(_requirement(APPROVED, "GreaterThan", IntegerValues=[config.approved]))
+    if countries := listed(config.countries):
+        rows.append(_requirement(LOCALE, "In", LocaleValues=[{"Country": country} for country in countries]))
+    rows += [_requirement(name, "Exists") for name in listed(config.require)]
+    return rows + [_requirement(name, "DoesNotExist") for name in listed(config.exclude)]
 
 
 def _requirement(name: str, comparator: str, **values: Any) -> dict[str, Any]:
@@ -291,27 +247,25 @@ class Hit(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-def export(
-    units: Iterable[Unit], addresses: Mapping[str, str], protocol: Protocol, offer: Offer, key: bytes
-) -> dict[str, bytes]:
+def export(units: Iterable[Unit], addresses: Mapping[str, str], config: ExportTasks, key: bytes) -> dict[str, bytes]:
     """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
     hits = []
     for unit in units:
-        filled = sheet(unit, 0, protocol.seed)
-        assignments = first_raters(unit, protocol)
+        filled = sheet(unit, 0, config.seed)
+        assignments = first_raters(unit, config)
         parameters = {
-            "Title": (offer.title or filled.form.title)[:128],
+            "Title": (config.title or filled.form.title)[:128],
             "Description": " ".join(filled.form.instruction)[:2000],
             "Keywords": "image, text, description",
-            "Reward": dollars(offer.reward),
+            "Reward": f"{config.pay() / 100:.2f}",
             "MaxAssignments": assignments,
-            "AssignmentDurationInSeconds": offer.minutes * 60,
-            "LifetimeInSeconds": offer.days * 86_400,
-            "AutoApprovalDelayInSeconds": offer.days * 86_400,
+            "AssignmentDurationInSeconds": config.minutes * 60,
+            "LifetimeInSeconds": config.days * 86_400,
+            "AutoApprovalDelayInSeconds": config.days * 86_400,
             "Question": question(filled, addresses),
             "RequesterAnnotation": annotation(key, unit.id),
             "UniqueRequestToken": token(key, unit.id, assignments),
-            "QualificationRequirements": requirements(offer),
+            "QualificationRequirements": requirements(config),
         }
         hits.append(Hit(unit.id, pool_name(unit.split), parameters))
     return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}

@@ -11,7 +11,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -20,12 +19,13 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
+from ctxr.annotation.config import ExportTasks, listed
+from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
 from ctxr.annotation.platforms.arrivals import AnswerReader, Arrivals, read_list
 from ctxr.annotation.platforms.sheets import raters
-from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.errors import CtxrError, DataError
 from ctxr.store.records import Record
 
 ADDRESS = "https://api.prolific.com/api/v1"
@@ -126,12 +126,7 @@ def _refused(code: int, message: str) -> CtxrError:
 
 PLATFORM = "prolific"
 
-FLOOR = {"GBP": 600, "USD": 800}
-"""Least pay for an hour in minor units, by the currency of the account."""
-
 CODE_TYPES = ("COMPLETED", "FAILED_ATTENTION_CHECK")
-
-DEVICES = ("desktop", "tablet", "mobile")
 
 PAID = ("AWAITING REVIEW", "APPROVED", "PROCESSING")
 """States of a submission whose answers are taken."""
@@ -140,60 +135,6 @@ _HINT = "without a file, submissions are fetched from Prolific"
 
 PLACEHOLDERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
 """Query of an address that Prolific completes for each participant."""
-
-
-@dataclass(frozen=True)
-class StudyOffer:
-    """How a study is offered.
-
-    Attributes:
-        server: address of our server. bundle: units that one person does. seconds: that a unit takes.
-        reward: minor units of `currency` for a bundle. devices: of `DEVICES`.
-    """
-
-    server: str
-    name: str
-    bundle: int
-    seconds: float
-    reward: int
-    currency: str
-    devices: tuple[str, ...]
-
-    @property
-    def minutes(self) -> int:
-        """Estimated for a bundle, rounded up."""
-        return max(1, -(-int(self.bundle * self.seconds) // 60))
-
-    @property
-    def least(self) -> int:
-        """Least reward for a bundle that pays Prolific's floor."""
-        return -(-FLOOR.get(self.currency, 0) * self.minutes // 60)
-
-    def paid(self, reward: int | None) -> "StudyOffer":
-        """The same with a reward; without one the least that Prolific takes."""
-        return replace(self, reward=self.least if reward is None else reward)
-
-    def check(self) -> "StudyOffer":
-        """Itself. Raises UsageError for pay below Prolific's floor, or for what it would refuse."""
-        if not self.server.startswith("https://"):
-            raise UsageError(
-                "Prolific sends people to our own server, and needs its address",
-                hint="--server https://…, where ctxr serve can be reached",
-            )
-        if self.currency not in FLOOR:
-            raise UsageError(f"--currency {self.currency} is unknown", hint=f"choose {' or '.join(FLOOR)}")
-        if self.bundle < 1 or self.seconds <= 0:
-            raise UsageError("--bundle and --seconds must be more than 0", hint="such as --bundle 20 --seconds 30")
-        if odd := [name for name in self.devices if name not in DEVICES]:
-            raise UsageError(f"--devices {odd[0]} is unknown", hint=f"choose of {', '.join(DEVICES)}")
-        hourly = self.reward * 60 / self.minutes
-        if hourly < FLOOR[self.currency]:
-            raise UsageError(
-                f"{self.reward} for {self.minutes} minutes is {hourly / 100:.2f} {self.currency} an hour, "
-                f"below the {FLOOR[self.currency] / 100:.2f} that Prolific asks at least",
-                hint=f"--reward {self.least} or more",
-            )
-        return self
 
 
 class Bundle(Record, frozen=True):
@@ -225,14 +166,14 @@ class Submission(msgspec.Struct, frozen=True):
         return self.study_id or self.study
 
 
-def bundles(units: Sequence[Unit], study: StudyOffer, protocol: Protocol, key: bytes) -> list[Bundle]:
+def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bundle]:
     """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
     by_votes: dict[int, list[Unit]] = {}
     for unit in units:
-        by_votes.setdefault(raters(unit, protocol), []).append(unit)
+        by_votes.setdefault(raters(unit, config), []).append(unit)
     parts = []
     for votes, group in sorted(by_votes.items()):
-        count = -(-len(group) // study.bundle)
+        count = -(-len(group) // config.bundle)
         ordered = [unit.id for unit in sorted(group, key=lambda unit: (unit.image_set, unit.id))]
         for names in (ordered[number::count] for number in range(count)):
             name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
@@ -240,18 +181,18 @@ def bundles(units: Sequence[Unit], study: StudyOffer, protocol: Protocol, key: b
     return sorted(parts, key=lambda bundle: bundle.id)
 
 
-def payload(parts: Sequence[Bundle], study: StudyOffer, task: str, text: Sequence[str]) -> dict[str, Any]:
+def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[str, Any]:
     """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
-    server = study.server.rstrip("/")
+    server, minutes, task = config.server.rstrip("/"), config.bundle_minutes(), config.folder().name
     return {
-        "name": study.name,
-        "description": "".join(f"<p>{sentence}</p>" for sentence in text),
+        "name": config.title or form.title,
+        "description": "".join(f"<p>{sentence}</p>" for sentence in form.instruction),
         "prolific_id_option": "url_parameters",
         "total_available_places": sum(part.raters for part in parts),
-        "estimated_completion_time": study.minutes,
-        "maximum_allowed_time": max(study.minutes * 3, study.minutes + 20),
-        "reward": study.reward,
-        "device_compatibility": list(study.devices),
+        "estimated_completion_time": minutes,
+        "maximum_allowed_time": max(minutes * 3, minutes + 20),
+        "reward": config.pay(),
+        "device_compatibility": list(listed(config.devices)),
         "peripheral_requirements": [],
         "filters": [],
         "access_details": [

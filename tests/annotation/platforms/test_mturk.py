@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from botocore.stub import Stubber
 
+from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.platforms import mturk
 from ctxr.annotation.platforms.mturk import Launched
 from ctxr.annotation.platforms.sheets import sheet
@@ -20,7 +21,7 @@ from tests.annotation.platforms.fake_mturk import FakeMTurk, refusal
 
 KEY = bytes(range(32))
 PROTOCOL = Protocol()
-OFFER = mturk.Offer("", 10, 10, 3, 98, ("US", "GB"))
+OFFER = ExportTasks(task="retrieve", backend="mturk", image_base="https://img.example.org", countries="US,GB")
 IMAGES = tuple(f"set/img{number}" for number in range(10))
 ADDRESSES = {image: f"https://img.example.org/{image}.jpg" for image in IMAGES}
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -34,8 +35,8 @@ def unit(name: str = "u-1", **other: Any) -> Unit:
     return Unit(name, **(plain | other))
 
 
-def hits(*units: Unit, offer: mturk.Offer = OFFER) -> list[mturk.Hit]:
-    (content,) = mturk.export(units, ADDRESSES, PROTOCOL, offer, KEY).values()
+def hits(*units: Unit, offer: ExportTasks = OFFER) -> list[mturk.Hit]:
+    (content,) = mturk.export(units, ADDRESSES, offer, KEY).values()
     return [msgspec.json.decode(line, type=mturk.Hit) for line in content.splitlines()]
 
 
@@ -58,7 +59,7 @@ def test_a_hit_asks_for_the_votes_that_decide_and_for_workers_as_in_the_paper() 
 
 
 def test_own_lists_let_in_and_keep_out() -> None:
-    (hit,) = hits(unit(), offer=replace(OFFER, required=("3ALLOWED",), excluded=("3BLOCKED",)).check())
+    (hit,) = hits(unit(), offer=replace(OFFER, require="3ALLOWED", exclude="3BLOCKED").check())
     own = [(one["QualificationTypeId"], one["Comparator"]) for one in hit.parameters["QualificationRequirements"][2:]]
     assert own == [("3ALLOWED", "Exists"), ("3BLOCKED", "DoesNotExist")]
     assert all("IntegerValues" not in one for one in hit.parameters["QualificationRequirements"][2:])
@@ -67,10 +68,10 @@ def test_own_lists_let_in_and_keep_out() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"countries": ("USA",)}, "'USA' is not a country"),
-        ({"approved": 101}, "not a percentage"),
-        ({"reward": -1}, "negative"),
-        ({"excluded": ("no-id",)}, "not the id of a qualification type"),
+        ({"countries": "USA"}, "'USA' is not a country"),
+        ({"approved": 101}, "--approved 101 is out of range"),
+        ({"reward": -1}, "--reward -1 is out of range"),
+        ({"exclude": "no-id"}, "not the id of a qualification type"),
     ],
 )
 def test_an_offer_that_would_be_refused_is_refused_at_once(change: dict[str, Any], message: str) -> None:

@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
+from ctxr.annotation.config import ExportTasks
+from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
 from ctxr.annotation.platforms import prolific
-from ctxr.annotation.platforms.prolific import StudyOffer
-from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError, UsageError
 
 KEY = bytes(range(32))
-STUDY = StudyOffer("https://crowd.example.org/", "Find the image", 20, 30.0, 120, "GBP", ("desktop", "tablet"))
+STUDY = ExportTasks(
+    task="retrieve", backend="prolific", server="https://crowd.example.org/", title="Find the image", reward=120
+)
+FORM = Form("retrieve", "Find", ("Read it.",), None, (), ())
 
 
 def unit(number: int, split: str = "valid") -> Unit:
@@ -101,20 +104,20 @@ def client(platform: Platform, slept: list[float] | None = None) -> prolific.Pro
 
 
 def body() -> dict[str, Any]:
-    parts = prolific.bundles([unit(number) for number in range(45)], STUDY, Protocol(), KEY)
-    written = prolific.payload(parts, STUDY, "retrieve", ("Read it.",))
+    parts = prolific.bundles([unit(number) for number in range(45)], STUDY, KEY)
+    written = prolific.payload(parts, STUDY, FORM)
     return prolific.with_codes(written, prolific.new_codes(), "ctxr-1-retrieve")
 
 
 def test_bundles_hold_every_unit_once_and_keep_sets_apart() -> None:
     units = [unit(number) for number in range(45)] + [unit(number, "train") for number in range(45, 50)]
-    parts = prolific.bundles(units, STUDY, Protocol(), KEY)
+    parts = prolific.bundles(units, STUDY, KEY)
     assert sorted(name for part in parts for name in part.units) == sorted(one.id for one in units)
     assert sorted((len(part.units), part.raters) for part in parts) == [(5, 1), (15, 3), (15, 3), (15, 3)]
     sets = {one.id: one.image_set for one in units}
     for part in parts:
         assert len({sets[name] for name in part.units}) >= 5
-    assert prolific.bundles(units[::-1], STUDY, Protocol(), KEY) == parts
+    assert prolific.bundles(units[::-1], STUDY, KEY) == parts
 
 
 def test_the_study_gives_each_bundle_an_address_of_its_own() -> None:
@@ -145,8 +148,8 @@ def test_codes_are_another_every_time() -> None:
         ({"reward": 120, "currency": "USD"}, r"7\.20 USD an hour, below the 8\.00"),
         ({"server": "http://localhost"}, "needs its address"),
         ({"currency": "EUR"}, "EUR is unknown"),
-        ({"devices": ("watch",)}, "watch is unknown"),
-        ({"bundle": 0}, "more than 0"),
+        ({"devices": "watch"}, "watch is unknown"),
+        ({"bundle": 0}, "--bundle 0 is out of range"),
     ],
 )
 def test_a_study_that_must_not_be_is_refused(change: dict[str, Any], message: str) -> None:
@@ -155,9 +158,9 @@ def test_a_study_that_must_not_be_is_refused(change: dict[str, Any], message: st
 
 
 def test_the_least_reward_is_just_enough() -> None:
-    assert STUDY.paid(None).check().reward == 100
-    assert replace(STUDY, currency="USD").paid(None).check().reward == 134
-    assert STUDY.paid(250).reward == 250
+    assert replace(STUDY, reward=None).check().pay() == 100
+    assert replace(STUDY, reward=None, currency="USD").check().pay() == 134
+    assert replace(STUDY, reward=250).pay() == 250
 
 
 def test_a_study_is_made_found_again_and_published(platform: Platform) -> None:
