@@ -43,7 +43,7 @@ from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import ImageSet, Record
 from ctxr.store.tables import read_table, write_table
 
-JOURNAL = "journal"
+JOURNAL = Path("journal")
 """How rows of our own server are named in refusals; the answers were validated when they came, and are validated again."""
 
 
@@ -101,17 +101,15 @@ def arrive(config: ImportAnswers, exported: Exported, progress: Progress) -> Arr
         return mturk.answers(source, exported.units, exported.protocol, key)
     if platform == "prolific":
         return _from_prolific(config, exported, key)
-    stored = sorted(_stored(config), key=lambda answer: answer.key())
-    rows = tuple(
-        Arrival(f"{JOURNAL}:{answer.unit}/{answer.worker}", answer)
-        for answer in stored
-        if answer.backend != prolific.PLATFORM  # these count once Prolific confirms the submission
-    )
-    if waiting := len(stored) - len(rows):
+    stored, arrivals = _stored(config), Arrivals(JOURNAL)
+    for answer in sorted(stored, key=lambda answer: answer.key()):
+        if answer.backend != prolific.PLATFORM:  # these count once Prolific confirms the submission
+            arrivals.take(f"{answer.unit}/{answer.worker}", answer)
+    if waiting := len(stored) - len(arrivals.rows):
         progress.warn(
             f"{waiting} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
         )
-    return Arrivals(rows, labels=(JOURNAL,))
+    return arrivals
 
 
 def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
@@ -438,13 +436,12 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
         taken = _taken(before, arrivals, every)
         answered = _answered(taken, before, every)
-        mine = tuple(f"{label}:" for label in arrivals.labels)
         # refusals of other files, but for those of answers that were taken from this one
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
         refused = taken.refused + [
             row
             for row in earlier
-            if not row.where.startswith(mine)
+            if not row.where.startswith(f"{arrivals.path.name}:")
             and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
         ]
         refused.sort(key=lambda row: row.key())

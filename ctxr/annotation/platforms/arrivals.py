@@ -41,37 +41,30 @@ class Arrival:
     answer: Answer
 
 
-@dataclass(frozen=True)
+@dataclass
 class Arrivals:
-    """Everything that an import read.
+    """Everything that an import read from a file of a platform, or from the journal.
 
     Attributes:
+        path: its name begins each `where`; a later import of the same file replaces its refusals.
+        platform, key: what the pseudonyms of workers are made from.
         rows: in the order of the file. refused: rows that the backend rejected.
         people: platform and platform id of each pseudonym; goes to the private folder and nowhere else.
-        labels: name of each file or page in `where`; a later import of the same file replaces its refusals.
     """
 
-    rows: tuple[Arrival, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    people: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    labels: tuple[str, ...] = ()
-
-
-class AnswerReader:
-    """Gathers the answers in a file of a platform, and creates the pseudonyms of their workers."""
-
-    def __init__(self, path: Path, platform: str, key: bytes) -> None:
-        self._people: dict[str, tuple[str, str]] = {}
-        self._rows: list[Arrival] = []
-        self._refused: list[Refusal] = []
-        self._path, self._platform, self._key = path, platform, key
+    path: Path
+    platform: str = ""
+    key: bytes = b""
+    rows: list[Arrival] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    people: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def named(self, identity: str) -> str:
         """The pseudonym of a platform's id; empty for an empty id, which would merge all such workers into one."""
         if not (identity := identity.strip()):
             return ""
-        name = pseudonym(self._key, self._platform, identity)
-        self._people[name] = (self._platform, identity)
+        name = pseudonym(self.key, self.platform, identity)
+        self.people[name] = (self.platform, identity)
         return name
 
     def unit(self, units: Mapping[str, Unit], name: object, number: int) -> Unit:
@@ -79,26 +72,18 @@ class AnswerReader:
         unit = units.get(str(name))
         if unit is None:
             raise DataError(
-                f"{self._path}:{number}: the unit {name!r} is in no export of this project",
+                f"{self.path}:{number}: the unit {name!r} is in no export of this project",
                 hint="import it into the project that it was exported from",
             )
         return unit
 
-    def where(self, position: object) -> str:
-        """The name of a position in the file."""
-        return f"{self._path.name}:{position}"
-
     def take(self, position: object, answer: Answer) -> None:
         """Add an answer."""
-        self._rows.append(Arrival(self.where(position), answer))
+        self.rows.append(Arrival(f"{self.path.name}:{position}", answer))
 
     def refuse(self, position: object, unit: str, worker: str, code: str, sentence: str) -> None:
         """Add an answer that cannot be taken."""
-        self._refused.append(Refusal(self.where(position), unit, worker, code, sentence))
-
-    def arrivals(self) -> Arrivals:
-        """Everything gathered."""
-        return Arrivals(tuple(self._rows), tuple(self._refused), self._people, (self._path.name,))
+        self.refused.append(Refusal(f"{self.path.name}:{position}", unit, worker, code, sentence))
 
 
 def stamp(moment: datetime) -> str:

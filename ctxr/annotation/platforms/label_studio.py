@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.forms import Choice, Field, Pick, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, AnswerReader, Arrivals, moment, read_list, stamp
+from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, moment, read_list, stamp
 from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -123,7 +123,7 @@ def answers(
     Raises UsageError for a file that is not there; DataError naming file:task for an export that was cut short, a unit of
     another project, or a task whose data is not what was exported.
     """
-    reading = AnswerReader(path, PLATFORM, key)
+    arrivals = Arrivals(path, PLATFORM, key)
     for number, task in enumerate(read_list(path, LabelledTask, _HINT), 1):
         where = f"{path}:{number}"
         if "ctxr_unit" not in task.data:
@@ -131,7 +131,7 @@ def answers(
                 f"{where}: there is no ctxr_unit in its data, so it is no task of ours",
                 hint="export the project that tasks.json of ours was imported into, in the format JSON",
             )
-        unit = reading.unit(units, task.data["ctxr_unit"], number)
+        unit = arrivals.unit(units, task.data["ctxr_unit"], number)
         slot = task.data.get("ctxr_slot")
         if type(slot) is not int or not 0 <= slot < raters(unit, protocol):
             raise DataError(f"{where}: ctxr_slot is {slot!r}, and unit {unit.id!r} has no such slot")
@@ -144,29 +144,29 @@ def answers(
                 )
         for annotation in task.annotations:
             if not annotation.was_cancelled:
-                _take(reading, f"{number}:{annotation.id}", page, annotation)
-    return reading.arrivals()
+                _take(arrivals, f"{number}:{annotation.id}", page, annotation)
+    return arrivals
 
 
-def _take(reading: AnswerReader, position: str, page: Sheet, annotation: Annotation) -> None:
+def _take(arrivals: Arrivals, position: str, page: Sheet, annotation: Annotation) -> None:
     who = annotation.completed_by
     identity = who.get("id", who.get("email")) if isinstance(who, dict) else who
     if identity is None:
-        reading.refuse(position, page.unit.id, "", "nobody", "The annotation does not say whose it is.")
+        arrivals.refuse(position, page.unit.id, "", "nobody", "The annotation does not say whose it is.")
         return
-    worker = reading.named(str(identity))
+    worker = arrivals.named(str(identity))
     try:
         results = msgspec.json.decode(annotation.result, type=list[Result])
     except UNREADABLE:
-        reading.refuse(position, page.unit.id, worker, "unreadable", "The annotation cannot be read.")
+        arrivals.refuse(position, page.unit.id, worker, "unreadable", "The annotation cannot be read.")
         return
     regions = {row.from_name: row.value for row in reversed(results)}
     values = {
         field.name: _values(field, regions.get(field.name, RegionValue()), page.order) for field in page.form.fields
     }
-    at = stamp(moment(annotation.created_at, reading.where(position)))
+    at = stamp(moment(annotation.created_at, f"{arrivals.path.name}:{position}"))
     seconds = annotation.lead_time
-    reading.take(position, Answer(page.unit.id, worker, values, page.order, page.slot, at, seconds, PLATFORM))
+    arrivals.take(position, Answer(page.unit.id, worker, values, page.order, page.slot, at, seconds, PLATFORM))
 
 
 def _values(field: Field, region: RegionValue, order: tuple[str, ...]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, AnswerReader, Arrivals, read_lines, stamp
+from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, read_lines, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -276,30 +276,30 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
 
     Raises DataError naming file:row for a line that cannot be read, or a HIT of another export.
     """
-    reading, edited = AnswerReader(path, PLATFORM, key), "the file was cut short or edited: fetch the answers again"
+    arrivals, edited = Arrivals(path, PLATFORM, key), "the file was cut short or edited: fetch the answers again"
     missing = "without a file, answers are fetched from Mechanical Turk"
     for number, row in read_lines(path, Fetched, edited, missing):
         try:
             at = stamp(row.SubmitTime)
         except OverflowError as error:
             raise DataError(f"{path}:{number}: {error}", hint=edited) from error
-        unit = reading.unit(units, row.unit, number)
-        filled, worker = sheet(unit, 0, protocol.seed), reading.named(row.WorkerId)
+        unit = arrivals.unit(units, row.unit, number)
+        filled, worker = sheet(unit, 0, protocol.seed), arrivals.named(row.WorkerId)
         if row.AssignmentStatus == "Rejected":
-            reading.refuse(number, unit.id, worker, "rejected", "The assignment was rejected.")
+            arrivals.refuse(number, unit.id, worker, "rejected", "The assignment was rejected.")
             continue
         try:
             sent = sent_values(row.Answer)
         except (ParseError, DefusedXmlException):
-            reading.refuse(number, unit.id, worker, "unreadable", "What the page sent cannot be read.")
+            arrivals.refuse(number, unit.id, worker, "unreadable", "What the page sent cannot be read.")
             continue
         if (sent.get("ctxr_unit"), sent.get("ctxr_seal")) != (unit.id, filled.seal):
             sentence = "The page was not the one that was exported: its unit, its order or its text differs."
-            reading.refuse(number, unit.id, worker, "other_page", sentence)
+            arrivals.refuse(number, unit.id, worker, "other_page", sentence)
             continue
         seconds, values = (row.SubmitTime - row.AcceptTime).total_seconds(), values_of(filled.form, sent)
-        reading.take(number, Answer(unit.id, worker, values, filled.order, 0, at, seconds, PLATFORM))
-    return reading.arrivals()
+        arrivals.take(number, Answer(unit.id, worker, values, filled.order, 0, at, seconds, PLATFORM))
+    return arrivals
 
 
 class Fetched(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ import msgspec
 from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
-from ctxr.annotation.platforms.arrivals import AnswerReader, Arrivals, read_list
+from ctxr.annotation.platforms.arrivals import Arrivals, read_list
 from ctxr.annotation.platforms.sheets import raters
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError
@@ -236,21 +236,21 @@ def answers(
                 hint="name the submissions of the study that was exported",
             )
         submissions[row.id] = row
-    reading = AnswerReader(path, PLATFORM, key)
+    arrivals = Arrivals(path, PLATFORM, key)
     visits_of: dict[str, list[Visit]] = {}
     for visit in sorted(visits, key=lambda visit: visit.submission):
-        visits_of.setdefault(reading.named(visit.participant), []).append(visit)
+        visits_of.setdefault(arrivals.named(visit.participant), []).append(visit)
     for answer in sorted(stored, key=lambda answer: answer.key()):
         if answer.worker not in visits_of and answer.backend != PLATFORM:
             continue
         position = f"{answer.unit}/{answer.worker}"
         problems = [_problem(visit, submissions.get(visit.submission)) for visit in visits_of.get(answer.worker, ())]
         if "" in problems:
-            reading.take(position, answer)
+            arrivals.take(position, answer)
         else:
             sentence = (problems or ["No submission was recorded for this worker."])[0]
-            reading.refuse(position, answer.unit, answer.worker, "submission", sentence)
-    return reading.arrivals()
+            arrivals.refuse(position, answer.unit, answer.worker, "submission", sentence)
+    return arrivals
 
 
 def _problem(visit: Visit, submission: Submission | None) -> str:

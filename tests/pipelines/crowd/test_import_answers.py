@@ -43,7 +43,7 @@ def answer(unit: Unit, worker: str, minute: int, slot: int = 0, **values: str) -
 
 
 def arrived(*answers: Answer) -> Arrivals:
-    return Arrivals(tuple(Arrival(f"file:{number}", one) for number, one in enumerate(answers, 1)), labels=("file",))
+    return Arrivals(Path("file"), rows=[Arrival(f"file:{number}", one) for number, one in enumerate(answers, 1)])
 
 
 def took(*answers: Answer, before: tuple[Answer, ...] = ()) -> Taken:
