@@ -25,21 +25,31 @@ R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
-class Tasks:
-    """What people are asked, read from a finished artifact of kind `tasks`.
+class TaskBatch:
+    """Units with what they show.
 
     Attributes:
-        name: of its folder: the task. units: in the order of their ids. sets: by id. images: by id.
-        root: folder that `Image.path` is relative to. backend: whom it was written for. config: of the manifest.
+        sets, images: by id. root: folder that `Image.path` is relative to. parents: artifacts that the units were made from.
+    """
+
+    units: Sequence[Unit]
+    sets: Mapping[str, ImageSet]
+    images: Mapping[str, Image]
+    root: Path
+    parents: tuple[Parent, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks(TaskBatch):
+    """What people are asked, read from a finished artifact of kind `tasks`, in the order of the units' ids.
+
+    Attributes:
+        name: of its folder: the task. backend: whom it was written for. config: of the manifest.
     """
 
     artifact: Artifact
     name: str
-    units: tuple[Unit, ...]
-    sets: dict[str, ImageSet]
-    images: dict[str, Image]
     protocol: Protocol
-    root: Path
     backend: str
     config: dict[str, Any]
 
@@ -68,17 +78,6 @@ class Answered:
     queries: tuple[Query, ...] = ()
     judgments: tuple[Judgment, ...] = ()
     dialogues: tuple[Dialogue, ...] = ()
-
-
-@dataclass(frozen=True)
-class TaskBatch:
-    """Units to export. `root` is the folder that `Image.path` is relative to."""
-
-    units: tuple[Unit, ...]
-    sets: Mapping[str, ImageSet]
-    images: Mapping[str, Image]
-    root: Path
-    parents: tuple[Parent, ...] = ()
 
 
 def write_task_tables(path: Path, batch: TaskBatch, files: Sequence[str] = ()) -> Content:
@@ -124,8 +123,17 @@ def read_tasks(path: Path) -> Tasks:
                 hint="run ctxr export-tasks again",
             )
     config = artifact.manifest.config
-    name, root, protocol = path.resolve().name, (path / config["root"]).resolve(), _protocol(path, config)
-    return Tasks(artifact, name, units, sets, images, protocol, root, config["backend"], config)
+    return Tasks(
+        units,
+        sets,
+        images,
+        (path / config["root"]).resolve(),
+        artifact=artifact,
+        name=path.resolve().name,
+        protocol=_protocol(path, config),
+        backend=config["backend"],
+        config=config,
+    )
 
 
 def first_task(workdir: Path) -> str:

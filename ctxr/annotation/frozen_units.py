@@ -1,7 +1,7 @@
 """Units that an export must keep: somebody has seen them, or other tasks contain them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from ctxr.annotation.platforms.mturk import read_launched
 from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.task_batch import merge_roots
+from ctxr.annotation.task_batch import merge_batches
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import MANIFEST
@@ -77,10 +77,8 @@ def with_seen(workdir: Path, out: Path, batch: TaskBatch) -> TaskBatch:
     if not kept:
         return batch
     shown = {name for unit in kept for name in unit.images}
-    pictures = [image for name, image in old.images.items() if name in shown]
-    root, images = merge_roots([(batch.root, list(batch.images.values())), (old.root, pictures)])
-    units = tuple(sorted((*batch.units, *kept), key=lambda unit: unit.id))
-    return replace(batch, units=units, sets={**old.sets, **batch.sets}, images=images, root=root)
+    pictures = {name: image for name, image in old.images.items() if name in shown}
+    return merge_batches([batch, TaskBatch(kept, old.sets, pictures, old.root)])
 
 
 def require_consistent(workdir: Path, out: Path, batch: TaskBatch, protocol: Protocol, backend: str) -> None:

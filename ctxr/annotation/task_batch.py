@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import JUDGMENTS
-from ctxr.store.records import Image, ImageSet, Text
+from ctxr.store.records import Image, Text
 from ctxr.store.tables import encode_row
 
 
@@ -67,39 +67,33 @@ class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Material:
-    """Where units come from: sets, pictures, and who is named as a parent."""
-
-    sets: dict[str, ImageSet]
-    root: Path
-    images: tuple[Image, ...]
-    parents: tuple[Parent, ...]
+def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
+    """Units, sets and pictures of several batches under one root; the first of several equal ones counts."""
+    root, images = merge_roots((batch.root, batch.images.values()) for batch in batches)
+    units = sorted((unit for batch in batches for unit in batch.units), key=lambda unit: unit.id)
+    sets = {name: image_set for batch in reversed(batches) for name, image_set in batch.sets.items()}
+    return TaskBatch(tuple(units), sets, images, root, tuple(row for batch in batches for row in batch.parents))
 
 
 def ask(config: ExportTasks, progress: Progress) -> TaskBatch:
     """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
 
-    Raises UnfinishedError where what they are made from is not there yet; UsageError or DataError where it does not fit.
+    Raises UnfinishedError where what they are made from is unfinished; UsageError or DataError where it does not fit.
     """
-    units, material = _work(config, progress)
-    if not units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
+    work = _work(config, progress)
+    if not work.units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
         missing, hint = _FIRST[config.task]
         raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
-    if not units:
+    if not work.units:
         raise DataError(f"there is nothing to {config.task}", hint="see what the command before this one made")
-    checks, gold = _checks(config, units, material, progress)
-    materials = [material] if gold is None else [material, gold]
-    root, images = merge_roots((source.root, source.images) for source in materials)
-    units = sorted([*units, *checks], key=lambda unit: unit.id)
-    for name in (name for unit in units for name in unit.images):
-        if not images[name].sha256:
+    batch = merge_batches([work, _checks(config, work, progress)])
+    for name in (name for unit in batch.units for name in unit.images):
+        if not batch.images[name].sha256:
             raise UsageError(
                 f"the picture {name!r} is missing, so no task can show it",
                 hint="name a dataset with its pictures (--input)",
             )
-    sets = {name: image_set for source in reversed(materials) for name, image_set in source.sets.items()}
-    return TaskBatch(tuple(units), sets, images, root, tuple(row for source in materials for row in source.parents))
+    return batch
 
 
 _FIRST = {
@@ -113,67 +107,69 @@ _FIRST = {
 """What tasks made from answers wait for."""
 
 
-def _work(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Material]:
-    protocol, task = config.protocol(), config.task
-    if task in ("describe", "dialogue"):
-        dataset, material = _dataset(config.input or _sets(config.workdir, progress))
-        if task == "describe":
-            return factory.describe_units(dataset, protocol), material
-        if config.objects is None:
-            return factory.dialogue_units(dataset, protocol), material
-        parent = Parent("objects", "table", sha256_file(config.objects))
-        return factory.dialogue_units(dataset, protocol, _objects(config.objects, dataset)), _with(material, parent)
-    if task == "tag" or (task == "retrieve" and config.input is not None):
-        dataset, material = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress))
-        if task == "tag":
-            return factory.tag_units(dataset, config.phenomena(), config.raters or 1), material
-        return factory.retrieve_units(dataset, protocol), material
+def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
+    task = config.task
     if task == "entail":
         return _entail(config, progress)
-    answered, material = _judgments(config.input or config.workdir / JUDGMENTS)
+    if task in ("describe", "dialogue"):
+        dataset, source = _dataset(config.input or _sets(config.workdir, progress))
+        if task == "describe":
+            return replace(source, units=factory.describe_units(dataset, config))
+        if config.objects is None:
+            return replace(source, units=factory.dialogue_units(dataset, config))
+        parents = (*source.parents, Parent("objects", "table", sha256_file(config.objects)))
+        units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
+        return replace(source, units=units, parents=parents)
+    if task == "tag" or (task == "retrieve" and config.input is not None):
+        dataset, source = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress))
+        if task == "tag":
+            return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
+        return replace(source, units=factory.retrieve_units(dataset, config))
+    answered, source = _judgments(config.input or config.workdir / JUDGMENTS)
     if task == "audit":
-        return factory.audit_units(answered.units.values(), answered.answers, config.fraction, protocol), material
+        audits = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
+        return replace(source, units=audits)
     if task == "verify":
-        talks = [
-            factory.verify_unit(answered.units[talk.unit], talk, protocol.verify_votes) for talk in answered.dialogues
-        ]
-        return talks, material
+        talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
+        return replace(source, units=[factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks])
     # the same units that our own server adds by itself
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
-    described = [(unit, answer) for unit, answer in pairs if unit.task == "describe"]
-    return [
+    units = [
         derived
-        for unit, answer in described
-        for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], protocol)
-    ], material
+        for unit, answer in pairs
+        if unit.task == "describe"
+        for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], config)
+    ]
+    return replace(source, units=units)
 
 
-def _entail(config: ExportTasks, progress: Progress) -> tuple[list[Unit], _Material]:
+def _entail(config: ExportTasks, progress: Progress) -> TaskBatch:
     table, revised = sample_of(config.workdir, config.candidates)
     if table is None:
         raise UsageError(
             "entail needs the pairs that are judged",
             hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
         )
-    dataset, material = _dataset(config.input or revised or _sets(config.workdir, progress))
+    dataset, source = _dataset(config.input or revised or _sets(config.workdir, progress))
     home = {name: image_set for image_set in reversed(dataset.sets) for name in image_set.images}
     example = 'such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
-    units, seen = [], set()
+    units: dict[tuple[str, str], Unit] = {}
     for number, row in read_lines(table, StatementRow, example, "--candidates names a JSONL file"):
         if row.image not in home:
             raise DataError(
                 f"{table}:{number}: no set of {dataset.name} has the image {row.image!r}",
                 hint="name the dataset that the candidates are from (--input)",
             )
-        if (row.image, row.statement) in seen:
+        if (row.image, row.statement) in units:
             raise DataError(f"{table}:{number}: {row.image!r} and {row.statement!r} are repeated")
-        seen.add((row.image, row.statement))
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
         # who checks labels writes nothing, so an audit is for all workers, whatever split they work on
         split = None if revised else dataset.split_of(image_set)
-        units.append(factory.entail_unit(image_set, row.image, row.captions, text, split, config.raters or 3))
-    return units, _with(material, Parent("candidates", "table", sha256_file(table)))
+        unit = factory.entail_unit(image_set, row.image, row.captions, text, split, config.raters or 3)
+        units[row.image, row.statement] = unit
+    parents = (*source.parents, Parent("candidates", "table", sha256_file(table)))
+    return replace(source, units=tuple(units.values()), parents=parents)
 
 
 def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
@@ -191,32 +187,28 @@ def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
     return labels
 
 
-def _checks(
-    config: ExportTasks, work: Sequence[Unit], material: _Material, progress: Progress
-) -> tuple[list[Unit], _Material | None]:
+def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBatch:
     """Attention checks, and questions with a known answer, for workers who retrieve."""
-    protocol = config.protocol()
     served = config.backend in ("local", "prolific")
-    if config.task != "retrieve" and not (config.task == "describe" and served):
-        return [], None
     checks: list[Unit] = []
-    if protocol.attention_every:
-        sets = sorted({unit.image_set for unit in work})
-        count = max(1, len(work) // protocol.attention_every)
-        checks += [factory.attention_unit(material.sets[name], 0, protocol) for name in sets[:count]]
-    if protocol.qualification and not served:
+    none = TaskBatch((), {}, {}, work.root)
+    if config.task != "retrieve" and not (config.task == "describe" and served):
+        return none
+    if config.attention_every:
+        sets = sorted({unit.image_set for unit in work.units})
+        count = max(1, len(work.units) // config.attention_every)
+        checks += [factory.attention_unit(work.sets[name], 0, config) for name in sets[:count]]
+    if config.qualification and not served:
         progress.warn(
             f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
         )
     counts: dict[Literal["gold", "qualification"], int] = {}
-    if protocol.gold_every:
-        counts["gold"] = max(1, len(work) // protocol.gold_every)
-    if protocol.qualification and served:
-        counts["qualification"] = (
-            5 * protocol.qualification
-        )  # several rounds' worth, so workers get different questions
+    if config.gold_every:
+        counts["gold"] = max(1, len(work.units) // config.gold_every)
+    if config.qualification and served:
+        counts["qualification"] = 5 * config.qualification  # several rounds, so workers get different questions
     if not counts:
-        return checks, None
+        return replace(none, units=checks)
     if config.gold is None:
         raise UsageError(
             "the protocol asks for questions with a known answer, and there are none",
@@ -224,9 +216,9 @@ def _checks(
         )
     dataset, gold = _dataset(config.gold, "gold")
     for purpose, count in counts.items():
-        units = factory.check_units(dataset, protocol, purpose)
-        checks += sorted(units, key=lambda unit: digest(protocol.seed, "check", unit.id))[:count]
-    return checks, gold
+        units = factory.check_units(dataset, config, purpose)
+        checks += sorted(units, key=lambda unit: digest(config.seed, "check", unit.id))[:count]
+    return replace(gold, units=checks)
 
 
 def _sets(workdir: Path, progress: Progress) -> Path:
@@ -236,7 +228,8 @@ def _sets(workdir: Path, progress: Progress) -> Path:
     return chosen(None, workdir, SETS, progress)
 
 
-def _dataset(path: Path, name: str = "") -> tuple[Dataset, _Material]:
+def _dataset(path: Path, name: str = "") -> tuple[Dataset, TaskBatch]:
+    """A dataset, and what units about it show: a batch without units."""
     dataset = read_dataset(path)
     if (path / MANIFEST).is_file():
         artifact = open_artifact(path)
@@ -244,21 +237,18 @@ def _dataset(path: Path, name: str = "") -> tuple[Dataset, _Material]:
     else:
         parent = Parent(name or "release", "release", _fingerprint(dataset))
     sets = {image_set.id: image_set for image_set in dataset.sets}
-    return dataset, _Material(sets, dataset.root or path.resolve(), tuple(dataset.images.values()), (parent,))
+    return dataset, TaskBatch((), sets, dataset.images, dataset.root or path.resolve(), (parent,))
 
 
-def _judgments(path: Path) -> tuple[Answered, _Material]:
+def _judgments(path: Path) -> tuple[Answered, TaskBatch]:
+    """Answers, and what units about them show: a batch without units."""
     if not (path / MANIFEST).is_file():
         raise UnfinishedError(
             f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
         )
     answered, artifact = read_judgments(path), open_artifact(path)
     parent = Parent(JUDGMENTS, artifact.manifest.kind, artifact.sha256)
-    return answered, _Material(answered.sets, answered.root, tuple(answered.images.values()), (parent,))
-
-
-def _with(material: _Material, parent: Parent) -> _Material:
-    return replace(material, parents=(*material.parents, parent))
+    return answered, TaskBatch((), answered.sets, answered.images, answered.root, (parent,))
 
 
 def _fingerprint(dataset: Dataset) -> str:
