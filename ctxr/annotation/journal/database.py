@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -64,6 +64,14 @@ class Transaction:
         """The time after a wait."""
         return self.now + wait // _MICROSECOND
 
+    def find(self, table: sql.Table, **values: object) -> RowMapping | None:
+        """The row of a table that has these values; None without one."""
+        return self.row(_find(table, *values), **values)
+
+    def get(self, table: sql.Table, **values: object) -> RowMapping:
+        """The row of a table that has these values, which must exist."""
+        return self.connection.execute(_find(table, *values), values).mappings().one()
+
     def row(self, query: Select[Any], **values: object) -> RowMapping | None:
         """The row of a query; None without one."""
         return self.connection.execute(query, values).mappings().one_or_none()
@@ -84,6 +92,11 @@ class Transaction:
         """Add a row to a table; columns that are left out have their defaults."""
         self.connection.execute(_insert(table), values)
 
+    def update(self, table: sql.Table, key: Mapping[str, object], **values: object) -> None:
+        """Set columns of the rows of a table that have the values in `key`."""
+        named = {f"key_{name}": value for name, value in key.items()}
+        self.connection.execute(_update(table, *key), named | values)
+
     def last(self, column: sql.Column[int]) -> int:
         """The greatest number in a column; -1 in an empty table."""
         greatest = self.connection.scalar(_greatest(column))
@@ -92,6 +105,16 @@ class Transaction:
 
 # statements are built once: building one takes longer than running it
 _insert = cache(sql.insert)
+
+
+@cache
+def _find(table: sql.Table, *names: str) -> Select[Any]:
+    return sql.select(table).where(*(table.c[name] == sql.bindparam(name) for name in names))
+
+
+@cache
+def _update(table: sql.Table, *names: str) -> sql.Update:
+    return sql.update(table).where(*(table.c[name] == sql.bindparam(f"key_{name}") for name in names))
 
 
 @cache

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, null, select, update
+from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, null, select
 from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.types import UserDefinedType
 
@@ -177,9 +177,9 @@ def withdraw(tx: Transaction, exported: Collection[str]) -> None:
         )
     for name, purpose in purposes.items():
         if name in gone and purpose != WITHDRAWN:
-            _serve_for(tx, name, WITHDRAWN)
+            tx.update(tables.unit, {"id": name}, purpose=WITHDRAWN)
         elif name not in gone and purpose == WITHDRAWN:
-            _serve_for(tx, name, leasing.unit_of(leasing.unit_row(tx, name)).purpose)
+            tx.update(tables.unit, {"id": name}, purpose=leasing.unit_of(tx.get(tables.unit, id=name)).purpose)
 
 
 def _followed(tx: Transaction) -> set[str]:
@@ -201,7 +201,3 @@ def _followed(tx: Transaction) -> set[str]:
             tx.rules.protocol,
         )
     }
-
-
-def _serve_for(tx: Transaction, name: str, purpose: str) -> None:
-    tx.run(update(tables.unit).where(leasing.unit.id == name).values(purpose=purpose))

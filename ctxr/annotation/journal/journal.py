@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, select, update
+from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, select
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
@@ -189,7 +189,7 @@ class Journal:
             if row["state"] != "live":
                 raise Refused("expired", "This task is no longer open. Please take a new one.")
             draft = submitting.encoded({name: tuple(value) for name, value in values.items()})
-            tx.run(update(tables.lease).where(leasing.lease.token == token).values(draft=draft))
+            tx.update(tables.lease, {"token": token}, draft=draft)
 
     def ending(
         self,
@@ -376,7 +376,7 @@ def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str |
     reclaim(tx)
     lease = live_lease(tx, worker)
     if lease is not None:
-        work = leasing.unit_row(tx, lease["unit"])
+        work = tx.get(tables.unit, id=lease["unit"])
         # a check of the worker belongs to every task
         if tasks is None or work["task"] in tasks or work["purpose"] != "work":
             return str(lease["token"])

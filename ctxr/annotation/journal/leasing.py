@@ -75,21 +75,11 @@ _TAKEN = and_(lease.unit == bindparam("name"), lease.state.in_(HOLDS))
 _COUNT_SLOTS = select(sql.count(lease.slot.distinct()), sql.max(lease.slot)).where(_TAKEN)
 _SLOTS = select(lease.slot).where(_TAKEN)
 _TAKE = update(tables.unit).where(unit.id == bindparam("name")).values(live=unit.live + bindparam("change"))
-_STATE = update(tables.lease).where(lease.token == bindparam("name"))
-_SEEN = select(exposure.unit).where(
-    exposure.worker == bindparam("asker"),
-    exposure.image_set == bindparam("image_set"),
-    exposure.unit == bindparam("name"),
-)
-_HELD = select(tables.lease).where(lease.worker == bindparam("asker"), lease.state == "live")
-_BY_TOKEN = select(tables.lease).where(lease.token == bindparam("token"))
-_UNIT = select(tables.unit).where(unit.id == bindparam("name"))
 _WITH_UNIT = (
     select(tables.lease, unit.payload)
     .join_from(tables.lease, tables.unit, unit.id == lease.unit)
     .where(lease.token == bindparam("token"))
 )
-_COUNT = update(tables.unit).where(unit.id == bindparam("name"))
 _OF_WORKER = select(answer.unit).where(answer.worker == bindparam("name")).order_by(answer.unit)
 _OF_UNIT = (
     select(answer.payload, tables.worker.c.state)
@@ -167,15 +157,15 @@ def count_live(tx: Transaction, name: str, change: int = 1) -> None:
 
 def end(tx: Transaction, row: RowMapping, state: str, reason: str) -> None:
     """End a lease without an answer. Its place in the unit is the caller's business."""
-    tx.run(_STATE, name=row["token"], state=state)
+    tx.update(tables.lease, {"token": row["token"]}, state=state)
     log(tx, state, unit=row["unit"], worker=row["worker"], text=reason)
 
 
 def expose(tx: Transaction, worker: str, row: RowMapping) -> None:
     """Remember that a worker has seen the image set of a unit."""
-    if tx.row(_SEEN, asker=worker, image_set=row["image_set"], name=row["id"]) is None:
-        columns = {"image_set": row["image_set"], "unit": row["id"], "target": row["target"]}
-        tx.insert(tables.exposure, worker=worker, **columns)
+    key = {"worker": worker, "image_set": row["image_set"], "unit": row["id"]}
+    if tx.find(tables.exposure, **key) is None:
+        tx.insert(tables.exposure, target=row["target"], **key)
 
 
 def log(tx: Transaction, kind: str, text: str = "", **columns: str | int | None) -> None:
@@ -185,12 +175,12 @@ def log(tx: Transaction, kind: str, text: str = "", **columns: str | int | None)
 
 def live_lease(tx: Transaction, worker: str) -> RowMapping | None:
     """The live lease of a worker."""
-    return tx.row(_HELD, asker=worker)
+    return tx.find(tables.lease, worker=worker, state="live")
 
 
 def by_token(tx: Transaction, token: str) -> RowMapping | None:
     """The lease of a token, in whatever state; None for a token that is none."""
-    return tx.row(_BY_TOKEN, token=token) if may_be_token(token) else None
+    return tx.find(tables.lease, token=token) if may_be_token(token) else None
 
 
 def read(tx: Transaction, token: str) -> Lease | None:
@@ -208,11 +198,6 @@ def may_be_token(token: str) -> bool:
     return token.isascii() and token.isprintable()
 
 
-def unit_row(tx: Transaction, name: str) -> RowMapping:
-    """The row of a unit that is in the journal."""
-    return tx.connection.execute(_UNIT, {"name": name}).mappings().one()
-
-
 def unit_of(row: RowMapping) -> Unit:
     """The unit in a row."""
     return msgspec.json.decode(row["payload"], type=Unit)
@@ -228,7 +213,7 @@ def count(tx: Transaction, row: RowMapping, work: Unit, correct: bool | None) ->
 def recount(tx: Transaction, worker: str) -> None:
     """Recount the votes of every unit that a worker voted on, after they were blocked or unblocked."""
     for name in tx.column(_OF_WORKER, name=worker):
-        row = unit_row(tx, name)
+        row = tx.get(tables.unit, id=name)
         work = unit_of(row)
         votes = _votes(tx, work)
         counts = votes.count(True), votes.count(False), votes.count(None)
@@ -266,7 +251,7 @@ def _set_counts(
     marks = dict(zip(("right_votes", "wrong_votes", "unknown_votes"), counts, strict=True))
     most = max(work.most, live + votes)
     totals = {"live": live, "answers": votes, "wanted": wanted(work, *counts), "most": most, "decided": decision}
-    tx.run(_COUNT, name=work.id, **totals, **marks)
+    tx.update(tables.unit, {"id": work.id}, **totals, **marks)
     if decision == row["decided"]:
         return
     column = tables.decision.c

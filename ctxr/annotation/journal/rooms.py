@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, select, update
+from sqlalchemy import RowMapping, bindparam, select
 
 from ctxr.annotation import dialogues
 from ctxr.annotation.dialogues import Event, Kind, TalkState
@@ -54,7 +54,7 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
         return None
     partner = _seats(tx, waiting["id"])[0]
     _pair(tx, waiting["id"], partner)
-    unit = leasing.unit_row(tx, waiting["unit"])
+    unit = tx.get(tables.unit, id=waiting["unit"])
     return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], 1 - partner["seat"])
 
 
@@ -67,7 +67,7 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
     for partner in _seats(tx, row["room"]):
         _extend(tx, partner["token"])
         if kind == "share":
-            leasing.expose(tx, partner["worker"], leasing.unit_row(tx, partner["unit"]))
+            leasing.expose(tx, partner["worker"], tx.get(tables.unit, id=partner["unit"]))
     if _talk(tx, row["room"]).finished:
         _finish(tx, row["room"])
     return view(tx, row)
@@ -79,7 +79,7 @@ def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
     if len(_seats(tx, row["room"])) > 1:
         _extend(tx, token)
     else:
-        opened = int(tx.connection.scalar(select(room.opened).where(room.id == row["room"])) or 0)
+        opened = tx.get(tables.room, id=row["room"])["opened"]
         _extend(tx, token, latest=opened - tx.now + tx.after(tx.rules.longest_wait))
     return view(tx, row)
 
@@ -160,10 +160,10 @@ def _find_partner(tx: Transaction, row: RowMapping) -> None:
     present = row["expires"] > tx.now
     waiting = _waiting(tx, worker_state.require(tx, row["worker"]), None, row["token"]) if present else None
     if waiting is None:
-        unit, name = leasing.unit_row(tx, row["unit"]), _new_room(tx, row["unit"], row["slot"])
+        unit, name = tx.get(tables.unit, id=row["unit"]), _new_room(tx, row["unit"], row["slot"])
         _move(tx, row, unit, name, row["slot"], row["seat"])
     else:
-        partner, unit = _seats(tx, waiting["id"])[0], leasing.unit_row(tx, waiting["unit"])
+        partner, unit = _seats(tx, waiting["id"])[0], tx.get(tables.unit, id=waiting["unit"])
         leasing.count_live(tx, row["unit"], -1)
         _move(tx, row, unit, waiting["id"], waiting["slot"], 1 - partner["seat"])
         _pair(tx, waiting["id"], partner)
@@ -182,7 +182,7 @@ def _finish(tx: Transaction, name: str) -> None:
     platforms = [worker_state.require(tx, row["worker"])["platform"] for row in partners]
     seats = zip(partners, platforms, strict=True)
     answers = [(row, answer_of(tx, row, filled, platform)) for row, platform in seats]
-    unit = leasing.unit_row(tx, partners[0]["unit"])
+    unit = tx.get(tables.unit, id=partners[0]["unit"])
     record(tx, unit, leasing.unit_of(unit), answers)
     _set_room(tx, name, "finished")
 
@@ -203,9 +203,7 @@ def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, s
 
 
 def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
-    row = leasing.by_token(tx, token)
-    if row is None:
-        raise LookupError(token)
+    row = tx.get(tables.lease, token=token)
     _event(tx, row, kind, "")
     if row["seat"] == SENDER:
         leasing.expose(tx, row["worker"], unit)
@@ -213,7 +211,7 @@ def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
 
 def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, seat: int) -> None:
     values = {"room": name, "unit": unit["id"], "slot": slot, "seat": seat, "shown": leasing.shown(tx, unit, slot)}
-    tx.run(update(tables.lease).where(lease.token == row["token"]).values(values))
+    tx.update(tables.lease, {"token": row["token"]}, **values)
 
 
 def _pair(tx: Transaction, name: str, partner: RowMapping) -> None:
@@ -228,13 +226,13 @@ def _new_room(tx: Transaction, unit: str, slot: int) -> str:
 
 
 def _set_room(tx: Transaction, name: str, state: str) -> None:
-    tx.run(update(tables.room).where(room.id == name).values(state=state))
+    tx.update(tables.room, {"id": name}, state=state)
 
 
 def _extend(tx: Transaction, token: str, latest: int | None = None) -> None:
     end = tx.after(tx.rules.patience)
     end = end if latest is None else min(end, latest)
-    tx.run(update(tables.lease).where(lease.token == token).values(expires=end))
+    tx.update(tables.lease, {"token": token}, expires=end)
 
 
 def _event(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:

@@ -17,10 +17,6 @@ from ctxr.store.records import ImageSet
 Filled = dict[str, tuple[str, ...]]
 """Values by the name of their field, as they are stored."""
 
-_FIND_ANSWER = select(tables.answer.c.payload).where(
-    tables.answer.c.unit == bindparam("name"), tables.answer.c.worker == bindparam("asker")
-)
-_END_LEASE = update(tables.lease).where(leasing.lease.token == bindparam("name"))
 _COUNT_ANSWER = (
     update(tables.worker).where(tables.worker.c.id == bindparam("name")).values(answers=tables.worker.c.answers + 1)
 )
@@ -32,7 +28,7 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
     filled: Filled = {name: tuple(value) for name, value in values.items()}
     if row["state"] != "live":
         return _repeated(tx, row, filled)
-    unit_row = leasing.unit_row(tx, row["unit"])
+    unit_row = tx.get(tables.unit, id=row["unit"])
     unit = leasing.unit_of(unit_row)
     if unit_row["seats"] > 1:
         raise Refused("talk", "Please finish the conversation itself.")
@@ -46,10 +42,10 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
 
 def _repeated(tx: Transaction, row: RowMapping, filled: Filled) -> Receipt:
     """The receipt of the same answer stored before. Raises Refused for another answer, and for a lease that has ended."""
-    payload = tx.connection.scalar(_FIND_ANSWER, {"name": row["unit"], "asker": row["worker"]})
-    if payload is None:
+    answer = tx.find(tables.answer, unit=row["unit"], worker=row["worker"])
+    if answer is None:
         raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
-    stored = decoded(payload)
+    stored = decoded(answer["payload"])
     if dict(stored.values) != filled:
         raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
     return Receipt(stored, again=True)
@@ -109,7 +105,7 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
     for number, (row, answer) in enumerate(votes, tx.last(tables.answer.c.number) + 1):
         payload = msgspec.json.encode(answer).decode()
         tx.insert(tables.answer, unit=unit.id, worker=answer.worker, number=number, task=unit.task, payload=payload)
-        tx.run(_END_LEASE, name=row["token"], state="answered", draft=None)
+        tx.update(tables.lease, {"token": row["token"]}, state="answered", draft=None)
         tx.run(_COUNT_ANSWER, name=answer.worker)
         leasing.log(tx, "answered", unit=unit.id, worker=answer.worker)
     first = votes[0][1]
@@ -124,7 +120,5 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
 def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:
     if unit.task not in filling.MAKES_WORK:
         return
-    images = tables.image_set.c
-    payload = tx.connection.scalar(select(images.payload).where(images.id == unit.image_set))
-    image_set = msgspec.json.decode(payload or "", type=ImageSet)
+    image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
     filling.add_units(tx, derive_units(unit, answer, image_set, tx.rules.protocol))

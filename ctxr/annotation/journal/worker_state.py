@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import exp, lgamma, log
 from typing import Any, get_args
 
-from sqlalchemy import RowMapping, bindparam, func, select, update
+from sqlalchemy import RowMapping, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
@@ -14,7 +14,6 @@ from ctxr.annotation.protocol import Protocol
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
 
-_WORKER = select(tables.worker).where(tables.worker.c.id == bindparam("name"))
 _SAME = ("platform", "pool", "state", "reason", "answers")
 
 
@@ -29,7 +28,7 @@ def enrol(tx: Transaction, worker: str, platform: str) -> WorkerState:
 
 def find(tx: Transaction, worker: str) -> RowMapping | None:
     """The worker's row; None for one who never enrolled."""
-    return tx.row(_WORKER, name=worker)
+    return tx.find(tables.worker, id=worker)
 
 
 def require(tx: Transaction, worker: str) -> RowMapping:
@@ -79,7 +78,7 @@ def _deal(tx: Transaction) -> Pool:
 def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:
     """Count an answer to a question with a known answer, and stop the worker where the rules say so."""
     rights, wrongs = row["known_right"] + correct, row["known_wrong"] + (not correct)
-    _update(tx, row, known_right=rights, known_wrong=wrongs)
+    tx.update(tables.worker, {"id": row["id"]}, known_right=rights, known_wrong=wrongs)
     if row["allowed"] or row["state"] != "active":
         return
     if not row["qualified"]:
@@ -118,7 +117,7 @@ def chance_below(right: int, wrong: int, limit: float) -> float:
 def examine(tx: Transaction, row: RowMapping) -> RowMapping:
     """End the qualification round: go on, or be screened out. The row as it is then."""
     questions = row["known_right"] + row["known_wrong"]
-    _update(tx, row, qualified=1)
+    tx.update(tables.worker, {"id": row["id"]}, qualified=1)
     if row["known_right"] < tx.rules.protocol.qualification_pass * questions:
         reason = f"{row['known_right']} of {questions} qualification questions right"
         change(tx, row, "screened_out", reason, RULE)
@@ -132,7 +131,7 @@ def undo(tx: Transaction, row: RowMapping, reason: str, by: str) -> None:
     last = tx.row(changes.order_by(columns.number.desc()).limit(1))
     if last is None:
         raise Refused("nothing_to_undo", f"The standing of {row['id']} was never changed.")
-    tx.run(update(tables.change).where(columns.number == last["number"]).values(undone=1))
+    tx.update(tables.change, {"number": last["number"]}, undone=1)
     change(tx, row, last["before"], reason, by, undone=1)
 
 
@@ -142,10 +141,8 @@ def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, u
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}
     tx.insert(tables.change, worker=row["id"], **columns)
     allowed = after == "allowed"
-    _update(tx, row, state="active" if allowed else after, allowed=int(allowed), reason=reason)
+    tx.update(
+        tables.worker, {"id": row["id"]}, state="active" if allowed else after, allowed=int(allowed), reason=reason
+    )
     if "blocked" in (before, after):
         leasing.recount(tx, row["id"])
-
-
-def _update(tx: Transaction, row: RowMapping, **values: object) -> None:
-    tx.run(update(tables.worker).where(tables.worker.c.id == row["id"]).values(**values))
