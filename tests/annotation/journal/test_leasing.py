@@ -7,17 +7,14 @@ from datetime import timedelta
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import Protocol, shown_order
 from tests.annotation.journal.conftest import Opener
-from tests.annotation.journal.model import shuffle
 from tests.annotation.journal.study import (
     PUBLISHED,
     START,
     after,
     answer,
-    attention,
     described,
     enrolled,
     image_sets,
-    known,
     leased,
     reason,
     retrieved,
@@ -68,20 +65,6 @@ def test_a_unit_of_the_random_share_gets_all_its_votes(opener: Opener) -> None:
     assert (decision.verdict, decision.right, decision.spared) == ("accepted", 3, 0)
 
 
-def test_the_least_served_unit_comes_first(opener: Opener) -> None:
-    sets = image_sets(3)
-    units = [tagged(one, votes=3) for one in sets]
-    journal = opener(units, sets)
-    workers = enrolled(journal, *(f"w{number}" for number in range(9)))
-    seen = [leased(journal, worker).unit.id for worker in workers]
-    assert [len(set(seen[start : start + 3])) for start in (0, 3, 6)] == [3, 3, 3]
-
-
-def test_another_seed_serves_in_another_order_and_the_same_seed_in_the_same() -> None:
-    units = [tagged(one, 1) for one in image_sets(20)]
-    assert sorted(units, key=lambda one: shuffle(0, one)) != sorted(units, key=lambda one: shuffle(1, one))
-
-
 def test_an_abandoned_lease_goes_to_somebody_else_and_its_owner_is_told(opener: Opener) -> None:
     (one,) = sets = image_sets(1)
     journal = opener([described(one)], sets, lease_for=timedelta(minutes=10), workers="w1 w2")
@@ -121,33 +104,6 @@ def test_nobody_judges_what_they_wrote(opener: Opener) -> None:
     assert leased(journal, "w2").unit.authors == ("w1",)
 
 
-def test_who_described_a_set_does_not_retrieve_in_it(opener: Opener) -> None:
-    (one,) = sets = image_sets(1)
-    journal = opener([described(one, 0)], sets, workers="w1 w2")
-    answer(journal, leased(journal, "w1"))
-    journal = opener([retrieved(one, 2)], sets)  # of another target, by somebody else
-    assert reason(journal, "w1")
-    assert leased(journal, "w2").unit.task == "retrieve"
-
-
-def test_who_judged_another_target_of_a_set_has_met_it_even_if_they_gave_it_back(opener: Opener) -> None:
-    (one,) = sets = image_sets(1)
-    journal = opener([retrieved(one, 0), retrieved(one, 1)], sets, workers="w1 w2")
-    first = leased(journal, "w1")
-    journal.give_back(first.token, START, "no idea")
-    assert leased(journal, "w1").unit == first.unit
-    assert leased(journal, "w2").unit != first.unit
-    answer(journal, leased(journal, "w1"))
-    assert reason(journal, "w1")
-
-
-def test_one_worker_may_describe_several_targets_of_a_set(opener: Opener) -> None:
-    (one,) = sets = image_sets(1)
-    journal = opener([described(one, 0), described(one, 1)], sets, workers="w1")
-    targets = {answer(journal, leased(journal, "w1", tasks=["describe"])).answer.unit for _ in range(2)}
-    assert len(targets) == 2
-
-
 def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:
     sets = image_sets(2)
     journal = opener([described(sets[0]), tagged(sets[1], 1)], sets, workers="w1 w2")
@@ -155,32 +111,3 @@ def test_only_the_tasks_asked_for_are_given(opener: Opener) -> None:
     # there is something to describe, and then to retrieve
     assert reason(journal, "w2", tasks=["retrieve"]) == "wait"
     assert reason(journal, "w2", tasks=["entail"]) == "nothing_left"
-
-
-def test_a_hidden_question_comes_once_in_each_block_of_retrievals_and_never_twice(opener: Opener) -> None:
-    sets, gold, checks = image_sets(24), image_sets(6, "gold"), image_sets(6, "check")
-    units = [retrieved(one, split="train") for one in sets]
-    units += [known(one, "gold") for one in gold] + [attention(one) for one in checks]
-    protocol = Protocol(gold_every=5, attention_every=6, disjoint="none")
-    journal = opener(units, (), protocol)
-    orders = []
-    for worker in enrolled(journal, "w1", "w2"):
-        purposes = []
-        for _ in range(15):
-            lease = leased(journal, worker)
-            assert leased(journal, worker) == lease  # asking again does not skip it
-            purposes.append(lease.unit.purpose)
-            answer(journal, lease)
-            if worker == "w1" and lease.unit.purpose == "work":
-                continue
-        orders.append(purposes)
-        done = [one.unit for one in journal.answers() if one.worker == worker]
-        assert len(done) == len(set(done))
-        assert abs(purposes.count("gold") - 3) <= 1
-        assert abs(purposes.count("attention") - 2.5) <= 1
-    assert orders[0] != orders[1]
-
-
-def test_without_work_there_are_no_hidden_questions(opener: Opener) -> None:
-    journal = opener([known(image_sets(1)[0], "gold")], (), Protocol(gold_every=2), workers="w1")
-    assert reason(journal, "w1")
