@@ -1,23 +1,15 @@
-"""Mechanical Turk in memory, with the rules that bite and that neither botocore nor its stubs check."""
+"""Mechanical Turk in memory, with what it remembers: tokens, assignments, qualification types. botocore checks the shapes."""
 
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from botocore.exceptions import ClientError
 from defusedxml import ElementTree as SafeTree
 
 from tests.annotation.web.reading import Reading
-
-COMPARATORS = {
-    "LessThan", "LessThanOrEqualTo", "GreaterThan", "GreaterThanOrEqualTo", "EqualTo", "NotEqualTo", "Exists",
-    "DoesNotExist", "In", "NotIn",
-}  # fmt: skip
-
-_NAMESPACE = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2011-11-11/HTMLQuestion.xsd}"
 
 
 def refusal(code: str, message: str, call: str = "CreateHIT") -> ClientError:
@@ -40,11 +32,8 @@ class FakeMTurk:
     def create_hit(self, **given: Any) -> dict[str, Any]:
         self.calls.append("create_hit")
         token = given["UniqueRequestToken"]
-        if not 1 <= len(token) <= 64:
-            raise refusal("AWS.ParameterOutOfRange", "UniqueRequestToken is longer than 64 characters")
         if token in self.tokens:
             raise refusal("AWS.MechanicalTurk.HitAlreadyExists", f"The HIT {self.tokens[token]} already exists.")
-        self._check(given)
         name = f"3HIT{len(self.hits):026d}"
         self.hits[name] = {"HITId": name, **given}
         self.tokens[token] = name
@@ -53,47 +42,6 @@ class FakeMTurk:
             self.lose -= 1
             raise refusal("", "Read timed out after the request was carried out")
         return {"HIT": self.hits[name]}
-
-    def _check(self, given: Mapping[str, Any]) -> None:
-        for name in ("Title", "Description", "LifetimeInSeconds", "AssignmentDurationInSeconds", "Question"):
-            if not given.get(name):
-                raise refusal("AWS.MissingParameters", f"{name} is missing")
-        if not isinstance(given["Reward"], str) or not re.fullmatch(r"[0-9]+(\.)?[0-9]{0,2}", given["Reward"]):
-            raise refusal("AWS.InvalidParameterValue", "Reward")
-        if len(given["Title"]) > 128 or len(given["Description"]) > 2000 or len(given["RequesterAnnotation"]) > 255:
-            raise refusal("AWS.ParameterTooLong", "a text is too long")
-        if len(given["Question"].encode()) > 65_535:
-            raise refusal("AWS.ParameterTooLong", "Question")
-        try:
-            root = SafeTree.fromstring(given["Question"])
-        except ElementTree.ParseError as error:
-            raise refusal("AWS.MechanicalTurk.XHTMLParseError", str(error)) from error
-        if [part.tag for part in (root, *root)] != [
-            f"{_NAMESPACE}{name}" for name in ("HTMLQuestion", "HTMLContent", "FrameHeight")
-        ]:
-            raise refusal("AWS.MechanicalTurk.XMLParseError", "not an HTMLQuestion")
-        if "<form" not in (root[0].text or ""):
-            raise refusal("AWS.MechanicalTurk.XHTMLParseError", "no form")
-        for one in given["QualificationRequirements"]:
-            self._check_requirement(one)
-
-    def _check_requirement(self, one: Mapping[str, Any]) -> None:
-        comparator, numbers, places = one["Comparator"], one.get("IntegerValues"), one.get("LocaleValues")
-        if comparator not in COMPARATORS:
-            raise refusal("AWS.InvalidParameterValue", "Comparator")
-        if comparator in ("Exists", "DoesNotExist") and (numbers or places):
-            raise refusal("AWS.InvalidParameterValue", "Exists takes no values")
-        if one["ActionsGuarded"] not in ("Accept", "PreviewAndAccept", "DiscoverPreviewAndAccept"):
-            raise refusal("AWS.InvalidParameterValue", "ActionsGuarded")
-        if places and one["QualificationTypeId"] != "00000000000000000071":
-            raise refusal("AWS.InvalidParameterValue", "LocaleValues")
-        if any(not re.fullmatch("[A-Z]{2}", place["Country"]) for place in places or ()):
-            raise refusal("AWS.InvalidParameterValue", "Country")
-        if comparator not in ("In", "NotIn", "Exists", "DoesNotExist") and len(numbers or places or ()) != 1:
-            raise refusal("AWS.InvalidParameterValue", "one value")
-        own = len(one["QualificationTypeId"]) != 20
-        if own and one["QualificationTypeId"] not in self.types.values():
-            raise refusal("AWS.MechanicalTurk.QualificationTypeDoesNotExist", one["QualificationTypeId"])
 
     def get_hit(self, *, HITId: str) -> dict[str, Any]:
         return {"HIT": self.hits[HITId]}

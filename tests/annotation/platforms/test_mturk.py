@@ -229,24 +229,6 @@ def test_sides_that_are_wholly_apart_bar_one_another(tmp_path: Path) -> None:
     assert fake.granted == {(pools["train"], "A1")}
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"Reward": 0.1}, "InvalidParameterValue"),
-        ({"Reward": "0.105"}, "InvalidParameterValue"),
-        ({"UniqueRequestToken": "x" * 65}, "ParameterOutOfRange"),
-        ({"Question": "<HTMLQuestion>"}, "XHTMLParseError"),
-        ({"Question": "x" * 65_536}, "ParameterTooLong"),
-        ({"QualificationRequirements": [{"Comparator": "Over", "ActionsGuarded": "Accept"}]}, "InvalidParameterValue"),
-    ],
-)
-def test_the_fake_refuses_what_mechanical_turk_refuses(change: dict[str, Any], code: str) -> None:
-    (hit,) = hits(unit())
-    with pytest.raises(Exception, match="CreateHIT") as caught:
-        FakeMTurk().create_hit(**hit.parameters | change)
-    assert code in caught.value.response["TurkErrorCode"]  # type: ignore[attr-defined]
-
-
 def test_a_refusal_is_one_sentence_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeMTurk()
 
