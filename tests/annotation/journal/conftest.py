@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.tables import metadata
 from scripts.postgres_server import Server, programs, server
 from tests.annotation.journal.study import PUBLISHED, enrolled
 
@@ -28,6 +29,7 @@ def shared_database(postgres: Server) -> Iterator[tuple[str, Engine]]:
     """One database of the server, and a connection that empties it; a new one for each test takes longer to delete."""
     address = postgres.new_database()
     engine = create_engine(address.replace("postgresql://", "postgresql+pg8000://"), isolation_level="AUTOCOMMIT")
+    metadata.create_all(engine)
     yield address, engine
     engine.dispose()
 
@@ -40,8 +42,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     name, engine = request.getfixturevalue("shared_database")
     with engine.connect() as connection:
         connection.exec_driver_sql("SET lock_timeout = '10s'")
-        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-        connection.exec_driver_sql("CREATE SCHEMA public")
+        connection.exec_driver_sql(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY")
     return str(name)
 
 

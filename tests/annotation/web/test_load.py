@@ -15,7 +15,7 @@ def holds(found: Load, least: int) -> None:
 
 
 def test_twenty_workers_lose_nothing_when_the_server_is_killed(tmp_path: Path) -> None:
-    holds(load(tmp_path, workers=20, seconds=3), least=1)
+    holds(load(tmp_path, workers=20, seconds=2), least=1)
 
 
 @pytest.mark.prove

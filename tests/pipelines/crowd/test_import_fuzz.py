@@ -104,7 +104,7 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, De
         yield made
 
 
-@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("task", ["tag", "retrieve"])
 @pytest.mark.parametrize("backend", BACKENDS)
