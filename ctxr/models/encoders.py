@@ -292,8 +292,8 @@ def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
             return _pretrained(DEFAULT_ENCODER)
         except CtxrError as error:
             warn(
-                f"using {TINY}, because {error.message}: it is a small model trained on drawn scenes, good for trying things "
-                f"out; its distances are on a scale of their own. For real work name an encoder, e.g. {DEFAULT_ENCODER}"
+                f"{error.message}, so ctxr uses {TINY}, a small model trained on drawn scenes: good enough to try everything "
+                f"out, but not for a dataset that you publish (--encoder {DEFAULT_ENCODER} never falls back)"
             )
             name = TINY
     if name == TINY:

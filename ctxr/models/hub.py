@@ -77,9 +77,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     config = open_clip.get_pretrained_cfg(arch, tag)
     hint = "connect to the network once, or give local-dir:PATH with the weights, or the encoder ctxr-tiny (--encoder, --set encoder=)"
     if not answers(_address(config), PATIENCE):
-        raise CtxrError(
-            f"the weights of {arch}:{tag} are not on this machine and their host does not answer", hint=hint
-        )
+        raise CtxrError(f"the weights of {arch}:{tag} are not on this machine and cannot be downloaded", hint=hint)
     try:
         return Path(download_pretrained(config))
     except Exception as error:  # whatever the network or the hub's client comes up with

@@ -192,8 +192,9 @@ def test_a_device_that_is_not_there_is_a_usage_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="device cuda is not available on this machine"):
         choose_device("cuda")
-    with pytest.raises(UsageError, match="unknown device 'gpu'"):
+    with pytest.raises(UsageError, match="--device gpu is unknown") as caught:
         choose_device("gpu")
+    assert caught.value.hint == "did you mean --device cuda?"
     assert choose_device("cpu") == "cpu"
 
 
