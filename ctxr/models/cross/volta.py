@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
-from ctxr.models.published import check_shapes, read_object, read_tensors, renamed
+from ctxr.models.published import check_shapes, checkpoint_files, read_object, read_tensors, renamed
 from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
@@ -183,7 +183,6 @@ class _Reader:
 
 
 VOCABULARY = "vocab.txt"
-_PICKLES = ("pytorch_model*.bin", "*.pth")
 _MATCH = "cls.bi_seq_relationship"
 _LEFT = ("cls.predictions.", "cls.imagePredictions.", "cls.qaPredictions.")
 """Pre-training's other heads: masked words, tied to the embeddings, and masked regions."""
@@ -208,29 +207,13 @@ _UNITER = {
 
 
 def find_files(folder: Path) -> tuple[Path, Path]:
-    """(config, weights) of a checkpoint's folder.
-
-    Config is `config.json` or the only JSON file; weights are `model.safetensors`, `pytorch_model*.bin` or `*.pth`.
-
-    Raises UsageError where there is no such folder; DataError for none or several of one of them.
-    """
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder} with weights of volta",
-            hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
-        )
-    safe = folder / "model.safetensors"
-    weights = [safe] if safe.is_file() else sorted({path for kind in _PICKLES for path in folder.glob(kind)})
-    named = folder / "config.json"
-    configs = [named] if named.is_file() else sorted(folder.glob("*.json"))
-    for files, what in (
-        (configs, "config (*.json)"),
-        (weights, "weights (model.safetensors, pytorch_model*.bin, *.pth)"),
-    ):
-        if len(files) != 1:
-            names = ", ".join(path.name for path in files) or "none"
-            raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
-    return configs[0], weights[0]
+    """(config, weights) of a checkpoint's folder. Raises as `checkpoint_files`."""
+    missing = UsageError(
+        f"there is no folder {folder} with weights of volta",
+        hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
+    )
+    weights = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
+    return checkpoint_files(folder, ("config.json", "*.json"), weights, missing)
 
 
 def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:

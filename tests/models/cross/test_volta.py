@@ -221,7 +221,7 @@ def test_a_folder_must_hold_one_file_of_each_kind(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ctrl.json: not readable as JSON"):
         load_cross(f"volta:{tmp_path}")
     (tmp_path / "ctrl.json").unlink()
-    with pytest.raises(DataError, match=r"config \(\*.json\), found none"):
+    with pytest.raises(DataError, match=r"config \(config.json, \*.json\), found none"):
         load_cross(f"volta:{tmp_path}")
 
 
