@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,7 +105,7 @@ def checkpoint_files(
 
 
 def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
-    """The same maker of something that transformers reads: silent, with one kind of error, and without a trace in torch's generator.
+    """The same maker of something that a library reads: silent, with one kind of error, and without a trace in torch's generator.
 
     Raises what `make` raises of ours; DataError that `what` cannot be loaded for all else.
     """
@@ -113,30 +114,44 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 
     def quiet_make() -> Made:
         try:
-            with _quiet(), torch.random.fork_rng(devices=[]):
+            # a model draws its first weights from torch's global generator, even where others replace them
+            with quiet(), torch.random.fork_rng(devices=[]):
                 return make()
         except CtxrError:
             raise
         except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
-            raise DataError(f"{what} cannot be loaded: {first_line(error)}") from error
+            plain = isinstance(
+                error, RuntimeError | ValueError | LookupError | TypeError | OSError | AssertionError | ImportError
+            )
+            why = first_line(error) if plain else f"its weights cannot be read ({type(error).__name__})"
+            raise DataError(f"{what} cannot be loaded: {why}") from error
 
     return quiet_make
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the talk of transformers to itself, and its bars from standing beside ours and in the output for programs."""
-    from transformers.utils import logging
+def quiet() -> Iterator[None]:
+    """Keep the talk and the bars of transformers and open_clip to themselves, out of the output for programs.
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
+    open_clip logs at the root, and its first line would set up logging for everybody.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    root, handler = logging.getLogger(), logging.NullHandler()
+    level, verbosity = root.level, transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    root.addHandler(handler)
+    root.setLevel(logging.CRITICAL)
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        root.setLevel(level)
+        root.removeHandler(handler)
+        transformers_logging.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            transformers_logging.enable_progress_bar()
 
 
 def renamed(

@@ -11,7 +11,8 @@ from ctxr.errors import UsageError
 from ctxr.models.blip import load_blip
 from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.recipe import BranchSizes
-from ctxr.models.entailment.vision import black_patches
+from ctxr.models.entailment.vision import black_patches, by_head, cls_shares
+from ctxr.models.regions import output_of
 
 
 class BlipBranch(nn.Module):
@@ -40,18 +41,10 @@ class BlipBranch(nn.Module):
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
         vision = self.encoder.model.vision_model
-        seen: list[Tensor] = []
         last = vision.encoder.layers[-1]
-        handle = last.layer_norm1.register_forward_hook(lambda _layer, _given, out: seen.append(out))
-        try:
-            vision(pixel_values=images)
-        finally:
-            handle.remove()
-        heads = last.self_attn.num_heads
-        query, key, _ = last.self_attn.qkv(seen[0]).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-        fits = query[:, :, :1] @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        shares: Tensor = fits.softmax(-1)[:, :, 0, 1:].mean(1)
-        return shares
+        seen = output_of(last.layer_norm1, vision, images)
+        query, key, _ = by_head(last.self_attn.qkv(seen), last.self_attn.num_heads)
+        return cls_shares(query, key)
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
         """The pictures without light in the patches where `hidden` [N, P] is True."""
