@@ -20,7 +20,7 @@ from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
 from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
 from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
@@ -54,7 +54,7 @@ _CROSSED = {
 }  # fmt: skip
 
 
-def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
+def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """The image branch of "albef:FOLDER".
 
     Raises:
@@ -75,7 +75,7 @@ def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
     }
     vision = _vision_sizes(state, path)
     config = _fusion_config(config_path, vision["width"], len(pieces))
-    size = sizes.image_size or vision["side"]
+    size = recipe.image_size or vision["side"]
     if size % vision["patch"]:
         raise DataError(f"pictures of {size} pixels cannot be cut into patches of {vision['patch']}")
     tensors = translate(state, config, vision, path)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ctxr.errors import UsageError
 from ctxr.models.blip import load_blip
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.vision import black_patches, by_head, cls_shares
 from ctxr.models.regions import output_of
 
@@ -51,11 +51,11 @@ class BlipBranch(nn.Module):
         return black_patches(images, hidden, self.black)
 
 
-def blip_source(name: str, sizes: BranchSizes) -> ImageSource:
+def blip_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """The image branch of "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny". Raises what `load_blip` raises."""
-    source = load_blip(name, sizes.seed)
+    source = load_blip(name)
     preprocess = source.preprocess
-    if preprocess is None or sizes.image_size not in (0, preprocess.size[0]):
+    if preprocess is None or recipe.image_size not in (0, preprocess.size[0]):
         raise UsageError(f"{name} looks at pictures of its own size", hint="--set image_size=0")
     dark = -torch.tensor(preprocess.mean).view(1, 3, 1, 1) / torch.tensor(preprocess.std).view(1, 3, 1, 1)
 

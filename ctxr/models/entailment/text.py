@@ -21,7 +21,7 @@ from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fusion import FusionBranch, cut
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import hub_folder
 from ctxr.models.published import careful, fingerprint_of, is_model_folder, require_model_folder
 
@@ -166,31 +166,31 @@ class SharedBranch(nn.Module):
         return self._image[0].words.read(ids, types)[:, 0]
 
 
-def tiny_source(sizes: BranchSizes, encoder: str = "") -> TextSource:
+def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
     """An untrained BERT, as wide as the image branch that it stands beside; its words start as an encoder has them, if one is named.
 
     Raises what `find_source` raises.
     """
     pieces = tiny_vocabulary()
     config = {
-        "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
-        "num_attention_heads": max(1, sizes.width // 32), "intermediate_size": 2 * sizes.width, "type_vocab_size": 2,
-        "max_position_embeddings": PREMISE, "hidden_dropout_prob": sizes.dropout,
-        "attention_probs_dropout_prob": sizes.dropout, "initializer_range": spread_of(sizes.width),
+        "vocab_size": len(pieces), "hidden_size": recipe.width, "num_hidden_layers": recipe.text_layers,
+        "num_attention_heads": max(1, recipe.width // 32), "intermediate_size": 2 * recipe.width, "type_vocab_size": 2,
+        "max_position_embeddings": PREMISE, "hidden_dropout_prob": recipe.dropout,
+        "attention_probs_dropout_prob": recipe.dropout, "initializer_range": spread_of(recipe.width),
     }  # fmt: skip
 
     def build() -> BertBranch:
         from transformers import BertConfig, BertModel
 
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(sizes.seed)
+            torch.manual_seed(SEED)
             model = _looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False))
-        return BertBranch(_comparing(model, meanings(encoder, pieces, sizes.width)) if encoder else model)
+        return BertBranch(_comparing(model, meanings(encoder, pieces, recipe.width)) if encoder else model)
 
     name = f"aligned:{encoder}" if encoder else TINY
-    decides = [name, config, pieces, sizes.seed, *([meant(encoder)] if encoder else [])]
+    decides = [name, config, pieces, SEED, *([meant(encoder)] if encoder else [])]
     print_of = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    return TextSource(name, print_of, sizes.width, build, paired(pieces, PREMISE))
+    return TextSource(name, print_of, recipe.width, build, paired(pieces, PREMISE))
 
 
 @torch.no_grad()
