@@ -12,7 +12,8 @@ EPSILON = 1e-12
 
 def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float) -> Tensor:
     """[B, K, D] that queries [B, K, D] gather from values [B, R, D] by their keys, head by head; where `mask` [B, R] is False nothing."""
-    query, key, value = (items.unflatten(-1, (heads, -1)).transpose(1, 2) for items in (query, key, value))
+    width = query.shape[2] // heads
+    query, key, value = (items.view(*items.shape[:2], heads, width).transpose(1, 2) for items in (query, key, value))
     seen_mask = None if mask is None else mask[:, None, None, :]
     seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen_mask, dropout_p=dropout)
     return seen.transpose(1, 2).flatten(2)

@@ -42,7 +42,7 @@ class VisionBlock(nn.Module):
 
 def by_head(parts: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values [N, heads, T, D / heads] of tokens, projected by one layer to [N, T, 3 D]."""
-    query, key, value = parts.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    query, key, value = parts.view(*parts.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
     return query, key, value
 
 
