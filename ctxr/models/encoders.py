@@ -52,8 +52,8 @@ def load_encoder(
         precision: "auto", "fp32" or "bf16".
         warn: gets one sentence for each thing the user should know; without it they are lost.
 
-    Raises UsageError for an unknown name, device or precision, or a device that is not there; DataError for weights or a config
-    that cannot be read; CtxrError for weights that cannot be fetched.
+    Raises UsageError for an unknown name, device or precision, or a device that this machine does not have; DataError
+    for weights or a config that cannot be read; CtxrError for weights that cannot be downloaded.
     """
     say = warn or (lambda _: None)
     return Encoder(find_source(name, say), choose_device(device), precision, say)

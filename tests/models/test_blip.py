@@ -217,7 +217,7 @@ def test_a_name_says_of_which_family_it_is() -> None:
     )
     found = find_encoder(TINY, lambda _: None)
     assert isinstance(found, CrossSource)
-    assert found.fingerprint == load_blip(TINY).fingerprint != load_blip(TINY, seed=1).fingerprint
+    assert found.fingerprint == load_blip(TINY).fingerprint
 
 
 @torch.no_grad()
