@@ -120,8 +120,8 @@ def test_the_published_configs_are_the_ones_of_the_package(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_embeddings": "vl-bert"}, "image_embeddings is 'vl-bert', known are vilbert and uniter"),
-        ({"fusion_method": "sum"}, "fusion_method is 'sum', known is 'mul'"),
+        ({"image_embeddings": "vl-bert"}, "image_embeddings is 'vl-bert', wanted vilbert or uniter"),
+        ({"fusion_method": "sum"}, "fusion_method is 'sum', wanted 'mul'"),
         ({"hidden_size": "16"}, "hidden_size is '16', wanted a whole number"),
         ({"hidden_size": 18}, "4 heads, which do not divide a width of 18"),
         ({"tt_attn_sublayers": [0, 2.5]}, r"tt_attn_sublayers is \[0, 2.5\], wanted a list of sublayers"),

@@ -134,7 +134,8 @@ class Spelled(SlowLayers):
 
     def shares(self, block: int, tokens: Tensor) -> list[Tensor]:
         """What each token looks at, [1 + P, 1 + P] of each head, which is 64 wide."""
-        return shares(*self.parted(block, tokens)[:2], IMAGE // 64)
+        query, key, _ = self.parted(block, tokens)
+        return shares(query, key, IMAGE // 64)
 
     def mixed(self, block: int, tokens: Tensor) -> Tensor:
         """What each token makes of what it looks at, [1 + P, D]."""
