@@ -52,16 +52,22 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """One of a few words."""
+    """One of a few words.
+
+    Attributes:
+        synonyms: (what people type, the word that they mean): the hint suggests it.
+    """
 
     words: tuple[str, ...]
+    synonyms: tuple[tuple[str, str], ...] = ()
 
     def problem(self, typed: str, value: Any) -> tuple[str, str] | None:
         """(sentence, hint) for an unknown word; None for a known one."""
         if value in self.words:
             return None
         sentence = f"{typed} {value} is unknown" if value else f"{typed} is missing"
-        return sentence, did_you_mean(str(value), self.words, f"choose one of {', '.join(self.words)}", f"{typed} {{}}")
+        word = dict(self.synonyms).get(value, str(value))
+        return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", f"{typed} {{}}")
 
 
 class NotDecisive:

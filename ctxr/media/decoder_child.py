@@ -5,7 +5,6 @@ It imports no torch, so it starts fast and stays small; a file that crashes or h
 
 import contextlib
 import itertools
-import json
 import os
 import sys
 import time
@@ -16,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import msgspec
 
 from ctxr.engine.processes import die_with_parent
 from ctxr.errors import UsageError
-from ctxr.media.decoder_process import header_fields, is_out_of_memory, pair, send
+from ctxr.media.decoder_process import is_out_of_memory, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
+from ctxr.media.scan import CandidateFrame, ScanEnd, ScanOptions, ShotSpan
 from ctxr.media.shots import CutFinder, cut_finder
-from ctxr.media.video import Damage, Frame, Pixels, Video, VideoError, VideoHeader
+from ctxr.media.video import Frame, Pixels, Video, VideoError
 
 # A sign of life, also while no frame is dispatched.
 _BEAT_SECONDS = 0.25
@@ -54,24 +55,23 @@ class ScanPass:
     shot. Where holding them would take too much memory the oldest goes out early; a cut found too late is put at the oldest frame held.
     """
 
-    def __init__(self, options: dict[str, Any], finder: CutFinder, rate: Fraction | None, out: int) -> None:
+    def __init__(self, options: ScanOptions, finder: CutFinder, rate: Fraction | None, out: int) -> None:
         self._out = out
         self._finder = finder
-        self._every_frame = bool(options["every_frame"])
-        self._gate = float(options["gate"])
-        self._steps_per_second = Fraction(str(options["rate"]))
+        self._every_frame, self._gate = options.every_frame, options.gate
+        self._steps_per_second = Fraction(str(options.rate))
         self._frame_seconds = 1 / rate if rate else Fraction(0)
-        limit = options["memory_limit"]
+        limit = options.memory_limit
         self._largest_hold = int(limit * _HELD_SHARE * (1 << 30)) if limit else _HELD_BYTES_WITHOUT_LIMIT
         self._held: deque[Frame] = deque()
         self._held_bytes = 0
-        self._starts: set[int] = set()
+        self._cuts: set[int] = set()
         self._step: int | None = None
         self._reference: Pixels | None = None
         self._beat = Heartbeat(out)
         self.frames = 0
         self.late_cuts = 0
-        self.shots: list[tuple[int, Fraction]] = []
+        self.starts: list[tuple[int, Fraction]] = []
         self.end = Fraction(0)
 
     def run(self, video: Video) -> None:
@@ -104,16 +104,16 @@ class ScanPass:
         if cut < oldest:
             self.late_cuts += 1
             cut = oldest
-        self._starts.add(cut)
+        self._cuts.add(cut)
 
     def _release(self) -> None:
         """Let the oldest held frame go: to the parent if it is sampled, with its pixels if it opens a shot or passes the gate."""
         frame = self._held.popleft()
         self._held_bytes -= frame.nbytes
-        opens = not self.shots or frame.index in self._starts
+        opens = not self.starts or frame.index in self._cuts
         if opens:
-            self._starts.discard(frame.index)
-            self.shots.append((frame.index, frame.time))
+            self._cuts.discard(frame.index)
+            self.starts.append((frame.index, frame.time))
         # A frame is sampled when its time lies in another interval of 1/rate than the frame before: exact, at any or no fixed frame rate.
         rate = self._steps_per_second
         step = frame.time.numerator * rate.numerator // (frame.time.denominator * rate.denominator)
@@ -128,40 +128,30 @@ class ScanPass:
         passes = difference is None or difference >= self._gate
         if passes:
             self._reference = thumbnail
-        fields = {
-            "index": frame.index,
-            "time": pair(frame.time),
-            "shot": len(self.shots) - 1,
-            "difference": difference,
-            "hash": blake2b(thumbnail.tobytes(), digest_size=8).hexdigest(),
-        }
-        send(self._out, {"candidate": fields}, frame.rgb() if passes else None)
+        thumbnail_hash = blake2b(thumbnail.tobytes(), digest_size=8).hexdigest()
+        candidate = CandidateFrame(frame.index, frame.time, len(self.starts) - 1, difference, thumbnail_hash, None)
+        send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
+
+    def shots(self) -> list[ShotSpan]:
+        """All shots, after the last frame."""
+        spans = itertools.pairwise([*self.starts, (self.frames, self.end)])
+        return [ShotSpan(number, *first, *after) for number, (first, after) in enumerate(spans)]
 
 
-def scan(path: Path, options: dict[str, Any], out: int) -> None:
+def scan(path: Path, options: ScanOptions, out: int) -> None:
     """Answer one question: a header, beats and candidates, then an end; failures are raised."""
-    with open_video(path, options["decoder"], options["threads"]) as video:
+    with open_video(path, options.decoder, options.threads) as video:
         header = video.header
-        send(out, {"header": header_fields(header)})
-        detector = options["detector"], options["detector_threshold"], options["min_shot"]
-        finder = cut_finder(path, header, *detector, options["threads"], Heartbeat(out))
+        send(out, {"header": header})
+        detector = options.detector, options.detector_threshold, options.min_shot
+        finder = cut_finder(path, header, *detector, options.threads, Heartbeat(out))
         walk = ScanPass(options, finder, header.rate, out)
         walk.run(video)
         damage = video.damage
-    if damage and damage.share > TOLERATED_LOSS and not options["keep_damaged"]:
-        raise VideoError("truncated", f"{path}: {damage.message}")
-    send(out, {"end": _end_fields(walk, header, damage)})
-
-
-def _end_fields(walk: ScanPass, header: VideoHeader, damage: Damage | None) -> dict[str, Any]:
-    starts = [*walk.shots, (walk.frames, walk.end)]
-    return {
-        "header": header_fields(header),
-        "frames": walk.frames,
-        "shots": [[first[0], pair(first[1]), after[0], pair(after[1])] for first, after in itertools.pairwise(starts)],
-        "damage": damage.message if damage else None,
-        "late_cuts": walk.late_cuts,
-    }
+    if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
+        raise VideoError("truncated", damage.message, "--keep-damaged takes what can be decoded", path)
+    message = damage.message if damage else None
+    send(out, {"end": ScanEnd(header, walk.frames, walk.shots(), message, options.decoder, walk.late_cuts)})
 
 
 class Frames:
@@ -171,37 +161,46 @@ class Frames:
         self._reader: FrameReader | None = None
         self._file: tuple[Path, str] | None = None
 
-    def send(self, path: Path, frame: list[Any], options: dict[str, Any], out: int) -> None:
-        """Answer with the pixels of the frame (index, [numerator, denominator] of its time)."""
-        if self._reader is None or self._file != (path, options["decoder"]):
+    def send(self, path: Path, index: int, time: Fraction, options: ScanOptions, out: int) -> None:
+        """Answer with the pixels of a frame."""
+        if self._reader is None or self._file != (path, options.decoder):
             if self._reader is not None:
                 self._reader.close()
-            self._file = (path, options["decoder"])
-            self._reader = FrameReader(*self._file, options["threads"], Heartbeat(out))
-        index, time_pair = frame
-        pixels = self._reader.read(index, Fraction(*time_pair))
+            self._file = (path, options.decoder)
+            self._reader = FrameReader(*self._file, options.threads, Heartbeat(out))
+        pixels = self._reader.read(index, time)
         send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
 
 
 def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
     """Answer one question, failures included. What is not a failure of the file but of the process leaves the process unfit (`spent`)."""
-    path, options = Path(question["path"]), question["options"]
+    path, limit = Path(question["path"]), question["options"]["memory_limit"]
     try:
-        _limit_memory(options["memory_limit"])
+        _limit_memory(limit)
+        options = read_as(ScanOptions, question["options"])
         if "frame" in question:
-            frames.send(path, question["frame"], options, out)
+            index, time = question["frame"]
+            frames.send(path, index, Fraction(time), options, out)
         else:
             scan(path, options, out)
-    except (VideoError, UsageError) as error:
-        reason = error.reason if isinstance(error, VideoError) else "usage"
-        send(out, {"failed": {"reason": reason, "message": error.message, "hint": error.hint, "spent": False}})
+    except VideoError as error:
+        _fail(out, error.reason, error.problem, error.hint)
+    except UsageError as error:
+        _fail(out, "usage", error.message, error.hint)
     except BrokenPipeError:
         raise
     except Exception as error:
         _limit_memory(0)
-        message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        reason = "memory_limit" if isinstance(error, MemoryError) or is_out_of_memory(message) else "decoder_failed"
-        send(out, {"failed": {"reason": reason, "message": message, "hint": "", "spent": True}})
+        problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        if isinstance(error, MemoryError) or is_out_of_memory(problem):
+            problem = f"the decoder needs more than the {limit:g} GiB it may take"
+            _fail(out, "memory_limit", problem, "raise --memory-limit", spent=True)
+        else:
+            _fail(out, "decoder_failed", problem, "", spent=True)
+
+
+def _fail(out: int, reason: str, problem: str, hint: str, spent: bool = False) -> None:
+    send(out, {"failed": {"reason": reason, "problem": problem, "hint": hint, "spent": spent}})
 
 
 def _limit_memory(gibibytes: float) -> None:
@@ -224,7 +223,7 @@ def main() -> None:
     frames = Frames()
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         for line in sys.stdin.buffer:
-            answer(json.loads(line), out, frames)
+            answer(msgspec.json.decode(line), out, frames)
 
 
 if __name__ == "__main__":

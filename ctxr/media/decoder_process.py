@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import json
 import math
 import os
 import re
@@ -14,15 +13,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+import msgspec
 import numpy as np
 
 import ctxr
 from ctxr.engine.processes import kill_group
-from ctxr.media.video import Pixels, VideoHeader
+from ctxr.media.video import Pixels, VideoError
+
+T = TypeVar("T")
 
 # Magic, bytes of JSON, bytes of pixels.
 _PREFIX = struct.Struct("<4sIQ")
@@ -43,10 +44,10 @@ class NonsenseError(Exception):
 
 
 def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None) -> None:
-    """Write one message, in full. `pixels` is contiguous; its shape travels with it."""
+    """Write one message, in full: JSON, dataclasses as objects. `pixels` is contiguous; its shape travels with it."""
     if pixels is not None:
         fields = {**fields, "shape": pixels.shape}
-    text = json.dumps(fields, separators=(",", ":")).encode()
+    text = msgspec.json.encode(fields, enc_hook=str)
     _write(descriptor, _PREFIX.pack(_MAGIC, len(text), 0 if pixels is None else pixels.nbytes) + text)
     if pixels is not None:
         _write(descriptor, pixels.data.cast("B"))
@@ -69,7 +70,7 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
     if len(text) < text_bytes:
         return None
     try:
-        fields = json.loads(text)
+        fields = msgspec.json.decode(text)
         if not pixel_bytes:
             return fields, None
         pixels = np.empty(fields.pop("shape"), np.uint8)
@@ -88,24 +89,9 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
     return fields, pixels
 
 
-def pair(number: Fraction | None) -> list[int] | None:
-    """A fraction as [numerator, denominator]."""
-    return None if number is None else [number.numerator, number.denominator]
-
-
-def fraction(numbers: list[int] | None) -> Fraction | None:
-    """The reverse of `pair`."""
-    return None if numbers is None else Fraction(*numbers)
-
-
-def header_fields(header: VideoHeader) -> dict[str, Any]:
-    """A header as JSON fields."""
-    return {**vars(header), "rate": pair(header.rate), "duration": pair(header.duration)}
-
-
-def header_of(fields: Mapping[str, Any]) -> VideoHeader:
-    """The reverse of `header_fields`."""
-    return VideoHeader(**{**fields, "rate": fraction(fields["rate"]), "duration": fraction(fields["duration"])})
+def read_as(kind: type[T], fields: Any) -> T:
+    """A dataclass from the fields of a message. Fractions travel as text such as "1001/30000"."""
+    return msgspec.convert(fields, kind, dec_hook=lambda custom, text: custom(text))
 
 
 def is_out_of_memory(text: str) -> bool:
@@ -125,28 +111,6 @@ _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 
 Message = tuple[dict[str, Any], Pixels | None]
-
-
-class SilentError(Exception):
-    """No message came in time."""
-
-
-class OverdueError(Exception):
-    """The whole answer took too long."""
-
-
-class EndedError(Exception):
-    """The process is gone.
-
-    Attributes:
-        how: what ended it, as the end of a sentence.
-        noise: the last line that it wrote to standard error.
-    """
-
-    def __init__(self, how: str, noise: str) -> None:
-        super().__init__(how)
-        self.how = how
-        self.noise = noise
 
 
 class ChildProcess:
@@ -188,7 +152,7 @@ class ChildProcess:
         stdin = self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             if stdin is not None:
-                stdin.write(json.dumps(question).encode() + b"\n")
+                stdin.write(msgspec.json.encode(question, enc_hook=str) + b"\n")
                 stdin.flush()
 
     def next(self, patience: float = 0, limit: float = 0) -> Message:
@@ -198,8 +162,7 @@ class ChildProcess:
             patience: seconds without any sign of life, counted while waiting here, before giving up; 0: endless.
             limit: seconds of waiting here since the question, in all, before giving up; 0: endless.
 
-        Raises SilentError where patience ran out; OverdueError where the limit is reached; EndedError where the process ended, or
-        sent something that is no message.
+        Raises VideoError where patience ran out, the limit is reached, or the process ended or sent something that is no message.
         """
         since = time.monotonic()
         with self._changed:
@@ -209,9 +172,10 @@ class ChildProcess:
                     silent = max(since, self._heard) + patience - now if patience else math.inf
                     overdue = since + limit - self._waited - now if limit else math.inf
                     if overdue <= 0:
-                        raise OverdueError
+                        raise VideoError("time_limit", f"not done after {limit:g} s of decoding", "raise --time-limit")
                     if silent <= 0:
-                        raise SilentError
+                        problem = f"no sign of life from the decoder for {patience:g} s"
+                        raise VideoError("stalled", problem, "raise --stall-seconds if the file is on a slow disk")
                     self._changed.wait(min(silent, overdue) if patience or limit else None)
             finally:
                 self._waited += time.monotonic() - since
@@ -244,9 +208,7 @@ class ChildProcess:
             try:
                 message = receive(stdout)
             except (NonsenseError, OSError, ValueError, MemoryError) as error:
-                ended = EndedError(
-                    f"the decoder process sent something that is not a message ({error})", self._last_noise()
-                )
+                ended = self._crashed(f"the decoder process sent something that is not a message ({error})")
                 break
             self._heard = time.monotonic()
             if message is None:
@@ -259,10 +221,10 @@ class ChildProcess:
                     self._ahead_bytes += _size(message)
                     self._changed.notify_all()
         with self._changed:
-            self._ahead.append(ended or EndedError("the decoder process has no output", ""))
+            self._ahead.append(ended or self._crashed("the decoder process has no output"))
             self._changed.notify_all()
 
-    def _how_it_ended(self) -> EndedError:
+    def _how_it_ended(self) -> VideoError:
         status = self._process.wait()
         if status < 0:
             try:
@@ -273,7 +235,12 @@ class ChildProcess:
             how = f"the decoder process ended with status {status}"
         else:
             how = "the decoder process ended without a result"
-        return EndedError(how, self._last_noise())
+        return self._crashed(how)
+
+    def _crashed(self, how: str) -> VideoError:
+        noise = self._last_noise()
+        reason = "memory_limit" if is_out_of_memory(noise) else "decoder_crashed"
+        return VideoError(reason, f"{how} ({noise})" if noise else how)
 
     def _last_noise(self) -> str:
         if self._noise.closed:

@@ -16,7 +16,7 @@ from ctxr.store.records import PHOTO_SUFFIXES
 WHERE = "--videos DIR names the folder where the videos and photos lie now; they are known by content, not by name"
 
 RESTORE = "restore the files, or name the folder that they moved to: --videos DIR"
-"""What to do when a source is not there any more."""
+"""What to do when a source does not exist any more."""
 
 
 class RecordedSource(Protocol):
@@ -70,7 +70,7 @@ class SourceLocator:
         return paths
 
     def video(self, source: RecordedSource) -> Path:
-        """The file of a video. Raises VideoError when it is not there or is another."""
+        """The file of a video. Raises VideoError when it does not exist or is another."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
         path = self._last_seen(source)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError
-from ctxr.media.decoder_process import pair
 from ctxr.media.footage import SourceLocator
-from ctxr.media.scan import CHILD, DecoderClient, ScanFailed, ScanOptions
-from ctxr.media.video import Pixels
+from ctxr.media.scan import CHILD, DecoderClient, ScanOptions
+from ctxr.media.video import Pixels, VideoError
 from ctxr.store.hashing import sha256_bytes
 
 
@@ -39,24 +38,21 @@ class ChildFrameReader(DecoderClient):
         command: Sequence[str] = CHILD,
     ) -> None:
         super().__init__(command)
-        self._locate, self._options = locate, options or ScanOptions()
-        limits = {"threads": self._options.threads, "memory_limit": self._options.memory_limit}
-        self._settings = {"decoder": decoder, **limits}
+        self._locate, self._options = locate, replace(options or ScanOptions(), decoder=decoder)
         self.stream: int | None = None
         self._path: Path | None = None
 
     def read(self, index: int, time: Fraction) -> Pixels:
         """The frame as RGB uint8 [H, W, 3], upright.
 
-        Raises ScanFailed where there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too
+        Raises VideoError where there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too
         large; DataError what `locate` raises.
         """
         path = self._path = self._path or self._locate()
-        question = {"frame": [index, pair(time)], "options": self._settings}
-        kind, fields, pixels = next(self.messages(path, question, self._options))
+        kind, fields, pixels = next(self.messages(path, {"frame": [index, time]}, self._options))
         if kind != "frame" or pixels is None:
             self.close()
-            raise ScanFailed("decoder_failed", f"{path}: the decoder process answered {kind}, not a frame")
+            raise VideoError("decoder_failed", f"the decoder process answered {kind}, not a frame", file=path)
         self.stream = fields["stream"] if isinstance(fields, dict) else None
         return pixels
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxr.errors import UsageError
 from ctxr.media.planes import small_size, thumbnail_of
-from ctxr.media.pyav_video import PyavVideo, short_of
+from ctxr.media.pyav_video import NO_FRAMES, PyavVideo, short_of
 from ctxr.media.video import DECODERS, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 # Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.
@@ -54,11 +54,11 @@ class OpencvVideo(Video):
         self._capture = cv2.VideoCapture(str(path.absolute()), cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, threads])
         if not self._capture.isOpened():
             self.close()
-            raise VideoError("not_a_video", f"{path}: OpenCV finds no video in it")
+            raise VideoError("not_a_video", "OpenCV finds no video in the file", file=path)
         self._first: Pixels | None = self._read()
         if self._first is None:
             self.close()
-            raise VideoError("no_frames", f"{path}: has a video stream, but not one frame of it could be decoded")
+            raise VideoError("no_frames", NO_FRAMES, file=path)
         self.header = self._read_header(self._first)
 
     def __iter__(self) -> Iterator[Frame]:
@@ -164,6 +164,7 @@ class FrameReader:
             "frame_not_found",
             f"frame {index} at {float(time):.3f} s is not in the file",
             "the file changed since it was scanned: scan it again",
+            self._path,
         )
 
     @property

@@ -20,6 +20,7 @@ _MAX_FAILURES_IN_A_ROW = 256
 # A jump throws away what the decoding threads have ahead: fewer frames than this are decoded rather than jumped over.
 _FRAMES_WORTH_A_JUMP = 12
 _DEFAULT_RATE = Fraction(25)
+NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
 
 
 class PyavFrame(Frame):
@@ -71,7 +72,7 @@ class PyavVideo(Video):
             self._decoded = self._decode()
             first = next(self._decoded, None)
             if first is None:
-                raise VideoError("no_frames", f"{path}: has a video stream, but not one frame of it could be decoded")
+                raise VideoError("no_frames", NO_FRAMES, file=path)
             self._first: Any = first
             self._upright = planes.upright_of(first)
             self._nbytes = first.width * first.height * first.format.bits_per_pixel // 8
@@ -214,9 +215,9 @@ class PyavVideo(Video):
         """The first video stream that is no cover picture."""
         streams = [s for s in self._container.streams.video if not s.disposition & s.disposition.attached_pic]
         if not streams:
-            raise VideoError("no_video_stream", f"{self._path}: has no video stream")
+            raise VideoError("no_video_stream", "the file has no video stream", file=self._path)
         if getattr(streams[0], "codec_context", None) is None:
-            raise VideoError("no_decoder", f"{self._path}: its video stream is of a kind for which there is no decoder")
+            raise VideoError("no_decoder", "there is no decoder for the video stream of the file", file=self._path)
         return streams[0]
 
     def _read_header(self, first: Any) -> VideoHeader:
@@ -264,15 +265,15 @@ def _open_container(path: Path) -> Any:
         with path.open("rb") as file:
             head = file.read(12)
         if head[4:8] == b"ftyp":
-            raise VideoError(
-                "truncated", f"{path}: is cut off: its index (moov) is missing", "download or copy it again"
-            ) from error
-        raise VideoError("not_a_video", f"{path}: is not a video: its content fits no known format") from error
+            problem = "the file is cut off: its index (moov) is missing"
+            raise VideoError("truncated", problem, "download or copy it again", path) from error
+        raise VideoError(
+            "not_a_video", "the file is not a video: its content fits no known format", file=path
+        ) from error
     except MemoryError:
         raise
     except (av.FFmpegError, OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryError from error
-        raise VideoError(
-            "unreadable", f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        problem = f"the file cannot be opened: {getattr(error, 'strerror', None) or error}"
+        raise VideoError("unreadable", problem, file=path) from error

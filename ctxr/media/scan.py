@@ -1,20 +1,20 @@
 """Scan a video in a child process: its shots, and the frames that are worth embedding, in one decoding pass.
 
-A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the scan raises `ScanFailed`, the next scan starts
+A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the scan raises `VideoError`, the next scan starts
 a new child.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from ctxr.errors import DataError, UsageError
-from ctxr.media.decoder_process import ChildProcess, EndedError, OverdueError, SilentError, header_of, is_out_of_memory
+from ctxr.errors import UsageError
+from ctxr.media.decoder_process import ChildProcess, read_as
 from ctxr.media.shots import check_detector
-from ctxr.media.video import DECODERS, Pixels, VideoHeader
+from ctxr.media.video import DECODERS, Pixels, VideoError, VideoHeader
 
 
 @dataclass(frozen=True)
@@ -105,18 +105,6 @@ class ScanEnd:
     late_cuts: int
 
 
-class ScanFailed(DataError):
-    """A file that gave nothing, or not enough.
-
-    Attributes:
-        reason: snake_case: one of `ctxr.media.video.VideoError`, or decoder_crashed, decoder_failed, stalled, time_limit, memory_limit.
-    """
-
-    def __init__(self, reason: str, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.reason = reason
-
-
 # -P: a numpy.py in the user's folder is not ours.
 CHILD = (sys.executable, "-P", "-m", "ctxr.media.decoder_child")
 """The command that starts the decoding child process."""
@@ -128,6 +116,7 @@ _LAST = ("end", "frame")
 """Kinds of messages that end an answer."""
 
 Event = VideoHeader | CandidateFrame | ScanEnd
+_EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "end": ScanEnd}
 Message = tuple[str, Any, Pixels | None]
 """Kind, fields and pixels."""
 
@@ -146,21 +135,25 @@ class DecoderClient:
     def messages(self, path: Path, question: dict[str, Any], options: ScanOptions) -> Iterator[Message]:
         """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
 
-        Raises ScanFailed or UsageError for what the child says of the file, and ScanFailed for what ends the child.
+        Raises VideoError or UsageError for what the child says of the file, and VideoError for what ends the child.
         """
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess(self._command)
         child, fit = self._child, False
         try:
-            child.ask({"path": str(path.absolute()), **question})
+            child.ask({"path": str(path.absolute()), "options": options, **question})
             while not fit:
-                message, pixels = _next_message(child, path, options)
+                message, pixels = child.next(options.stall_seconds, options.time_limit)
                 kind, fields = next(iter(message.items()))
                 fit = kind in _LAST or (kind == "failed" and not fields["spent"])
+                if kind == "failed" and fields["reason"] == "usage":
+                    raise UsageError(fields["problem"], fields["hint"])
                 if kind == "failed":
-                    raise _failure_of(path, options, fields)
+                    raise VideoError(fields["reason"], fields["problem"], fields["hint"])
                 yield kind, fields, pixels
+        except VideoError as error:
+            raise VideoError(error.reason, error.problem, error.hint, path) from error
         finally:
             if not fit and self._child is child:
                 self.close()
@@ -188,18 +181,18 @@ class Scanner(DecoderClient):
 
         A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
 
-        Raises ScanFailed where the file gave nothing, or is damaged and `keep_damaged` is off; UsageError where the detector or its
+        Raises VideoError where the file gave nothing, or is damaged and `keep_damaged` is off; UsageError where the detector or its
         threshold is invalid.
         """
         options = options or ScanOptions()
         check_detector(options.detector, options.detector_threshold)
         decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
-        failures: list[tuple[str, ScanFailed]] = []
+        failures: list[tuple[str, VideoError]] = []
         for decoder in decoders:
             try:
                 yield from self._attempt(path, replace(options, decoder=decoder))
                 return
-            except ScanFailed as failure:
+            except VideoError as failure:
                 failures.append((decoder, failure))
                 # a child that was killed on purpose is no reason to try another decoder
                 if self._cancelled or failure.reason not in _SECOND_CHANCE:
@@ -207,65 +200,18 @@ class Scanner(DecoderClient):
         first = failures[0][1]
         if len(failures) == 1:
             raise first
-        messages = "; ".join(f"{decoder}: {failure.message.removeprefix(f'{path}: ')}" for decoder, failure in failures)
-        raise ScanFailed(first.reason, f"{path}: {messages}", first.hint)
+        problems = "; ".join(f"{decoder}: {failure.problem}" for decoder, failure in failures)
+        raise VideoError(first.reason, problems, first.hint, path)
 
     def cancel(self) -> None:
-        """Stop the running scan, from any thread: it raises ScanFailed, and no scan starts again."""
+        """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""
         self._cancelled = True
         self.close()
 
     def _attempt(self, path: Path, options: ScanOptions) -> Iterator[Event]:
         """The events of one decoder."""
         if self._cancelled:
-            raise ScanFailed("cancelled", f"{path}: the scan was cancelled")
-        for kind, fields, pixels in self.messages(path, {"options": asdict(options)}, options):
-            if kind == "header":
-                yield header_of(fields)
-            elif kind == "candidate":
-                yield _candidate(fields, pixels)
-            else:
-                yield _end(fields, options.decoder)
-
-
-def _next_message(child: ChildProcess, path: Path, options: ScanOptions) -> tuple[dict[str, Any], Pixels | None]:
-    """The child's next message. What ends the child becomes a ScanFailed."""
-    try:
-        return child.next(options.stall_seconds, options.time_limit)
-    except EndedError as error:
-        reason = "memory_limit" if is_out_of_memory(error.noise) else "decoder_crashed"
-        raise ScanFailed(reason, f"{path}: {error.how}{f' ({error.noise})' if error.noise else ''}") from error
-    except SilentError as error:
-        silence = f"{path}: no sign of life from the decoder for {options.stall_seconds:g} s"
-        raise ScanFailed("stalled", silence, "raise --stall-seconds if the file is on a slow disk") from error
-    except OverdueError as error:
-        overdue = f"{path}: not done after {options.time_limit:g} s of decoding"
-        raise ScanFailed("time_limit", overdue, "raise --time-limit") from error
-
-
-def _candidate(fields: Any, pixels: Pixels | None) -> CandidateFrame:
-    return CandidateFrame(
-        fields["index"], Fraction(*fields["time"]), fields["shot"], fields["difference"], fields["hash"], pixels
-    )
-
-
-def _end(fields: Any, decoder: str) -> ScanEnd:
-    shots = [
-        ShotSpan(number, first, Fraction(*start), after, Fraction(*end))
-        for number, (first, start, after, end) in enumerate(fields["shots"])
-    ]
-    return ScanEnd(header_of(fields["header"]), fields["frames"], shots, fields["damage"], decoder, fields["late_cuts"])
-
-
-def _failure_of(path: Path, options: ScanOptions, fields: Any) -> DataError | UsageError:
-    """What the child said as an error that names the path as the user wrote it."""
-    reason, message, hint = fields["reason"], fields["message"], fields["hint"]
-    if reason == "usage":
-        return UsageError(message, hint)
-    message = f"{path}: {message.removeprefix(f'{path.absolute()}: ')}"
-    if reason == "memory_limit":
-        message = f"{path}: the decoder needs more than the {options.memory_limit:g} GiB it may take"
-        hint = "raise --memory-limit"
-    if reason == "truncated":
-        hint = hint or "--keep-damaged takes what can be decoded"
-    return ScanFailed(reason, message, hint)
+            raise VideoError("cancelled", "the scan was cancelled", file=path)
+        for kind, fields, pixels in self.messages(path, {}, options):
+            event = read_as(_EVENTS[kind], fields)
+            yield replace(event, rgb=pixels) if isinstance(event, CandidateFrame) else event

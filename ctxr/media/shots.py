@@ -253,7 +253,7 @@ def _ffmpeg_cuts(
         if process.wait() and not times:
             noise.seek(0)
             complaint = noise.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise VideoError("unreadable", f"{path}: ffmpeg cannot decode it: {complaint}")
+            raise VideoError("unreadable", f"ffmpeg cannot decode the file: {complaint}", file=path)
     if decoder == "opencv" and times:
         # OpenCV counts from the first frame.
         times = [time - times[0] for time in times]

@@ -63,7 +63,7 @@ def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Sear
     Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
     folders that cannot be read and names that are not UTF-8 are left out, each with its reason.
     All files are read once, for their hashes, with progress in MiB.
-    Raises UsageError for a path that is not there or is itself an artifact, and when nothing at all is found.
+    Raises UsageError for a path that does not exist or is itself an artifact, and when nothing at all is found.
     """
     videos: dict[Path, None] = {}
     albums: dict[Path, dict[Path, None]] = defaultdict(dict)

@@ -30,12 +30,14 @@ class VideoError(DataError):
 
     Attributes:
         reason: why, in snake_case: no_such_file, not_a_file, empty_file, unreadable, not_a_video, no_video_stream, no_decoder,
-            no_frames, truncated, frame_not_found.
+            no_frames, truncated, frame_not_found; of the process that decodes decoder_crashed, decoder_failed, stalled, time_limit,
+            memory_limit, cancelled.
+        problem: the sentence that says what is wrong; the message puts `file` before it, if one is given.
     """
 
-    def __init__(self, reason: str, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.reason = reason
+    def __init__(self, reason: str, problem: str, hint: str = "", file: Path | None = None) -> None:
+        super().__init__(problem if file is None else f"{file}: {problem}", hint)
+        self.reason, self.problem = reason, problem
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,12 @@ def check_file(path: Path) -> None:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise VideoError("not_a_file", f"{path}: is {kind}, not a video file")
+            kind = "a folder, not a video file" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise VideoError("not_a_file", f"this is {kind}", file=path)
         if status.st_size == 0:
-            raise VideoError("empty_file", f"{path}: the file is empty (0 bytes)")
+            raise VideoError("empty_file", "the file is empty (0 bytes)", file=path)
         os.close(os.open(path, os.O_RDONLY))
     except FileNotFoundError as error:
-        raise VideoError("no_such_file", f"{path}: no such file") from error
+        raise VideoError("no_such_file", "no such file", file=path) from error
     except OSError as error:
-        raise VideoError("unreadable", f"{path}: cannot be read: {error.strerror}") from error
+        raise VideoError("unreadable", f"the file cannot be read: {error.strerror}", file=path) from error

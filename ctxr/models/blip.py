@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -16,15 +15,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
+from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
-from ctxr.models.hub import PATIENCE, answers
+from ctxr.models.hub import hub_folder
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import careful, read_object
+from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, read_object, require_model_folder
 
-CONFIG, PREPROCESSOR, PROCESSOR = "config.json", "preprocessor_config.json", "processor_config.json"
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
 LONGEST = 120
 """Tokens of a text that are read, as of the cross-encoders of the paper."""
@@ -33,38 +31,8 @@ WORDS = 30524
 """Words of the published models, where a config does not say."""
 
 _SMALL = (CONFIG, PREPROCESSOR, PROCESSOR, *VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json")
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_PATTERNS = ((*_SMALL, "model*.safetensors*"), (*_SMALL, WEIGHTS[-1]))
 _INTERPOLATIONS = {2: "bilinear", 3: "bicubic", "bilinear": "bilinear", "bicubic": "bicubic"}
-
-
-def hub_folder(repository: str) -> Path:
-    """The folder of a repository "OWNER/NAME" of the hub in its cache, fetched if it is not there.
-
-    Raises UsageError where there is no such name, and no folder either; CtxrError where the files are not on this machine and cannot be
-    fetched.
-    """
-    if not _HUB_NAME.fullmatch(repository):
-        raise UsageError(f"there is no folder {repository}", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    import huggingface_hub
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
-    cached = huggingface_hub.try_to_load_from_cache(repository, CONFIG)
-    if isinstance(cached, str) and _is_fetched(Path(cached).parent):
-        return Path(cached).parent
-    hint = f"connect to the network once, or give the folder: blip:DIRECTORY; {repository} is no folder here"
-    if HF_HUB_OFFLINE or not answers(huggingface_hub.hf_hub_url(repository, CONFIG), PATIENCE):
-        raise CtxrError(
-            f"the files of blip:{repository} are not on this machine and their host does not answer", hint=hint
-        )
-    try:
-        folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=[*_SMALL, "model*.safetensors*"]))
-        if not _is_whole(folder):
-            folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=[*_SMALL, WEIGHTS[-1]]))
-    except Exception as error:  # whatever the network or the hub's client comes up with
-        raise CtxrError(
-            f"the files of blip:{repository} could not be fetched: {first_line(error)}", hint=hint
-        ) from error
-    return folder
 
 
 def read_preprocess(folder: Path) -> Preprocess:
@@ -117,26 +85,10 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
     return tokenize, words
 
 
-def stay_inside(folder: Path) -> None:
-    """Raises DataError where there are no weights, or where a list of their parts leads out of the folder."""
-    if not _is_whole(folder):
-        raise DataError(
-            f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote"
-        )
-    if (folder / WEIGHTS[1]).is_file():
-        for name in set(read_object(folder / WEIGHTS[1]).get("weight_map", {}).values()):
-            if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
-                raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
-
-
-def _is_whole(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in WEIGHTS)
-
-
 def _is_fetched(folder: Path) -> bool:
     """Whether a fetch that may have been cut off left everything that is needed."""
     needed = ((PREPROCESSOR, PROCESSOR), VOCABULARIES)
-    return _is_whole(folder) and all(any((folder / name).is_file() for name in names) for names in needed)
+    return is_model_folder(folder) and all(any((folder / name).is_file() for name in names) for names in needed)
 
 
 TINY = "random:blip-tiny"
@@ -202,25 +154,24 @@ def is_blip(name: str) -> bool:
     return name.startswith("blip:") or name == TINY
 
 
-def load_blip(name: str, seed: int = 0) -> CrossSource:
+def load_blip(name: str) -> CrossSource:
     """The pair encoder of that name.
 
     Args:
         name: "blip:DIRECTORY", a folder as transformers writes it (config.json, model.safetensors, vocabulary and
             preprocessor_config.json); "blip:OWNER/NAME", such a folder of the hub, fetched once into its cache; or
             "random:blip-tiny".
-        seed: of the weights of the last.
 
     Raises UsageError for a name that is neither; DataError for a folder whose files are not all there, cannot be read, or hold
     another model; CtxrError for files that cannot be fetched.
     """
     if name == TINY:
-        return _tiny(seed)
+        return _tiny()
     named = name.removeprefix("blip:")
     if not named:
         raise UsageError(f"{name!r} names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    folder = Path(named) if Path(named).is_dir() else hub_folder(named)
-    stay_inside(folder)
+    folder = Path(named) if Path(named).is_dir() else hub_folder("blip", named, _is_fetched, _PATTERNS)
+    require_model_folder(folder)
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
     return _source(name, careful(f"encoder {name!r}", lambda: _pretrained(folder)), preprocess, tokenize, words)
 
@@ -248,12 +199,12 @@ def _source(
     )
 
 
-def _tiny(seed: int) -> CrossSource:
+def _tiny() -> CrossSource:
     def build() -> Any:
         from transformers import BlipConfig, BlipForImageTextRetrieval
 
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(0)
             return BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval()
 
     preprocess = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")

@@ -7,7 +7,6 @@ at the same time: every forward pass has the same number of rows, and what is mi
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean, first_line
+from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
 from ctxr.models.hub import cached_weights, fetched_weights, split_name
 from ctxr.models.precision import (
     BF16_PARAMETERS,
@@ -30,7 +29,7 @@ from ctxr.models.precision import (
     is_memory,
 )
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import fingerprint_of, read_object
+from ctxr.models.published import careful, fingerprint_of, quiet, read_object
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,8 +52,8 @@ def load_encoder(
         precision: "auto", "fp32" or "bf16".
         warn: gets one sentence for each thing the user should know; without it they are lost.
 
-    Raises UsageError for an unknown name, device or precision, or a device that is not there; DataError for weights or a config
-    that cannot be read; CtxrError for weights that cannot be fetched.
+    Raises UsageError for an unknown name, device or precision, or a device that this machine does not have; DataError
+    for weights or a config that cannot be read; CtxrError for weights that cannot be downloaded.
     """
     say = warn or (lambda _: None)
     return Encoder(find_source(name, say), choose_device(device), precision, say)
@@ -292,8 +291,8 @@ def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
             return _pretrained(DEFAULT_ENCODER)
         except CtxrError as error:
             warn(
-                f"using {TINY}, because {error.message}: it is a small model trained on drawn scenes, good for trying things "
-                f"out; its distances are on a scale of their own. For real work name an encoder, e.g. {DEFAULT_ENCODER}"
+                f"{error.message}, so ctxr uses {TINY}, a small model trained on drawn scenes: good enough to try everything "
+                f"out, but not for a dataset that you publish (--encoder {DEFAULT_ENCODER} never falls back)"
             )
             name = TINY
     if name == TINY:
@@ -337,7 +336,7 @@ def _pretrained(name: str) -> EncoderSource:
                 arch, pretrained=str(path), force_quick_gelu=quick, force_preprocess_cfg=settings, weights_only=True
             )
 
-    return EncoderSource(f"{arch}:{tag}", _careful(f"{arch}:{tag}", build), config, _tokenizer(arch))
+    return _source(f"{arch}:{tag}", config, build, _tokenizer(arch))
 
 
 def _random(arch: str) -> EncoderSource:
@@ -354,7 +353,7 @@ def _random(arch: str) -> EncoderSource:
         torch.manual_seed(0)
         return open_clip.create_model(arch, pretrained_text=False)
 
-    return EncoderSource(f"random:{arch}", _careful(f"random:{arch}", build), config, _tokenizer(arch))
+    return _source(f"random:{arch}", config, build, _tokenizer(arch))
 
 
 def _folder(name: str, folder: Path) -> EncoderSource:
@@ -377,8 +376,7 @@ def _folder(name: str, folder: Path) -> EncoderSource:
             return open_clip.create_model(f"local-dir:{folder}", weights_only=True)
 
     files = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(folder.iterdir()))
-    tokenize = _tokenizer(f"local-dir:{folder.resolve()}", files)
-    return EncoderSource(name, _careful(name, build), config, tokenize, _threshold(folder))
+    return _source(name, config, build, _tokenizer(f"local-dir:{folder.resolve()}", files), _threshold(folder))
 
 
 def _threshold(folder: Path) -> float:
@@ -412,7 +410,7 @@ def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) ->
     import open_clip
 
     try:
-        with _quiet():
+        with quiet():
             return open_clip.get_tokenizer(model_name)
     except Exception as error:
         raise CtxrError(f"the tokenizer of {model_name} cannot be loaded: {error}") from error
@@ -438,34 +436,10 @@ def _undrawn() -> Iterator[None]:
         yield
 
 
-def _careful(name: str, build: Callable[[], Any]) -> Callable[[], Any]:
-    """The same builder, silent, with one kind of error, and with the model in evaluation mode."""
-
-    def careful() -> Any:
-        import torch
-
-        try:
-            # a model draws its first weights from torch's global generator, even where others replace them
-            with _quiet(), torch.random.fork_rng(devices=[]):
-                return build().eval().requires_grad_(False)
-        except (RuntimeError, ValueError, TypeError, KeyError, OSError, AssertionError, ImportError) as error:
-            raise DataError(f"encoder {name!r} cannot be loaded: {first_line(error)}") from error
-        except Exception as error:
-            # safetensors and torch's restricted unpickler have error classes of their own
-            raise DataError(f"encoder {name!r}: its weights cannot be read: {type(error).__name__}") from error
-
-    return careful
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep open_clip's talk to itself: it logs at the root, and the first line would set up logging for everybody."""
-    root = logging.getLogger()
-    level, handler = root.level, logging.NullHandler()
-    root.addHandler(handler)
-    root.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
+def _source(
+    name: str, config: Mapping[str, Any], build: Callable[[], Any], tokenize: Callable[[list[str]], Any],
+    threshold: float = CLIP_THRESHOLD,
+) -> EncoderSource:  # fmt: skip
+    """The source of what `build` makes, which it gives in evaluation mode."""
+    make = careful(f"encoder {name!r}", lambda: build().eval().requires_grad_(False))
+    return EncoderSource(name, make, config, tokenize, threshold)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import re
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ctxr.errors import CtxrError, UsageError, first_line
 
 PATIENCE = 2.0
 """Seconds that a host may take to answer before weights count as out of reach."""
 
+
+T = TypeVar("T")
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uniter")
 """What names of encoders of pairs begin with; all others are open_clip's."""
@@ -76,14 +82,49 @@ def fetched_weights(arch: str, tag: str) -> Path:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
     hint = "connect to the network once, or give local-dir:PATH with the weights, or the encoder ctxr-tiny (--encoder, --set encoder=)"
-    if not answers(_address(config), PATIENCE):
-        raise CtxrError(
-            f"the weights of {arch}:{tag} are not on this machine and their host does not answer", hint=hint
-        )
+    address = _address(config)
+    return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
+
+
+def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], patterns: Sequence[Sequence[str]]) -> Path:
+    """The folder of a repository "OWNER/NAME" of the hub in its cache, downloaded if it is not there.
+
+    Args:
+        kind: what stands before the name, e.g. "blip".
+        is_whole: whether a folder in the cache holds everything; a download may have been cut off.
+        patterns: of files to download; the next ones only where the folder is not whole with those before.
+
+    Raises UsageError where this is no name, and no folder either; CtxrError where the files are not on this machine and cannot be
+    downloaded.
+    """
+    import huggingface_hub
+
+    if not _HUB_NAME.fullmatch(repository):
+        raise UsageError(f"there is no folder {repository}", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
+    cached = huggingface_hub.try_to_load_from_cache(repository, "config.json")
+    if isinstance(cached, str) and is_whole(Path(cached).parent):
+        return Path(cached).parent
+
+    def fetch() -> Path:
+        for pattern in patterns:
+            folder = Path(huggingface_hub.snapshot_download(repository, allow_patterns=[*pattern]))
+            if is_whole(folder):
+                break
+        return folder
+
+    address = _hub_address(repository, "config.json")
+    hint = f"connect to the network once, or give the folder: {kind}:DIRECTORY; {repository} is no folder here"
+    return _downloaded(f"the files of {kind}:{repository}", fetch, address, hint)
+
+
+def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T:
+    """What `fetch` gives, if the host of `address` answers. Raises CtxrError where it does not, or the download failed."""
+    if not answers(address, PATIENCE):
+        raise CtxrError(f"{what} are not on this machine and cannot be downloaded", hint=hint)
     try:
-        return Path(download_pretrained(config))
+        return fetch()
     except Exception as error:  # whatever the network or the hub's client comes up with
-        raise CtxrError(f"the weights of {arch}:{tag} could not be fetched: {first_line(error)}", hint=hint) from error
+        raise CtxrError(f"{what} could not be downloaded: {first_line(error)}", hint=hint) from error
 
 
 def answers(address: str, patience: float) -> bool:
@@ -126,11 +167,14 @@ def _hub_files(config: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _address(config: dict[str, Any]) -> str:
-    """Where the weights would come from; empty when the user has switched the hub off."""
+    """Where the weights would come from."""
+    repo, files = _hub_files(config)
+    return _hub_address(repo, files[0]) if repo else str(config.get("url") or "")
+
+
+def _hub_address(repository: str, file: str) -> str:
+    """Where a file of the hub lies; empty when the user has switched the hub off."""
     import huggingface_hub
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
-    repo, files = _hub_files(config)
-    if not repo:
-        return str(config.get("url") or "")
-    return "" if HF_HUB_OFFLINE else huggingface_hub.hf_hub_url(repo, files[0])
+    return "" if HF_HUB_OFFLINE else huggingface_hub.hf_hub_url(repository, file)

@@ -1,6 +1,6 @@
 """The transformer block of BERT: normalised after each sublayer, exact GELU (specs A0.2)."""
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,39 +10,49 @@ EPSILON = 1e-12
 """Of layer normalisation, as in BERT."""
 
 
+def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float) -> Tensor:
+    """[B, K, D] that queries [B, K, D] gather from values [B, R, D] by their keys, head by head; where `mask` [B, R] is False nothing."""
+    width = query.shape[2] // heads
+    query, key, value = (items.view(*items.shape[:2], heads, width).transpose(1, 2) for items in (query, key, value))
+    seen_mask = None if mask is None else mask[:, None, None, :]
+    seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen_mask, dropout_p=dropout)
+    return seen.transpose(1, 2).flatten(2)
+
+
 class Attention(nn.Module):
     """Self-attention over the items that are not masked."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        if width % heads:
-            raise ValueError(f"{heads} heads do not divide a width of {width}")
+        require_heads(width, heads)
         self.heads, self.dropout = heads, dropout
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.out = nn.Linear(width, width)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """[B, K, D] of items [B, K, D]; items where `mask` [B, K] is False receive no attention."""
-        batch, count, width = items.shape
-        query, key, value = self._parted(items)
-        dropout = self.dropout if self.training else 0.0
-        seen = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask[:, None, None, :], dropout_p=dropout
-        )
-        return cast("Tensor", self.out(seen.transpose(1, 2).reshape(batch, count, width)))
+        projected = self.query(items), self.key(items), self.value(items)
+        seen = attend(*projected, self.heads, mask, self.dropout if self.training else 0.0)
+        return cast("Tensor", self.out(seen))
 
     def shares(self, items: Tensor, mask: Tensor) -> Tensor:
         """How much each item looks at each other, [B, heads, K, K], rows sum to 1: what `forward` uses and does not keep."""
-        query, key, _ = self._parted(items)
+        query, key = (layer(items).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.query, self.key))
         fits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         return cast("Tensor", fits.masked_fill(~mask[:, None, None, :], float("-inf")).softmax(-1))
 
-    def _parted(self, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of the heads, [B, heads, K, D / heads] each."""
-        batch, count, width = items.shape
-        shape = batch, count, self.heads, width // self.heads
-        query, key, value = (layer(items).view(shape).transpose(1, 2) for layer in (self.query, self.key, self.value))
-        return query, key, value
+
+def require_heads(width: int, heads: int) -> None:
+    """Raises ValueError where `heads` do not divide a width."""
+    if width % heads:
+        raise ValueError(f"{heads} heads do not divide a width of {width}")
+
+
+def feed_forward(layer: Any, items: Tensor) -> Tensor:
+    """The second sublayer of BERT, by `widen`, `narrow`, `dropout` and `after_widening` of a layer:
+    LayerNorm(x + Dropout(W2 gelu(W1 x)))."""
+    wide = functional.gelu(layer.widen(items), approximate="none")
+    return cast("Tensor", layer.after_widening(items + layer.dropout(layer.narrow(wide))))
 
 
 class Block(nn.Module):
@@ -63,9 +73,7 @@ class Block(nn.Module):
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """[B, K, D] of items [B, K, D]; `mask` [B, K] is True where there is one."""
-        items = self.after_attention(items + self.dropout(self.attention(items, mask)))
-        wide = functional.gelu(self.widen(items), approximate="none")
-        return cast("Tensor", self.after_widening(items + self.dropout(self.narrow(wide))))
+        return feed_forward(self, self.after_attention(items + self.dropout(self.attention(items, mask))))
 
 
 def unit(vectors: Tensor) -> Tensor:

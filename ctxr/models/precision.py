@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from ctxr.engine.options import Choices
 from ctxr.errors import CtxrError, UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
         rows = rows[len(part) :]
 
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICE = Choices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
 PRECISIONS = ("auto", "fp32", "bf16")
 BF16_PARAMETERS = 80_000_000
 """Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU; below, the casts cost what is won."""
@@ -84,8 +85,8 @@ def choose_device(device: str = "auto") -> str:
     """
     import torch
 
-    if device not in DEVICES:
-        raise UsageError(f"unknown device {device!r}", hint=f"choose one of {', '.join(DEVICES)}")
+    if problem := DEVICE.problem("--device", device):
+        raise UsageError(*problem)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return next(name for name, is_there in available.items() if is_there)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ctxr.errors import CtxrError, DataError, and_more, first_line
+from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 HINT = "save the model's state_dict alone, as model.safetensors"
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+"""Files of a folder that transformers wrote; one of the weights is enough."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -60,8 +65,47 @@ def read_tensors(path: Path, under: Iterable[str] = ()) -> dict[str, Tensor]:
     raise DataError(f"{path}: holds no table of names and tensors", hint=HINT)
 
 
+def is_model_folder(folder: Path) -> bool:
+    """Whether a folder holds a config and weights as transformers writes them."""
+    return (folder / CONFIG).is_file() and any((folder / name).is_file() for name in WEIGHTS)
+
+
+def require_model_folder(folder: Path) -> None:
+    """Raises DataError where there are no weights, or where a list of their parts leads out of the folder."""
+    if not is_model_folder(folder):
+        raise DataError(
+            f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote"
+        )
+    if (folder / WEIGHTS[1]).is_file():
+        for name in set(read_object(folder / WEIGHTS[1]).get("weight_map", {}).values()):
+            if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
+                raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
+
+
+def checkpoint_files(
+    folder: Path, configs: Sequence[str], weights: Sequence[Sequence[str]], missing: UsageError
+) -> tuple[Path, Path]:
+    """(config, weights) of a checkpoint's folder: the one file that the first patterns to match anything name.
+
+    Raises `missing` where there is no such folder; DataError where there is none or more than one of either.
+    """
+    if not folder.is_dir():
+        raise missing
+    found = []
+    for what, choices in (("config", [[pattern] for pattern in configs]), ("weights", weights)):
+        matches = ({path for pattern in patterns for path in folder.glob(pattern)} for patterns in choices)
+        files = sorted(next(filter(None, matches), ()))
+        if len(files) != 1:
+            names = ", ".join(path.name for path in files) or "none"
+            wanted = ", ".join(pattern for patterns in choices for pattern in patterns)
+            problem = f"{folder}: wanted one file with the {what} ({wanted}), found {names}"
+            raise DataError(problem, hint="leave exactly one there")
+        found.append(files[0])
+    return found[0], found[1]
+
+
 def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
-    """The same maker of something that transformers reads: silent, with one kind of error, and without a trace in torch's generator.
+    """The same maker of something that a library reads: silent, with one kind of error, and without a trace in torch's generator.
 
     Raises what `make` raises of ours; DataError that `what` cannot be loaded for all else.
     """
@@ -70,30 +114,44 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 
     def quiet_make() -> Made:
         try:
-            with _quiet(), torch.random.fork_rng(devices=[]):
+            # a model draws its first weights from torch's global generator, even where others replace them
+            with quiet(), torch.random.fork_rng(devices=[]):
                 return make()
         except CtxrError:
             raise
         except Exception as error:  # transformers, tokenizers, safetensors and torch each have errors of their own
-            raise DataError(f"{what} cannot be loaded: {first_line(error)}") from error
+            plain = isinstance(
+                error, RuntimeError | ValueError | LookupError | TypeError | OSError | AssertionError | ImportError
+            )
+            why = first_line(error) if plain else f"its weights cannot be read ({type(error).__name__})"
+            raise DataError(f"{what} cannot be loaded: {why}") from error
 
     return quiet_make
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the talk of transformers to itself, and its bars from standing beside ours and in the output for programs."""
-    from transformers.utils import logging
+def quiet() -> Iterator[None]:
+    """Keep the talk and the bars of transformers and open_clip to themselves, out of the output for programs.
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
+    open_clip logs at the root, and its first line would set up logging for everybody.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    root, handler = logging.getLogger(), logging.NullHandler()
+    level, verbosity = root.level, transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    root.addHandler(handler)
+    root.setLevel(logging.CRITICAL)
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        root.setLevel(level)
+        root.removeHandler(handler)
+        transformers_logging.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            transformers_logging.enable_progress_bar()
 
 
 def renamed(
@@ -124,14 +182,15 @@ def check_shapes(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]
             raise DataError(f"{path}: {name} is {shape}, wanted {wanted}", hint="give the config of these weights")
 
 
-def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"") -> str:
-    """sha256 in hex over what is said `about` tensors, then their names, shapes and values in the order of names."""
+def fingerprint_of(tensors: Mapping[str, Tensor], about: bytes = b"", after: bytes = b"") -> str:
+    """sha256 in hex over what is said `about` tensors, their names, shapes and values in the order of names, and what comes after."""
     import torch
 
     digest = hashlib.sha256(about)
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    digest.update(after)
     return digest.hexdigest()
 
 

@@ -116,12 +116,12 @@ def feature_map(tower: Any, pixels: Tensor) -> Tensor:
     from open_clip.transformer import VisionTransformer
 
     if isinstance(tower, VisionTransformer):
-        tokens = _output_of(tower.transformer, tower, pixels)[:, 1:]
+        tokens = output_of(tower.transformer, tower, pixels)[:, 1:]
         # with attention pooling the norm comes after it, and is of another width
         tokens = tokens if tower.attn_pool is not None else tower.ln_post(tokens)
         return _unfolded(tokens, tower.grid_size)
     if isinstance(tower, ModifiedResNet):
-        return _output_of(tower.layer4, tower, pixels)
+        return output_of(tower.layer4, tower, pixels)
     if isinstance(tower, TimmModel):
         trunk = tower.trunk
         out: Tensor = trunk.forward_features(pixels)
@@ -174,7 +174,7 @@ def averaging(cells: int, kept: int) -> Tensor:
     return (upper - lower).clamp(min=0) * kept
 
 
-def _output_of(layer: Any, tower: Any, pixels: Tensor) -> Tensor:
+def output_of(layer: Any, tower: Any, pixels: Tensor) -> Tensor:
     """What a layer puts out while the tower looks at pixels."""
     seen: list[Tensor] = []
     handle = layer.register_forward_hook(lambda _layer, _given, out: seen.append(out))

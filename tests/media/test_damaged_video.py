@@ -78,7 +78,7 @@ def test_a_playlist_opens_no_other_file_and_no_address(tmp_path: Path) -> None:
     write_clip(tmp_path / "secret.mp4", pictures((1, 5)))
     listed = tmp_path / "list.mp4"
     listed.write_text(f"ffconcat version 1.0\nfile '{tmp_path / 'secret.mp4'}'\n")
-    with pytest.raises(VideoError, match=r"cannot be opened|is not a video"):
+    with pytest.raises(VideoError, match=r"the file (cannot be opened|is not a video)"):
         open_video(listed)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)

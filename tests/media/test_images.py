@@ -1,5 +1,7 @@
 """Pictures: upright, canonical, and refused in one sentence when they are none."""
 
+import struct
+import zlib
 from io import BytesIO
 from pathlib import Path
 
@@ -58,7 +60,11 @@ def test_a_file_that_is_no_picture_is_one_sentence(tmp_path: Path, content: byte
 
 
 def test_an_absurdly_large_picture_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    Image.new("1", (30_000, 30_000)).save(tmp_path / "p.png")
+    content = BytesIO()
+    Image.new("1", (1, 1)).save(content, "PNG")
+    header = b"IHDR" + struct.pack(">II", 30_000, 30_000) + content.getvalue()[24:29]
+    png = content.getvalue()[:12] + header + struct.pack(">I", zlib.crc32(header)) + content.getvalue()[33:]
+    (tmp_path / "p.png").write_bytes(png)
     with pytest.raises(DataError, match="too large"):
         read_image(tmp_path / "p.png")
 

@@ -215,7 +215,7 @@ def test_ffmpeg_that_is_not_installed_is_a_usage_error_with_a_cure(monkeypatch: 
 def test_what_ffmpeg_cannot_decode_is_a_failure_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "text.mp4"
     path.write_text("no video\n" * 99)
-    with pytest.raises(VideoError, match=r"ffmpeg cannot decode it: .*Invalid data"):
+    with pytest.raises(VideoError, match=r"ffmpeg cannot decode the file: .*Invalid data"):
         cut_finder(path, _header(), "ffmpeg")
 
 

@@ -191,9 +191,13 @@ def test_words_are_counted_with_their_share_of_the_picture(engine: str) -> None:
     assert 0.05 < facts.area_share < 0.3
 
 
+@pytest.fixture(scope="module")
+def reader() -> TextReader:
+    return TextReader()
+
+
 @needs_tesseract
-def test_a_picture_without_words_has_none() -> None:
-    reader = TextReader()
+def test_a_picture_without_words_has_none(reader: TextReader) -> None:
     assert reader.measure(np.full((90, 160, 3), 99, np.uint8)) == NO_TEXT
     assert reader.measure(np.zeros((1, 1), np.uint8)) == NO_TEXT
     noise = np.random.default_rng(0).integers(0, 255, (90, 160, 3)).astype(np.uint8)
@@ -201,8 +205,7 @@ def test_a_picture_without_words_has_none() -> None:
 
 
 @needs_tesseract
-def test_larger_words_cover_more() -> None:
-    reader = TextReader()
+def test_larger_words_cover_more(reader: TextReader) -> None:
     assert reader.measure(titled("Hello", 1.0)).area_share < reader.measure(titled("Hello", 2.5)).area_share
 
 
@@ -222,10 +225,9 @@ def test_both_engines_see_the_same_words() -> None:
         assert one.area_share == pytest.approx(other.area_share, rel=0.1)
 
 
-@needs_tesseract
-def test_pixels_of_another_kind_are_refused() -> None:
+def test_pixels_of_another_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="alpha channel"):
-        TextReader().measure(np.zeros((4, 4, 4), np.uint8))
+        told(monkeypatch, "")[0].measure(np.zeros((4, 4, 4), np.uint8))
 
 
 def test_a_machine_without_tesseract_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,35 +238,28 @@ def test_frames_of_real_clips_are_read_again_bit_for_bit(real_files: Path, name:
     _assert_any_choice_is_bit_equal(real_files / "videos" / name)
 
 
+STAMPS = np.cumsum(np.random.default_rng(1).integers(1, 90, 80)).tolist()
+
+
 @pytest.mark.parametrize(
-    ("name", "codec", "options"),
+    ("name", "settings"),
     [
-        ("closed.mp4", "libx264", {"g": "20", "bf": "3"}),
-        ("open.mkv", "libx264", {"g": "20", "bf": "3", "x264-params": "open-gop=1"}),
-        ("refresh.mp4", "libx264", {"g": "20", "x264-params": "intra-refresh=1"}),
-        ("pieces.ts", "libx264", {"g": "20", "bf": "2"}),
-        ("old.avi", "mpeg4", {"g": "12", "bf": "2"}),
-        ("vp9.webm", "libvpx-vp9", {"g": "20", "deadline": "realtime", "cpu-used": "8"}),
+        ("closed.mp4", {"options": {"g": "20", "bf": "3"}}),
+        ("open.mkv", {"options": {"g": "20", "bf": "3", "x264-params": "open-gop=1"}}),
+        ("refresh.mp4", {"options": {"g": "20", "x264-params": "intra-refresh=1"}}),
+        ("pieces.ts", {"options": {"g": "20", "bf": "2"}}),
+        ("old.avi", {"codec": "mpeg4", "options": {"g": "12", "bf": "2"}}),
+        ("vp9.webm", {"codec": "libvpx-vp9", "options": {"g": "20", "deadline": "realtime", "cpu-used": "8"}}),
+        ("variable.mkv", {"stamps": STAMPS, "time_base": MILLISECOND, "options": {"g": "10"}}),
+        ("broken.mp4", {"options": {"g": "10"}}),
+        ("by_opencv.mp4", {}),
     ],
 )
-def test_frames_are_read_again_bit_for_bit(tmp_path: Path, name: str, codec: str, options: dict[str, str]) -> None:
-    path = write_clip(tmp_path / name, pictures((1, 60), (2, 60)), codec=codec, options=options)
-    _assert_any_choice_is_bit_equal(path)
-
-
-def test_frames_of_a_broken_clip_are_read_again_bit_for_bit(tmp_path: Path) -> None:
-    path = write_clip(tmp_path / "broken.mp4", pictures((1, 80)), options={"g": "10"})
-    _assert_any_choice_is_bit_equal(break_packet(path, 33))
-
-
-def test_frames_of_a_variable_rate_are_read_again_bit_for_bit(tmp_path: Path) -> None:
-    stamps = np.cumsum(np.random.default_rng(1).integers(1, 90, 80)).tolist()
-    path = write_clip(tmp_path / "v.mkv", pictures((1, 80)), stamps=stamps, time_base=MILLISECOND, options={"g": "10"})
-    _assert_any_choice_is_bit_equal(path)
-
-
-def test_opencv_reads_its_own_frames_again(tmp_path: Path) -> None:
-    _assert_any_choice_is_bit_equal(write_clip(tmp_path / "clip.mp4", pictures((1, 40))), "opencv")
+def test_frames_are_read_again_bit_for_bit(tmp_path: Path, name: str, settings: dict[str, Any]) -> None:
+    path = write_clip(tmp_path / name, pictures((1, 40), (2, 40)), **settings)
+    if name == "broken.mp4":
+        break_packet(path, 33)
+    _assert_any_choice_is_bit_equal(path, "opencv" if name == "by_opencv.mp4" else "pyav")
 
 
 def test_a_late_frame_is_reached_by_a_jump(tmp_path: Path, decoded: Callable[[], int]) -> None:

@@ -1,5 +1,6 @@
 """Scorers of every kind, small and untrained, and batches for them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -7,14 +8,21 @@ from torch import Tensor, nn
 
 from ctxr.models.blip import load_blip
 from ctxr.models.context import ContextHead
+from ctxr.models.cross.encoder import CONFIGS, RegionEncoder
 from ctxr.models.encoders import find_source
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer, trainable
+from ctxr.store.regions import BOX
 from tests.models.blip_folder import WORDS, make_blip
 from tests.models.encoder_folder import make_folder
 
-WIDTH = 32
+WIDTH, FEATURES = 32, 6
 SCORERS = ("zero-shot", "batch", "module", "concat", "temporal", "live module", "live temporal")
-BLIP_SCORERS = ("blip published", "blip alone", "blip module", "blip temporal")
+HEADS = ("published", "alone", "module", "temporal")
+BLIP_SCORERS = tuple(f"blip {head}" for head in HEADS)
+REGIONS = {
+    kind: replace(CONFIGS[f"{kind}-tiny"], vocabulary=len(WORDS), features=FEATURES) for kind in ("vilbert", "uniter")
+}
+REGION_SCORERS = tuple(f"{kind} {head}" for kind in REGIONS for head in HEADS)
 
 
 def make_head(width: int = WIDTH, positions: bool = False, dropout: float = 0.1, seed: int = 0) -> ContextHead:
@@ -36,14 +44,22 @@ def make_scorer(name: str, folder: Path, dropout: float = 0.1) -> ClipScorer:
     return ClipScorer(encoder, head, "concat" if name == "concat" else "multiply")
 
 
-def make_blip_scorer(name: str, folder: Path, dropout: float = 0.1) -> PairScorer:
-    """The scorer of that name over a small BLIP that is kept below `folder`: by the published head, a layer, or a context head."""
-    place = folder / "blip"
-    encoder = load_blip(f"blip:{place if place.exists() else make_blip(place)}").build().requires_grad_(True)
-    head = make_head(WIDTH, name.endswith("temporal"), dropout)
-    if name.endswith("alone"):
+def make_pair_scorer(name: str, folder: Path, dropout: float = 0.1, most: int = 160) -> PairScorer:
+    """The scorer of that name over a small BLIP that is kept below `folder`, or over regions: by the published head, a layer, or a
+    context head. `most`: pairs of a pass over regions."""
+    kind, head = name.split()
+    torch.manual_seed(0)
+    encoder: nn.Module
+    if kind == "blip":
+        place = folder / "blip"
+        encoder = load_blip(f"blip:{place if place.exists() else make_blip(place)}").build().requires_grad_(True)
+    else:
+        encoder = RegionEncoder(replace(REGIONS[kind], dropout=dropout, pair_dropout=dropout), most)
+    if head == "published":
+        return PairScorer(encoder)
+    if head == "alone":
         return PairScorer(encoder, alone=nn.Linear(WIDTH, 1))
-    return PairScorer(encoder, None if name.endswith("published") else head)
+    return PairScorer(encoder, make_head(WIDTH, head == "temporal", dropout))
 
 
 def random_batch(scorer: ClipScorer | PairScorer, queries: int = 6, candidates: int = 5, seed: int = 0) -> Batch:
@@ -63,7 +79,11 @@ def random_batch(scorer: ClipScorer | PairScorer, queries: int = 6, candidates: 
 
 
 def random_images(scorer: ClipScorer | PairScorer, count: int, chance: torch.Generator) -> Tensor:
-    """Pixels for a scorer with an encoder, else vectors."""
+    """Regions for a scorer over them, every second picture without its last one; pixels for one with another encoder; else vectors."""
+    if isinstance(scorer.encoder, RegionEncoder):
+        images = torch.rand(count, 4, FEATURES + BOX, generator=chance)
+        images[::2, -1, -BOX:] = 0.0
+        return images
     if scorer.encoder is not None:
         side = 32 if isinstance(scorer, PairScorer) else 48
         return torch.randn(count, 3, side, side, generator=chance)
@@ -71,7 +91,10 @@ def random_images(scorer: ClipScorer | PairScorer, count: int, chance: torch.Gen
 
 
 def random_texts(scorer: ClipScorer | PairScorer, count: int, chance: torch.Generator) -> Tensor:
-    """Tokens for a scorer with an encoder, else vectors."""
-    if scorer.encoder is not None:
-        return torch.randint(1, len(WORDS) if isinstance(scorer, PairScorer) else 49000, (count, 12), generator=chance)
-    return nn.functional.normalize(torch.randn(count, WIDTH, generator=chance), dim=-1)
+    """Tokens for a scorer with an encoder, over regions of two lengths; else vectors."""
+    if scorer.encoder is None:
+        return nn.functional.normalize(torch.randn(count, WIDTH, generator=chance), dim=-1)
+    texts = torch.randint(1, len(WORDS) if isinstance(scorer, PairScorer) else 49000, (count, 12), generator=chance)
+    if isinstance(scorer.encoder, RegionEncoder):
+        texts[1::2, 5:] = 0
+    return texts

@@ -15,7 +15,7 @@ from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene
 from ctxr.synthetic.world.statements import true_statements
 
-SCENES = 200
+SCENES = 100
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_captions_of_unseen_scenes_find_their_picture(
     scores = tiny.encode_texts(said) @ tiny.encode_images(pictures).T
     rank = (scores > np.diag(scores)[:, None]).sum(1)
     # by chance it would be 5 of 100
-    assert float((rank < 10).mean()) > 0.5
+    assert float((rank < SCENES // 20).mean()) > 0.5
 
 
 def test_what_people_see_moves_a_picture_farther_than_taking_it_again(

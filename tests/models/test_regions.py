@@ -43,6 +43,11 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def extractor(detector: Path) -> DetectorRegions:
+    return DetectorRegions(detector, 5, "cpu", SMALL)
+
+
 def pictures(count: int = 3) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     return [rng.integers(0, 256, (40 + 7 * n, 64, 3)).astype(np.uint8) for n in range(count)]
@@ -128,10 +133,11 @@ def test_a_coarser_grid_has_at_most_the_wanted_cells() -> None:
         assert 1 <= height * width <= most
 
 
-def test_a_detector_gives_distinct_boxes_with_the_features_of_its_head_at_these_boxes(detector: Path) -> None:
+def test_a_detector_gives_distinct_boxes_with_the_features_of_its_head_at_these_boxes(
+    extractor: DetectorRegions,
+) -> None:
     from torchvision.ops import box_iou
 
-    extractor = DetectorRegions(detector, 5, "cpu", SMALL)
     (found,) = extractor.regions(pictures(1))
     assert found.shape[1] == 1024 + BOX
     assert 3 <= len(found) <= 6
@@ -152,10 +158,11 @@ def test_a_detector_gives_distinct_boxes_with_the_features_of_its_head_at_these_
     np.testing.assert_allclose(found[1:, :1024], wanted, atol=1e-4)
 
 
-def test_both_kinds_of_files_and_both_architectures_are_read(detector: Path, tmp_path: Path) -> None:
+def test_both_kinds_of_files_and_both_architectures_are_read(
+    detector: Path, extractor: DetectorRegions, tmp_path: Path
+) -> None:
     torch.save(load_file(detector), tmp_path / "weights.pth")
-    first, second = DetectorRegions(detector, 5, "cpu", SMALL), DetectorRegions(tmp_path / "weights.pth", 5, "cpu")
-    assert first._fingerprint == second._fingerprint
+    assert DetectorRegions(tmp_path / "weights.pth", 5, "cpu")._fingerprint == extractor._fingerprint
     state = build("v2", 3, {}).state_dict()
     save_file(state, tmp_path / "v2.safetensors")
     newer = DetectorRegions(tmp_path / "v2.safetensors", 5, "cpu", SMALL)

@@ -8,9 +8,8 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from ctxr.models.layers import EPSILON, Block
+from ctxr.models.layers import EPSILON, Block, attend, feed_forward, require_heads
 from ctxr.store.regions import BOX
 
 Stage = Literal["text", "vision", "both", "crossed", "joint"]
@@ -141,8 +140,7 @@ class CoAttention(nn.Module):
 
     def __init__(self, stream: Stream, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        if width % heads:
-            raise ValueError(f"{heads} heads do not divide a width of {width}")
+        require_heads(width, heads)
         self.heads, self.rate = heads, dropout
         self.query, self.key, self.value = (nn.Linear(stream.width, width) for _ in range(3))
         self.out = nn.Linear(width, stream.width)
@@ -153,20 +151,9 @@ class CoAttention(nn.Module):
 
     def heard(self, items: Tensor, other: CoAttention, others: Tensor, mask: Tensor) -> Tensor:
         """What items [P, T, width] after attending to others [P, R, ...] where `mask` [P, R] is True."""
-        seen = functional.scaled_dot_product_attention(
-            self._by_head(self.query(items)),
-            self._by_head(other.key(others)),
-            self._by_head(other.value(others)),
-            attn_mask=mask[:, None, None, :],
-            dropout_p=self.rate if self.training else 0.0,
-        )
-        mixed = self.out(seen.transpose(1, 2).flatten(2))
-        items = self.after_attention(items + self.dropout(mixed))
-        wide = functional.gelu(self.widen(items), approximate="none")
-        return cast("Tensor", self.after_widening(items + self.dropout(self.narrow(wide))))
-
-    def _by_head(self, items: Tensor) -> Tensor:
-        return items.view(*items.shape[:2], self.heads, items.shape[2] // self.heads).transpose(1, 2)
+        projected = self.query(items), other.key(others), other.value(others)
+        seen = attend(*projected, self.heads, mask, self.rate if self.training else 0.0)
+        return feed_forward(self, self.after_attention(items + self.dropout(self.out(seen))))
 
 
 class Crossed(nn.Module):

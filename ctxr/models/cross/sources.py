@@ -45,23 +45,22 @@ class CrossSource:
     preprocess: Preprocess | None
 
 
-def load_cross(name: str, seed: int = 0) -> CrossSource:
+def load_cross(name: str) -> CrossSource:
     """The region cross-encoder of that name.
 
     Args:
         name: "volta:FOLDER", a checkpoint with config, weights and vocab.txt; or untrained weights, "random:vilbert",
             "random:uniter", "random:vilbert-tiny" or "random:uniter-tiny". ":F" behind those four says how many features
             a region has (2048, tiny 64).
-        seed: of untrained weights.
 
-    Raises UsageError for an unknown name, or a folder that is not there; DataError for a folder whose files cannot be read or
+    Raises UsageError for an unknown name, or a folder that does not exist; DataError for a folder whose files cannot be read or
     do not belong together.
     """
     kind, _, model = name.partition(":")
     if kind == "volta" and model:
         return _volta(name, Path(model))
     if kind == "random" and model.partition(":")[0] in CONFIGS:
-        return _random(name, model, seed)
+        return _random(name, model)
     names = ", ".join(f"random:{config}" for config in CONFIGS)
     raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {names}")
 
@@ -83,7 +82,7 @@ def _volta(name: str, folder: Path) -> CrossSource:
     return _source(name, config, pieces, lambda: load_volta(config, weights))
 
 
-def _random(name: str, model: str, seed: int) -> CrossSource:
+def _random(name: str, model: str) -> CrossSource:
     kind, _, features = model.partition(":")
     if features and not (features.isascii() and features.isdecimal() and 0 < int(features[:8]) < 1_000_000):
         raise UsageError(f"{name}: {features!r} is no number of features", hint=f"random:{kind}:2048, for example")
@@ -92,7 +91,7 @@ def _random(name: str, model: str, seed: int) -> CrossSource:
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(0)
             return RegionEncoder(config).eval()
 
     return _source(name, config, pieces, build)

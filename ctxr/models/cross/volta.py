@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
-from ctxr.models.published import check_shapes, read_object, read_tensors, renamed
+from ctxr.models.published import check_shapes, checkpoint_files, read_object, read_tensors, renamed
 from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
+_EMBEDDINGS = ("vilbert", "uniter")
 _GATES = ("tt", "tv", "vt", "vv")
 _MOST = 1_000_000
 _STAGES: dict[tuple[str, ...], Stage] = {
@@ -53,6 +54,18 @@ def read_volta_config(path: Path) -> CrossConfig:
     return _Reader(path, read_object(path)).config()
 
 
+def _is_size(value: object, least: int = 1) -> bool:
+    return type(value) is int and least <= value <= _MOST
+
+
+def _are_sublayers(value: object) -> bool:
+    return isinstance(value, list) and all(_is_size(item, 0) for item in value)
+
+
+def _is_share(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1
+
+
 class _Reader:
     def __init__(self, path: Path, raw: Mapping[str, Any]) -> None:
         self.path, self.raw = path, raw
@@ -65,8 +78,7 @@ class _Reader:
             raise self._wrong("has crossed sublayers of several sizes")
         width, heads = crossed.pop() if crossed else (text.width, text.heads)
         for key, values in _EXPECTED.items():
-            if self.raw.get(key, values[0]) not in values:
-                raise self._wrong(f"{key} is {self.raw[key]!r}, known is {' or '.join(map(repr, values))}")
+            self._take(key, values[0], values.__contains__, " or ".join(map(repr, values)))
         pooled = self._whole("pooler_size")
         if self._whole("v_pooler_size") != pooled:
             raise self._wrong("has poolers of two sizes")
@@ -78,7 +90,7 @@ class _Reader:
             stages=stages,
             crossed_width=width,
             crossed_heads=heads,
-            embedding=self._embedding(),
+            embedding=self._take("image_embeddings", None, _EMBEDDINGS.__contains__, " or ".join(_EMBEDDINGS)),
             vocabulary=self._whole("vocab_size"),
             kinds=self._whole("type_vocab_size"),
             places=self._whole("max_position_embeddings"),
@@ -128,34 +140,22 @@ class _Reader:
         """Width and heads of a crossed attention."""
         sizes = []
         for key, table, v_table in _SIZES[:2]:
-            size = self._of_sublayer(table, layer, key)
-            if size != self._of_sublayer(v_table, layer, f"v_{key}"):
+            sizes.append(self._of_sublayer(table, layer, key))
+            if sizes[-1] != self._of_sublayer(v_table, layer, f"v_{key}"):
                 raise self._wrong(f"sublayer {layer} has a {key} for each stream, and they look at each other")
-            sizes.append(size)
         width, heads = sizes
         if width % heads:
             raise self._wrong(f"sublayer {layer} has {heads} heads, which do not divide a width of {width}")
         return width, heads
 
     def _of_sublayer(self, table: str, layer: int, key: str) -> int:
-        sizes = self.raw.get(table, {})
-        if not isinstance(sizes, dict):
-            raise self._wrong(f"{table} is {sizes!r}, wanted an object")
-        return self._whole(key) if str(layer) not in sizes else self._checked(f"{table}.{layer}", sizes[str(layer)])
+        sizes = self._take(
+            table, {}, lambda value: isinstance(value, dict) and all(map(_is_size, value.values())), "sizes"
+        )
+        return int(sizes.get(str(layer), self._whole(key)))
 
     def _sublayers(self, key: str) -> set[int]:
-        listed = self.raw.get(key, [])
-        if not isinstance(listed, list) or not all(type(item) is int and 0 <= item < _MOST for item in listed):
-            raise self._wrong(f"{key} is {listed!r}, wanted a list of sublayers")
-        return set(listed)
-
-    def _embedding(self) -> Literal["vilbert", "uniter"]:
-        kind = self.raw.get("image_embeddings")
-        if kind == "vilbert":
-            return "vilbert"
-        if kind == "uniter" and self._whole("type_vocab_size") > 1:
-            return "uniter"
-        raise self._wrong(f"image_embeddings is {kind!r}, known are vilbert and uniter")
+        return set(self._take(key, [], _are_sublayers, "a list of sublayers"))
 
     def _dropout(self) -> float:
         names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -165,25 +165,23 @@ class _Reader:
         return rates.pop()
 
     def _whole(self, key: str) -> int:
-        return self._checked(key, self.raw.get(key))
-
-    def _checked(self, key: str, value: object) -> int:
-        if type(value) is not int or not 0 < value <= _MOST:
-            raise self._wrong(f"{key} is {value!r}, wanted a whole number")
-        return value
+        return int(self._take(key, None, _is_size, "a whole number"))
 
     def _share(self, key: str, default: float) -> float:
+        return float(self._take(key, default, _is_share, "a number from 0 to 1"))
+
+    def _take(self, key: str, default: object, fits: Callable[[Any], bool], wanted: str) -> Any:
+        """The value of a key. Raises DataError for one that does not fit."""
         value = self.raw.get(key, default)
-        if type(value) not in (int, float) or not 0 <= value < 1:
-            raise self._wrong(f"{key} is {value!r}, wanted a number from 0 to 1")
-        return float(value)
+        if not fits(value):
+            raise self._wrong(f"{key} is {value!r}, wanted {wanted}")
+        return value
 
     def _wrong(self, what: str, hint: str = _HINT) -> DataError:
         return DataError(f"{self.path}: {what}", hint=hint)
 
 
 VOCABULARY = "vocab.txt"
-_PICKLES = ("pytorch_model*.bin", "*.pth")
 _MATCH = "cls.bi_seq_relationship"
 _LEFT = ("cls.predictions.", "cls.imagePredictions.", "cls.qaPredictions.")
 """Pre-training's other heads: masked words, tied to the embeddings, and masked regions."""
@@ -208,29 +206,13 @@ _UNITER = {
 
 
 def find_files(folder: Path) -> tuple[Path, Path]:
-    """(config, weights) of a checkpoint's folder.
-
-    Config is `config.json` or the only JSON file; weights are `model.safetensors`, `pytorch_model*.bin` or `*.pth`.
-
-    Raises UsageError where there is no such folder; DataError for none or several of one of them.
-    """
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder} with weights of volta",
-            hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
-        )
-    safe = folder / "model.safetensors"
-    weights = [safe] if safe.is_file() else sorted({path for kind in _PICKLES for path in folder.glob(kind)})
-    named = folder / "config.json"
-    configs = [named] if named.is_file() else sorted(folder.glob("*.json"))
-    for files, what in (
-        (configs, "config (*.json)"),
-        (weights, "weights (model.safetensors, pytorch_model*.bin, *.pth)"),
-    ):
-        if len(files) != 1:
-            names = ", ".join(path.name for path in files) or "none"
-            raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
-    return configs[0], weights[0]
+    """(config, weights) of a checkpoint's folder. Raises as `checkpoint_files`."""
+    missing = UsageError(
+        f"there is no folder {folder} with weights of volta",
+        hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
+    )
+    weights = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
+    return checkpoint_files(folder, ("config.json", "*.json"), weights, missing)
 
 
 def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:

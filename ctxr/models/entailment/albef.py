@@ -20,10 +20,10 @@ from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
 from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
 from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import check_shapes, fingerprint_of, read_tensors, renamed
+from ctxr.models.published import check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
 
 HEAD = 64
 """Width of each head of the vision transformer."""
@@ -54,7 +54,7 @@ _CROSSED = {
 }  # fmt: skip
 
 
-def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
+def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """The image branch of "albef:FOLDER".
 
     Raises:
@@ -62,28 +62,35 @@ def albef_source(name: str, sizes: BranchSizes) -> ImageSource:
         DataError: files that are missing, damaged, or do not belong together; a picture size that is no multiple of a patch.
     """
     folder = Path(name.removeprefix("albef:"))
-    config_path, path = _files(folder)
+    missing = UsageError(
+        f"there is no folder {folder} with ALBEF's weights",
+        hint="ctxr train --set image=albef:FOLDER, which holds a .pth, config_bert.json and vocab.txt; "
+        "--recipe entailment-tiny needs no weights",
+    )
+    configs, weights = ("config_bert.json", "config.json", "*.json"), (("model.safetensors",), ("*.pth",))
+    config_path, path = checkpoint_files(folder, configs, weights, missing)
     pieces = read_vocabulary(folder / "vocab.txt")
     state = {
         key.removeprefix("module."): tensor.float() for key, tensor in read_tensors(path, under=("model",)).items()
     }
     vision = _vision_sizes(state, path)
     config = _fusion_config(config_path, vision["width"], len(pieces))
-    size = sizes.image_size or vision["side"]
+    size = recipe.image_size or vision["side"]
     if size % vision["patch"]:
         raise DataError(f"pictures of {size} pixels cannot be cut into patches of {vision['patch']}")
-    weights = translate(state, config, vision, path)
-    weights["vision.places"] = resized_positions(weights["vision.places"], (size // vision["patch"]) ** 2)
+    tensors = translate(state, config, vision, path)
+    tensors["vision.places"] = resized_positions(tensors["vision.places"], (size // vision["patch"]) ** 2)
     dimensions = vision | {"side": size}
 
     def build() -> FusionBranch:
         with torch.random.fork_rng(devices=[]):
             branch = FusionBranch(pixel_vision(**dimensions), FusionEncoder(config))
-        fill(branch, weights, path)
+        check_shapes(tensors, branch.state_dict(), path)
+        branch.load_state_dict(tensors, strict=False)
         return branch
 
     build()
-    fingerprint = fingerprint_of(weights, json.dumps([repr(config), dimensions, pieces]).encode())
+    fingerprint = fingerprint_of(tensors, json.dumps([repr(config), dimensions, pieces]).encode())
     return ImageSource(
         name, fingerprint, config.width, build, make_tokenizer(pieces, most=WORDS),
         Preprocess((size, size), MEAN, STD, resize_mode="squash"), pairs=paired(pieces, PREMISE),
@@ -102,12 +109,6 @@ def translate(
     state = {re.sub(r"^text_encoder\.bert\.", "text_encoder.", key): tensor for key, tensor in state.items()}
     names = dict(_names(config, vision["depth"]))
     return renamed(state, names, lambda key: _LEFT.fullmatch(key) is not None, path)
-
-
-def fill(branch: FusionBranch, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Put weights into their places. Raises DataError naming the first one of another shape."""
-    check_shapes(weights, branch.state_dict(), path)
-    branch.load_state_dict(weights, strict=False)
 
 
 def _names(config: FusionConfig, depth: int) -> Iterator[tuple[str, str]]:
@@ -165,22 +166,3 @@ def _fusion_config(path: Path, image_width: int, words: int) -> FusionConfig:
             hint="give the config and vocab.txt of these weights",
         )
     return config
-
-
-def _files(folder: Path) -> tuple[Path, Path]:
-    """(config, weights). Raises UsageError without the folder, DataError where one of them is missing or doubtful."""
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder} with ALBEF's weights",
-            hint="ctxr train --set image=albef:FOLDER, which holds a .pth, config_bert.json and vocab.txt; "
-            "--recipe entailment-tiny needs no weights",
-        )
-    named = [folder / name for name in ("config_bert.json", "config.json") if (folder / name).is_file()]
-    configs = named[:1] or sorted(folder.glob("*.json"))
-    safe = folder / "model.safetensors"
-    weights = [safe] if safe.is_file() else sorted(folder.glob("*.pth"))
-    for files, what in ((configs, "config (config_bert.json)"), (weights, "weights (*.pth, model.safetensors)")):
-        if len(files) != 1:
-            names = ", ".join(file.name for file in files) or "none"
-            raise DataError(f"{folder}: wanted one file with the {what}, found {names}", hint="leave exactly one there")
-    return configs[0], weights[0]

@@ -42,12 +42,12 @@ class WordSpace:
 @torch.no_grad()
 def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
     """Words as the text tower has them, in `width` directions. Raises UsageError for an encoder of fewer dimensions."""
-    vectors = word_vectors(model, source, pieces)
-    if width > min(vectors.shape):
+    most = min(len(pieces), source.dim)
+    if width > most:
         raise UsageError(
-            f"width = {width} is more than the {min(vectors.shape)} of {source.name}",
-            hint=f"--set width={min(vectors.shape) // 32 * 32}",
+            f"width = {width} is more than the {most} of {source.name}", hint=f"--set width={most // 32 * 32}"
         )
+    vectors = word_vectors(model, source, pieces)
     centre = vectors.mean(0)
     axes = torch.linalg.svd(vectors - centre, full_matrices=False).Vh[:width].T
     meaning = (vectors - centre) @ axes

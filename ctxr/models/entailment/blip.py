@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from ctxr.errors import UsageError
 from ctxr.models.blip import load_blip
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.recipe import BranchSizes
-from ctxr.models.entailment.vision import black_patches
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.entailment.vision import black_patches, by_head, cls_shares
+from ctxr.models.regions import output_of
 
 
 class BlipBranch(nn.Module):
@@ -40,29 +41,21 @@ class BlipBranch(nn.Module):
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
         vision = self.encoder.model.vision_model
-        seen: list[Tensor] = []
         last = vision.encoder.layers[-1]
-        handle = last.layer_norm1.register_forward_hook(lambda _layer, _given, out: seen.append(out))
-        try:
-            vision(pixel_values=images)
-        finally:
-            handle.remove()
-        heads = last.self_attn.num_heads
-        query, key, _ = last.self_attn.qkv(seen[0]).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-        fits = query[:, :, :1] @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        shares: Tensor = fits.softmax(-1)[:, :, 0, 1:].mean(1)
-        return shares
+        seen = output_of(last.layer_norm1, vision, images)
+        query, key, _ = by_head(last.self_attn.qkv(seen), last.self_attn.num_heads)
+        return cls_shares(query, key)
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
         """The pictures without light in the patches where `hidden` [N, P] is True."""
         return black_patches(images, hidden, self.black)
 
 
-def blip_source(name: str, sizes: BranchSizes) -> ImageSource:
+def blip_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """The image branch of "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny". Raises what `load_blip` raises."""
-    source = load_blip(name, sizes.seed)
+    source = load_blip(name)
     preprocess = source.preprocess
-    if preprocess is None or sizes.image_size not in (0, preprocess.size[0]):
+    if preprocess is None or recipe.image_size not in (0, preprocess.size[0]):
         raise UsageError(f"{name} looks at pictures of its own size", hint="--set image_size=0")
     dark = -torch.tensor(preprocess.mean).view(1, 3, 1, 1) / torch.tensor(preprocess.std).view(1, 3, 1, 1)
 

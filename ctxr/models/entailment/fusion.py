@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ctxr.models.entailment.vision import VisionTransformer
-from ctxr.models.layers import EPSILON, Attention, Block
+from ctxr.models.layers import EPSILON, Attention, Block, attend, feed_forward
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,8 @@ class CrossAttention(nn.Module):
 
     def forward(self, words: Tensor, image: Tensor) -> Tensor:
         """[B, T, D] of words [B, T, D] and tokens of an image [B, 1 + P, image width]."""
-        query, key, value = (
-            layer(items).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for layer, items in ((self.query, words), (self.key, image), (self.value, image))
-        )
-        dropout = self.dropout if self.training else 0.0
-        seen = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-        mixed: Tensor = self.out(seen.transpose(1, 2).flatten(2))
+        projected = self.query(words), self.key(image), self.value(image)
+        mixed: Tensor = self.out(attend(*projected, self.heads, None, self.dropout if self.training else 0.0))
         return mixed
 
 
@@ -81,10 +75,7 @@ class CrossBlock(nn.Module):
         seen = self.crossed(words, image)
         if self.products is not None:
             seen = seen + self.products(words * seen)
-        words = self.after_crossed(words + self.dropout(seen))
-        wide = functional.gelu(self.widen(words))
-        normal: Tensor = self.after_widening(words + self.dropout(self.narrow(wide)))
-        return normal
+        return feed_forward(self, self.after_crossed(words + self.dropout(seen)))
 
 
 class FusionEncoder(nn.Module):

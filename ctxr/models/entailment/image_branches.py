@@ -16,7 +16,7 @@ from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabu
 from ctxr.models.entailment.aligned import start_aligned
 from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.regions import GridRegions
@@ -37,49 +37,49 @@ FINEST = 64
 """Cells of a picture at most."""
 
 
-def random_source(name: str, sizes: BranchSizes) -> ImageSource:
+def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """ALBEF untrained, in its published sizes or tiny."""
     size, patch = RANDOM[name]
-    size = sizes.image_size or size
+    size = recipe.image_size or size
     tiny = name.endswith("tiny")
     width, depth, heads, inner = (32, 2, 4, 64) if tiny else (768, 12, 12, 3072)
     pieces = tiny_vocabulary()
     config = FusionConfig(len(pieces), image_width=width)
     if tiny:
-        layers = (sizes.text_layers, sizes.fusion_layers)
+        layers = (recipe.text_layers, recipe.fusion_layers)
         config = replace(
-            config, width=sizes.width, text_layers=layers[0], fusion_layers=layers[1], heads=heads, inner=2 * sizes.width,
-            dropout=sizes.dropout,
+            config, width=recipe.width, text_layers=layers[0], fusion_layers=layers[1], heads=heads, inner=2 * recipe.width,
+            dropout=recipe.dropout,
         )  # fmt: skip
     vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
 
     def build() -> FusionBranch:
-        return new_branch(lambda: pixel_vision(**vision), config, sizes.seed)
+        return new_branch(lambda: pixel_vision(**vision), config, SEED)
 
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
-    return untrained(name, build, config, pieces, preprocess, ([vision, preprocess.describe()], sizes.seed))
+    return untrained(name, build, config, pieces, preprocess, ([vision, preprocess.describe()], SEED))
 
 
-def aligned_source(name: str, sizes: BranchSizes, device: str) -> ImageSource:
+def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSource:
     """A fusion encoder over the cells of the last feature map of an encoder, which stays as it is, with words that start in its space."""
     encoder = name.partition(":")[2]
     grid = GridRegions(encoder, FINEST, device)
     cells, features = grid.grid[0] * grid.grid[1], grid.features
     dark = torch.from_numpy(cells_of(grid, [black_picture()]))
-    pieces, width, heads = tiny_vocabulary(), sizes.width, max(1, sizes.width // 32)
+    pieces, width, heads = tiny_vocabulary(), recipe.width, max(1, recipe.width // 32)
     config = FusionConfig(
-        len(pieces), width, sizes.text_layers, sizes.fusion_layers, heads, 2 * width, width, dropout=sizes.dropout,
+        len(pieces), width, recipe.text_layers, recipe.fusion_layers, heads, 2 * width, width, dropout=recipe.dropout,
         products=True,
     )  # fmt: skip
 
     def vision() -> VisionTransformer:
         stem = CellStem(features, width)
-        return VisionTransformer(stem, cells, dark, width, sizes.vision_layers, heads, 2 * width)
+        return VisionTransformer(stem, cells, dark, width, recipe.vision_layers, heads, 2 * width)
 
     def build() -> FusionBranch:
-        return start_aligned(new_branch(vision, config, sizes.seed), encoder, pieces)
+        return start_aligned(new_branch(vision, config, SEED), encoder, pieces)
 
-    return untrained(name, build, config, pieces, encoder, ([grid.describe(), sizes.vision_layers], sizes.seed))
+    return untrained(name, build, config, pieces, encoder, ([grid.describe(), recipe.vision_layers], SEED))
 
 
 def black_picture() -> Any:

@@ -48,13 +48,6 @@ class ClassifierRecipe(Recipe):
     text_layers: int = 2
     fusion_layers: int = 2
 
-    @property
-    def sizes(self) -> BranchSizes:
-        """Of the branches."""
-        return BranchSizes(
-            self.width, self.vision_layers, self.text_layers, self.fusion_layers, self.dropout, self.image_size
-        )
-
     def column(self, premise: bool, image: bool) -> int:
         """The head that judges a claim: over both where there are both, of the one that there is, else of the branch that the
         classifier has, which then sees an empty premise or a black picture."""
@@ -104,20 +97,5 @@ SHARED = "shared"
 REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
 """Kinds of branches that earlier versions had, each with what to train instead."""
 
-
-@dataclass(frozen=True)
-class BranchSizes:
-    """Of branches that start from nothing; published ones bring their own.
-
-    Attributes:
-        width: D. vision_layers, text_layers, fusion_layers: of each part. image_size: pixels that a published vision transformer
-            looks at, 0 for as many as it was trained on. seed: of first weights.
-    """
-
-    width: int = 128
-    vision_layers: int = 2
-    text_layers: int = 2
-    fusion_layers: int = 2
-    dropout: float = 0.1
-    image_size: int = 0
-    seed: int = 0
+SEED = 0
+"""Of the first weights of branches that start from nothing."""

@@ -14,11 +14,11 @@ from ctxr.models.entailment.base import ImageSource, TextSource
 from ctxr.models.entailment.blip import blip_source
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.image_branches import RANDOM, aligned_source, random_source
-from ctxr.models.entailment.recipe import SHARED, BranchSizes, ClassifierRecipe
+from ctxr.models.entailment.recipe import SHARED, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 
 
-def find_image(name: str, sizes: BranchSizes, device: str = "cpu") -> ImageSource:
+def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> ImageSource:
     """The image branch of that name.
 
     Args:
@@ -29,18 +29,18 @@ def find_image(name: str, sizes: BranchSizes, device: str = "cpu") -> ImageSourc
     Raises UsageError for an unknown name, DataError for files that do not fit.
     """
     if name.startswith("albef:"):
-        return albef_source(name, sizes)
+        return albef_source(name, recipe)
     if is_blip(name):
-        return blip_source(name, sizes)
+        return blip_source(name, recipe)
     if name.startswith("aligned:"):
-        return aligned_source(name, sizes, device)
+        return aligned_source(name, recipe, device)
     if name in RANDOM:
-        return random_source(name, sizes)
+        return random_source(name, recipe)
     names = "albef:FOLDER, blip:DIRECTORY, aligned:ctxr-tiny, " + ", ".join(RANDOM)
     raise UsageError(f"unknown image branch {name!r}", hint=f"--set image={names}")
 
 
-def find_text(name: str, sizes: BranchSizes) -> TextSource:
+def find_text(name: str, recipe: ClassifierRecipe) -> TextSource:
     """The text branch of that name: "bert:DIRECTORY", "bert:OWNER/NAME" of the hub, the same with "late:" to read premise
     and hypothesis apart, or untrained weights, "random:bert-tiny" and "aligned:ENCODER", whose words start as an encoder of open_clip has
     them.
@@ -50,9 +50,9 @@ def find_text(name: str, sizes: BranchSizes) -> TextSource:
     if name.partition(":")[0] in ("bert", LATE) and ":" in name:
         return bert_source(name)
     if name == TINY:
-        return tiny_source(sizes)
+        return tiny_source(recipe)
     if name.startswith("aligned:"):
-        return tiny_source(sizes, name.removeprefix("aligned:"))
+        return tiny_source(recipe, name.removeprefix("aligned:"))
     raise UsageError(
         f"unknown text branch {name!r}",
         hint=f"--set text=bert:DIRECTORY, {LATE}:DIRECTORY, aligned:ctxr-tiny, {TINY} or {SHARED}",
@@ -81,9 +81,9 @@ class Branches:
 
 def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:
     """The branches that a recipe names. Raises what `find_text` and `find_image` raise, DataError for widths that differ."""
-    image = find_image(recipe.image, recipe.sizes, device) if recipe.image else None
+    image = find_image(recipe.image, recipe, device) if recipe.image else None
     shared = recipe.text == SHARED
-    text = find_text(recipe.text, recipe.sizes) if recipe.text and not shared else None
+    text = find_text(recipe.text, recipe) if recipe.text and not shared else None
     text = frozen_text_source(text, device) if text and recipe.frozen_text else text
     if shared and (image is None or image.pairs is None):
         raise DataError(f"{recipe.image} has no layers over words alone to share", hint="--set text=bert:DIRECTORY")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.errors import CtxrError, DataError, UsageError, and_more
-from ctxr.models.blip import stay_inside
+from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.entailment.aligned import LITTLE, meanings, meant
 from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fusion import FusionBranch, cut
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
-from ctxr.models.entailment.recipe import BranchSizes
-from ctxr.models.hub import PATIENCE, answers
-from ctxr.models.published import careful
+from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
+from ctxr.models.hub import hub_folder
+from ctxr.models.published import careful, fingerprint_of, is_model_folder, require_model_folder
 
 POOLING = "1_Pooling/config.json"
 """Where sentence encoders write how they pool."""
@@ -139,7 +137,6 @@ def _mean(values: Tensor, present: Tensor) -> Tensor:
 TINY = "random:bert-tiny"
 """Untrained weights from a seed."""
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FILES = ("config.json", "model.safetensors", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", POOLING)
 
 LATE = "late"
@@ -169,31 +166,31 @@ class SharedBranch(nn.Module):
         return self._image[0].words.read(ids, types)[:, 0]
 
 
-def tiny_source(sizes: BranchSizes, encoder: str = "") -> TextSource:
+def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
     """An untrained BERT, as wide as the image branch that it stands beside; its words start as an encoder has them, if one is named.
 
     Raises what `find_source` raises.
     """
     pieces = tiny_vocabulary()
     config = {
-        "vocab_size": len(pieces), "hidden_size": sizes.width, "num_hidden_layers": sizes.text_layers,
-        "num_attention_heads": max(1, sizes.width // 32), "intermediate_size": 2 * sizes.width, "type_vocab_size": 2,
-        "max_position_embeddings": PREMISE, "hidden_dropout_prob": sizes.dropout,
-        "attention_probs_dropout_prob": sizes.dropout, "initializer_range": spread_of(sizes.width),
+        "vocab_size": len(pieces), "hidden_size": recipe.width, "num_hidden_layers": recipe.text_layers,
+        "num_attention_heads": max(1, recipe.width // 32), "intermediate_size": 2 * recipe.width, "type_vocab_size": 2,
+        "max_position_embeddings": PREMISE, "hidden_dropout_prob": recipe.dropout,
+        "attention_probs_dropout_prob": recipe.dropout, "initializer_range": spread_of(recipe.width),
     }  # fmt: skip
 
     def build() -> BertBranch:
         from transformers import BertConfig, BertModel
 
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(sizes.seed)
+            torch.manual_seed(SEED)
             model = _looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False))
-        return BertBranch(_comparing(model, meanings(encoder, pieces, sizes.width)) if encoder else model)
+        return BertBranch(_comparing(model, meanings(encoder, pieces, recipe.width)) if encoder else model)
 
     name = f"aligned:{encoder}" if encoder else TINY
-    decides = [name, config, pieces, sizes.seed, *([meant(encoder)] if encoder else [])]
+    decides = [name, config, pieces, SEED, *([meant(encoder)] if encoder else [])]
     print_of = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    return TextSource(name, print_of, sizes.width, build, paired(pieces, PREMISE))
+    return TextSource(name, print_of, recipe.width, build, paired(pieces, PREMISE))
 
 
 @torch.no_grad()
@@ -244,41 +241,17 @@ def bert_source(name: str) -> TextSource:
     kind, _, source = name.partition(":")
     if not source:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
-    folder = Path(source) if Path(source).is_dir() else _fetched(source)
-    stay_inside(folder)
+    folder = Path(source) if Path(source).is_dir() else hub_folder(kind, source, is_model_folder, [_FILES])
+    require_model_folder(folder)
     separate, pooling = kind == LATE, read_pooling(folder)
     branch = LateBranch if separate else BertBranch
     what = f"text branch {name!r}"
     build = careful(what, lambda: branch(_pretrained(folder), pooling))
     tokenize, words = careful(what, lambda: _tokenizer(folder, separate))()
     model = build()
-    digest = hashlib.sha256(json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode())
-    for key, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{key} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    if separate or pooling != CLS:
-        digest.update(f"{pooling} {LATE if separate else 'at once'}".encode())
-    return TextSource(name, digest.hexdigest(), model.width, build, tokenize)
-
-
-def _fetched(repository: str) -> Path:
-    """The folder of a repository of the hub in its cache, fetched if it is not there."""
-    import huggingface_hub
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
-    if not _HUB_NAME.fullmatch(repository):
-        raise UsageError(f"there is no folder {repository}", hint="bert:DIRECTORY, or bert:OWNER/NAME of the hub")
-    cached = huggingface_hub.try_to_load_from_cache(repository, "model.safetensors")
-    if isinstance(cached, str):
-        return Path(cached).parent
-    hint = "connect to the network once, or give the folder: bert:DIRECTORY, for a recipe --set text=bert:DIRECTORY"
-    if HF_HUB_OFFLINE or not answers(huggingface_hub.hf_hub_url(repository, "config.json"), PATIENCE):
-        raise CtxrError(f"bert:{repository} is not on this machine and its host does not answer", hint=hint)
-    try:
-        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(_FILES)))
-    except Exception as error:  # whatever the network or the hub's client comes up with
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CtxrError(f"the files of bert:{repository} could not be fetched: {first}", hint=hint) from error
+    about = json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode()
+    how = f"{pooling} {LATE if separate else 'at once'}".encode() if separate or pooling != CLS else b""
+    return TextSource(name, fingerprint_of(model.state_dict(), about, how), model.width, build, tokenize)
 
 
 def _pretrained(folder: Path) -> Any:

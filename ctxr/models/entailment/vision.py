@@ -34,15 +34,23 @@ class VisionBlock(nn.Module):
 
     def cls_shares(self, tokens: Tensor) -> Tensor:
         """How much [CLS] looks at each patch, mean over heads: [N, P]; with its look at itself they add to 1."""
-        query, key, _ = self._parted(tokens)
-        fits = query[:, :, :1] @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        shares: Tensor = fits.softmax(-1)[:, :, 0, 1:].mean(1)
-        return shares
+        return cls_shares(*self._parted(tokens)[:2])
 
     def _parted(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        parts = self.parted(self.before_attention(tokens)).unflatten(-1, (3, self.heads, -1))
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
-        return query, key, value
+        return by_head(self.parted(self.before_attention(tokens)), self.heads)
+
+
+def by_head(parts: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values [N, heads, T, D / heads] of tokens, projected by one layer to [N, T, 3 D]."""
+    query, key, value = parts.view(*parts.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    return query, key, value
+
+
+def cls_shares(query: Tensor, key: Tensor) -> Tensor:
+    """How much [CLS] looks at each patch, mean over heads, [N, P], by queries and keys [N, heads, 1 + P, ...]."""
+    fits = query[:, :, :1] @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    shares: Tensor = fits.softmax(-1)[:, :, 0, 1:].mean(1)
+    return shares
 
 
 class VisionTransformer(nn.Module):

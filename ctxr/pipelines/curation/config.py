@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
 from ctxr.engine.units import EngineName, Rank, WorldSize, shard_rules
+from ctxr.models.precision import DEVICE
 from ctxr.store.hashing import sha256_file
 
 BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")]
@@ -17,8 +18,6 @@ BrisqueWeights = Annotated[str, Choices(("live", "piq"))]
 OcrEngine = Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))]
 SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
 """Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
-
-DEVICE = Choices(("auto", "cpu", "cuda", "mps"))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.engine.units import Job, Results, WorkUnit, find_engine, map_units
 from ctxr.errors import DataError, UnfinishedError, and_more, plural, some
-from ctxr.media.scan import ScanFailed
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import BuildSets, Filter
@@ -71,7 +70,7 @@ class VideoJob(Job):
         """Write the unit; the failure of a video that cannot be used."""
         try:
             self.make(unit)
-        except (ScanFailed, VideoError, Unmeasurable) as error:
+        except (VideoError, Unmeasurable) as error:
             hint = error.hint or self.hint
             failure = Failure(unit.name, str(self.file(unit)), error.reason, error.message, self.retry)
             return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)

@@ -18,9 +18,9 @@ from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
-from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
+from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
 from ctxr.media.sources import InputSource
-from ctxr.media.video import VideoHeader
+from ctxr.media.video import VideoError, VideoHeader
 from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
@@ -306,7 +306,7 @@ def scan_video(
 ) -> SourceUnit:
     """Decode, embed and pick in one pass, and write the unit. `watch` hears of the header and of frames decoded.
 
-    Raises `scan.ScanFailed` when the file gives nothing.
+    Raises `VideoError` when the file gives nothing.
     """
     decode: _Pass | None = None
     try:
@@ -359,7 +359,7 @@ def pick_from_ledger(
         rows = [_undecided(row) for row in old.ledger]
         for row in rows:
             if context.stopping.is_set():
-                raise ScanFailed("cancelled", f"{old.source.name}: picking was stopped")
+                raise VideoError("cancelled", f"{old.source.name}: picking was stopped")
             if row.row is not None and row.shot is not None:
                 picker.push(row, row.shot, old.vectors[row.row])
     return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker))

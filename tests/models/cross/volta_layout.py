@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.models.slow_layers import SlowLayers, mixed, shares
+
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefgh")]
 FEATURES, POOLED, WORDS = 12, 20, len(PIECES)
 
@@ -128,11 +130,12 @@ def _copy(state: dict[str, Tensor], at: str, names: tuple[str, ...]) -> None:
             state[f"{at}v_{name}.{part}"] = state[f"{at}{name}.{part}"]
 
 
-class Literal:
+class Literal(SlowLayers):
     """The forward pass in evaluation, read off volta's layers."""
 
     def __init__(self, config: dict[str, Any], state: dict[str, Tensor]) -> None:
-        self.config, self.state = config, {key: value.double() for key, value in state.items()}
+        super().__init__(state)
+        self.config = config
 
     def pooled(self, tokens: list[int], regions: Tensor, boxes: Tensor) -> Tensor:
         """[D] of one pair; regions [R, F] and boxes [R, 5] of which some are padding."""
@@ -146,27 +149,27 @@ class Literal:
                 texts, images = self._feed(n, texts, images)
             else:
                 texts, images = self._attend(n, texts, images, t_mask, v_mask)
-        text = self._linear("bert.t_pooler.dense", texts[0]).clamp(min=0)
-        return text * self._linear("bert.v_pooler.dense", images[0]).clamp(min=0)
+        text = self.linear("bert.t_pooler.dense", texts[0]).clamp(min=0)
+        return text * self.linear("bert.v_pooler.dense", images[0]).clamp(min=0)
 
     def aligned(self, pooled: Tensor) -> Tensor:
         """The published score of one pair."""
-        return self._linear("cls.bi_seq_relationship", pooled).softmax(-1)[0]
+        return self.linear("cls.bi_seq_relationship", pooled).softmax(-1)[0]
 
     def _word(self, token: int, place: int) -> Tensor:
         at = "bert.embeddings."
         word = self.state[f"{at}word_embeddings.weight"][token] + self.state[f"{at}position_embeddings.weight"][place]
-        return self._norm(f"{at}LayerNorm", word + self.state[f"{at}token_type_embeddings.weight"][0])
+        return self.norm(f"{at}LayerNorm", word + self.state[f"{at}token_type_embeddings.weight"][0])
 
     def _region(self, features: Tensor, box: Tensor) -> Tensor:
         if self.config["image_embeddings"] == "vilbert":
             at = "bert.v_embeddings."
-            both = self._linear(f"{at}image_embeddings", features) + self._linear(f"{at}image_location_embeddings", box)
-            return self._norm(f"{at}LayerNorm", both)
+            both = self.linear(f"{at}image_embeddings", features) + self.linear(f"{at}image_location_embeddings", box)
+            return self.norm(f"{at}LayerNorm", both)
         at = "bert.embeddings."
-        look = self._norm(f"{at}image_layer_norm", self._linear(f"{at}image_embeddings", features))
-        spot = self._norm(f"{at}image_location_layer_norm", self._linear(f"{at}image_location_embeddings", box))
-        return self._norm(f"{at}v_LayerNorm", look + spot + self.state[f"{at}token_type_embeddings.weight"][1])
+        look = self.norm(f"{at}image_layer_norm", self.linear(f"{at}image_embeddings", features))
+        spot = self.norm(f"{at}image_location_layer_norm", self.linear(f"{at}image_location_embeddings", box))
+        return self.norm(f"{at}v_LayerNorm", look + spot + self.state[f"{at}token_type_embeddings.weight"][1])
 
     def _attend(
         self, n: int, texts: Tensor, images: Tensor, t_mask: list[float], v_mask: list[float]
@@ -184,27 +187,13 @@ class Literal:
             if not looked:
                 new.append(items)
                 continue
-            query = self._linear(f"{at}attention_self.{mark}query", items)
-            key = torch.cat([self._linear(f"{at}attention_self.{source}key", other) for source, other, _ in looked])
-            value = torch.cat([self._linear(f"{at}attention_self.{source}value", other) for source, other, _ in looked])
-            masks = [penalty for _, _, mask in looked for penalty in mask]
-            count = heads or self.config[f"{mark}num_attention_heads"]
-            each = query.shape[1] // count
-            rows = []
-            for row in range(len(items)):
-                parts = []
-                for head in range(count):
-                    cut = slice(head * each, (head + 1) * each)
-                    scores = [
-                        float(query[row, cut] @ key[at_, cut]) / math.sqrt(each) + masks[at_] for at_ in range(len(key))
-                    ]
-                    top = max(scores)
-                    weights = [math.exp(score - top) for score in scores]
-                    mixed = [weight / sum(weights) * value[at_, cut] for at_, weight in enumerate(weights)]
-                    parts.append(torch.stack(mixed).sum(0))
-                rows.append(torch.cat(parts))
-            dense = self._linear(f"{at}attention_output.{mark}dense", torch.stack(rows))
-            new.append(self._norm(f"{at}attention_output.{mark}LayerNorm", dense + items))
+            query = self.linear(f"{at}attention_self.{mark}query", items)
+            key = torch.cat([self.linear(f"{at}attention_self.{source}key", other) for source, other, _ in looked])
+            value = torch.cat([self.linear(f"{at}attention_self.{source}value", other) for source, other, _ in looked])
+            penalty = torch.tensor([penalty for _, _, mask in looked for penalty in mask])
+            rows = mixed(shares(query, key, heads or self.config[f"{mark}num_attention_heads"], penalty), value)
+            dense = self.linear(f"{at}attention_output.{mark}dense", rows)
+            new.append(self.norm(f"{at}attention_output.{mark}LayerNorm", dense + items))
         return new[0], new[1]
 
     def _feed(self, n: int, texts: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -213,16 +202,8 @@ class Literal:
             if n not in self.config[listed]:
                 new.append(items)
                 continue
-            wide = self._linear(f"{at}intermediate.{mark}dense", items)
+            wide = self.linear(f"{at}intermediate.{mark}dense", items)
             wide = wide * 0.5 * (1.0 + torch.erf(wide / math.sqrt(2.0)))
-            narrow = self._linear(f"{at}output.{mark}dense", wide)
-            new.append(self._norm(f"{at}output.{mark}LayerNorm", narrow + items))
+            narrow = self.linear(f"{at}output.{mark}dense", wide)
+            new.append(self.norm(f"{at}output.{mark}LayerNorm", narrow + items))
         return new[0], new[1]
-
-    def _linear(self, name: str, items: Tensor) -> Tensor:
-        return items @ self.state[f"{name}.weight"].T + self.state[f"{name}.bias"]
-
-    def _norm(self, name: str, items: Tensor) -> Tensor:
-        centred = items - items.mean(-1, keepdim=True)
-        spread = torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-12)
-        return self.state[f"{name}.weight"] * (centred / spread) + self.state[f"{name}.bias"]

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.models.blip_folder import WORDS
+from tests.models.slow_layers import SlowLayers, mixed, shares
 
 WIDTH, IMAGE, HEADS, INNER, PATCH, SIDE = 32, 128, 4, 48, 8, 32
 LAYERS, BELOW, BLOCKS, PLACES = 3, 1, 2, 160
@@ -84,11 +85,12 @@ def make_albef(folder: Path, state: dict[str, Tensor], **config: Any) -> Path:
     return folder
 
 
-class Spelled:
+class Spelled(SlowLayers):
     """ALBEF's forward pass for one picture [3, H, W] and one text [T], word by word, on its own names."""
 
     def __init__(self, state: dict[str, Tensor], text: str = "text_encoder.bert") -> None:
-        self.state, self.at = {name: value.double() for name, value in state.items()}, text
+        super().__init__(state)
+        self.at = text
 
     def __call__(self, picture: Tensor, tokens: list[int]) -> Tensor:
         """The [CLS] of the last fusion layer, [D]."""
@@ -125,37 +127,24 @@ class Spelled:
             tokens = tokens + self.linear(f"{at}.mlp.fc2", wide)
         return self.norm("visual_encoder.norm", tokens, 1e-6)
 
+    def parted(self, block: int, tokens: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values of a block, [1 + P, D] each."""
+        at = f"visual_encoder.blocks.{block}"
+        return self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).chunk(3, dim=1)
+
     def shares(self, block: int, tokens: Tensor) -> list[Tensor]:
-        """What each token looks at, [1 + P, 1 + P] of each head."""
-        at, wide = f"visual_encoder.blocks.{block}", 64
-        parts = self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).chunk(3, dim=1)
-        heads = [[part[:, start : start + wide] for start in range(0, IMAGE, wide)] for part in parts]
-        return [(query @ key.T / wide**0.5).softmax(1) for query, key in zip(heads[0], heads[1], strict=True)]
+        """What each token looks at, [1 + P, 1 + P] of each head, which is 64 wide."""
+        query, key, _ = self.parted(block, tokens)
+        return shares(query, key, IMAGE // 64)
 
     def mixed(self, block: int, tokens: Tensor) -> Tensor:
         """What each token makes of what it looks at, [1 + P, D]."""
-        at, wide = f"visual_encoder.blocks.{block}", 64
-        value = self.linear(f"{at}.attn.qkv", self.norm(f"{at}.norm1", tokens, 1e-6)).chunk(3, dim=1)[2]
-        parts = [value[:, start : start + wide] for start in range(0, IMAGE, wide)]
-        return torch.cat([share @ part for share, part in zip(self.shares(block, tokens), parts, strict=True)], dim=1)
+        return mixed(self.shares(block, tokens), self.parted(block, tokens)[2])
 
     def look(self, at: str, words: Tensor, seen: Tensor) -> Tensor:
         """An attention sublayer."""
-        wide, found = WIDTH // HEADS, []
         query, key, value = (
             self.linear(f"{at}.self.{name}", rows) for name, rows in (("query", words), ("key", seen), ("value", seen))
         )
-        for start in range(0, WIDTH, wide):
-            part = slice(start, start + wide)
-            found.append((query[:, part] @ key[:, part].T / wide**0.5).softmax(1) @ value[:, part])
-        mixed = self.linear(f"{at}.output.dense", torch.cat(found, dim=1))
-        return self.norm(f"{at}.output.LayerNorm", words + mixed, 1e-12)
-
-    def linear(self, name: str, rows: Tensor) -> Tensor:
-        """A layer."""
-        return rows @ self.state[f"{name}.weight"].T + self.state[f"{name}.bias"]
-
-    def norm(self, name: str, rows: Tensor, epsilon: float) -> Tensor:
-        """A layer normalisation."""
-        scaled = (rows - rows.mean(1, keepdim=True)) / (rows.var(1, unbiased=False, keepdim=True) + epsilon).sqrt()
-        return scaled * self.state[f"{name}.weight"] + self.state[f"{name}.bias"]
+        dense = self.linear(f"{at}.output.dense", mixed(shares(query, key, HEADS), value))
+        return self.norm(f"{at}.output.LayerNorm", words + dense)

@@ -9,17 +9,19 @@ import torch
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.albef import albef_source
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_image
 from ctxr.models.entailment.vision import resized_positions
 from tests.models.entailment.albef_folder import SIDE, Spelled, make_albef, make_state
+
+AS_PUBLISHED = ClassifierRecipe(image_size=0)
 
 
 @pytest.mark.parametrize("fine_tuned", [False, True])
 @torch.no_grad()
 def test_it_says_what_its_forward_pass_spelled_out_says(tmp_path: Path, fine_tuned: bool) -> None:
     state = make_state(fine_tuned=fine_tuned)
-    source = find_image(f"albef:{make_albef(tmp_path / 'one', state)}", BranchSizes())
+    source = find_image(f"albef:{make_albef(tmp_path / 'one', state)}", AS_PUBLISHED)
     branch = source.build().double().eval()
     slow = Spelled(state, "text_encoder" if fine_tuned else "text_encoder.bert")
     pictures = torch.randn(2, 3, SIDE, SIDE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -47,16 +49,16 @@ def test_copies_queues_and_other_heads_change_nothing(tmp_path: Path) -> None:
     state = make_state()
     few = {name: value for name, value in state.items() if "_m." not in name and "queue" not in name}
     prints = {
-        albef_source(f"albef:{make_albef(tmp_path / str(len(one)), one)}", BranchSizes()).fingerprint
+        albef_source(f"albef:{make_albef(tmp_path / str(len(one)), one)}", AS_PUBLISHED).fingerprint
         for one in (state, few)
     }
-    other = albef_source(f"albef:{make_albef(tmp_path / 'other', make_state(1))}", BranchSizes()).fingerprint
+    other = albef_source(f"albef:{make_albef(tmp_path / 'other', make_state(1))}", AS_PUBLISHED).fingerprint
     assert len(prints) == 1
     assert other not in prints
 
 
 def test_a_larger_picture_has_more_patches_at_places_in_between(tmp_path: Path) -> None:
-    source = albef_source(f"albef:{make_albef(tmp_path / 'one', make_state())}", BranchSizes(image_size=48))
+    source = albef_source(f"albef:{make_albef(tmp_path / 'one', make_state())}", ClassifierRecipe(image_size=48))
     assert source.preprocess is not None
     assert source.preprocess.size == (48, 48)
     branch = source.build()
@@ -67,7 +69,7 @@ def test_a_larger_picture_has_more_patches_at_places_in_between(tmp_path: Path) 
     assert larger[0, 0].tolist() == [0, 0]
     torch.testing.assert_close(larger[0, 5], torch.tensor([2.5, 2.5]))
     with pytest.raises(DataError, match="50 pixels cannot be cut into patches of 8"):
-        albef_source(f"albef:{tmp_path / 'one'}", BranchSizes(image_size=50))
+        albef_source(f"albef:{tmp_path / 'one'}", ClassifierRecipe(image_size=50))
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
@@ -75,16 +77,16 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     gone = "text_encoder.bert.encoder.layer.2.crossattention.self.key.weight"
     lacking = make_albef(tmp_path / "lacking", {name: value for name, value in state.items() if name != gone})
     with pytest.raises(DataError, match=r"lacks text_encoder\.encoder\.layer\.2\.crossattention\.self\.key\.weight"):
-        albef_source(f"albef:{lacking}", BranchSizes())
+        albef_source(f"albef:{lacking}", AS_PUBLISHED)
     foreign = make_albef(tmp_path / "foreign", state | {"tagger.weight": torch.zeros(1)})
     with pytest.raises(DataError, match=r"holds tagger\.weight that nothing here takes"):
-        albef_source(f"albef:{foreign}", BranchSizes())
+        albef_source(f"albef:{foreign}", AS_PUBLISHED)
     with pytest.raises(DataError, match="does not fit: 3 of 3 layers fuse"):
-        albef_source(f"albef:{make_albef(tmp_path / 'high', state, fusion_layer=3)}", BranchSizes())
+        albef_source(f"albef:{make_albef(tmp_path / 'high', state, fusion_layer=3)}", AS_PUBLISHED)
     with pytest.raises(DataError, match=r"words\.text\.0\.widen\.weight is \(48, 32\), wanted \(40, 32\)"):
-        albef_source(f"albef:{make_albef(tmp_path / 'shape', state, intermediate_size=40)}", BranchSizes())
+        albef_source(f"albef:{make_albef(tmp_path / 'shape', state, intermediate_size=40)}", AS_PUBLISHED)
     with pytest.raises(UsageError, match="there is no folder") as caught:
-        albef_source(f"albef:{tmp_path / 'nowhere'}", BranchSizes())
+        albef_source(f"albef:{tmp_path / 'nowhere'}", AS_PUBLISHED)
     assert "--set image=albef:FOLDER" in caught.value.hint
     assert "--recipe entailment-tiny" in caught.value.hint
 
@@ -93,4 +95,4 @@ def test_a_checkpoint_that_would_run_something_is_refused(tmp_path: Path) -> Non
     folder = make_albef(tmp_path / "one", make_state())
     torch.save({"model": {}, "args": argparse.Namespace(lr=1)}, folder / "ALBEF.pth")
     with pytest.raises(DataError, match="a pickle that holds more than tensors"):
-        albef_source(f"albef:{folder}", BranchSizes())
+        albef_source(f"albef:{folder}", AS_PUBLISHED)

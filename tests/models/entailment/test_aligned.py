@@ -1,5 +1,6 @@
 """Words and cells of a branch that starts aligned fit each other as they do in the encoder."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import into_space, word_vectors
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.recipe import BranchSizes
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_image, find_text
 
 NAME = "aligned:ctxr-tiny"
-SIZES = BranchSizes(width=96, vision_layers=1, text_layers=1, fusion_layers=1, dropout=0.0)
+SIZES = ClassifierRecipe(image_size=0, width=96, vision_layers=1, text_layers=1, fusion_layers=1, dropout=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +51,14 @@ def test_of_the_premise_a_word_first_looks_at_its_like() -> None:
 
 
 def test_branches_are_told_apart_by_what_they_start_from(source: ImageSource) -> None:
-    other = find_image(NAME, BranchSizes(width=96, vision_layers=2, text_layers=1, fusion_layers=1, dropout=0.0))
+    other = find_image(NAME, replace(SIZES, vision_layers=2))
     assert source.fingerprint != other.fingerprint
     assert find_text(NAME, SIZES).fingerprint != find_text("random:bert-tiny", SIZES).fingerprint
 
 
 def test_a_branch_wider_than_the_space_is_refused() -> None:
     with pytest.raises(UsageError, match=r"width = 512 is more than the 256 of ctxr-tiny"):
-        find_text(NAME, BranchSizes(512, 1, 1, 1, 0.0)).build()
+        find_text(NAME, replace(SIZES, width=512)).build()
 
 
 def test_a_tower_that_pools_otherwise_is_refused() -> None:

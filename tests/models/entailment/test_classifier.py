@@ -20,7 +20,7 @@ from ctxr.models.entailment.classifier import (
     to_mask,
     with_masked,
 )
-from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, BranchSizes, ClassifierRecipe
+from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
 from ctxr.models.training.checkpoint import CONFIG
 from ctxr.store.atomic import write_bytes
@@ -169,7 +169,7 @@ def test_a_step_masks_no_more_pictures_than_it_may(branches: Branches, model: En
 
 @torch.no_grad()
 def test_blip_is_a_branch_too() -> None:
-    source = find_image(TINY, BranchSizes())
+    source = find_image(TINY, RECIPE)
     branch = source.build().eval()
     assert source.preprocess is not None
     pictures = source.preprocess([np.full((20, 30, 3), value, np.uint8) for value in (40, 200)])
@@ -207,10 +207,10 @@ def says_to_pool(folder: Path, *modes: str) -> None:
 
 def test_a_text_branch_is_read_from_what_transformers_wrote(written: tuple[Path, BertModel]) -> None:
     folder, model = written
-    sources = [find_text(f"bert:{folder}", BranchSizes())]
+    sources = [find_text(f"bert:{folder}", RECIPE)]
     for mode in ("cls_token", "mean_tokens"):
         says_to_pool(folder, mode)
-        sources.append(find_text(f"bert:{folder}", BranchSizes()))
+        sources.append(find_text(f"bert:{folder}", RECIPE))
     plain, cls, mean = sources
     ids, types = plain.tokenize(["a bat", "the dog is here"], ["c", "a"])
     told = plain.build().eval()(ids, types)
@@ -224,7 +224,7 @@ def test_a_text_branch_is_read_from_what_transformers_wrote(written: tuple[Path,
     assert 1 in types[0].tolist()
     assert plain.fingerprint == cls.fingerprint
     assert plain.fingerprint != mean.fingerprint
-    assert mean.fingerprint == find_text(f"bert:{folder}", BranchSizes()).fingerprint
+    assert mean.fingerprint == find_text(f"bert:{folder}", RECIPE).fingerprint
 
 
 @torch.no_grad()
@@ -233,7 +233,7 @@ def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypot
 ) -> None:
     folder, model = written
     says_to_pool(folder, "mean_tokens")
-    source = find_text(f"late:{folder}", BranchSizes())
+    source = find_text(f"late:{folder}", RECIPE)
     premises, hypotheses = ["the dog is here", "a", ""], ["a bat", "the dog is here", "a bat"]
     ids, types = source.tokenize(premises, hypotheses)
     # a step cuts the columns behind its longest row: no token may stand there
@@ -256,7 +256,7 @@ def test_late_interaction_asks_how_far_the_premise_covers_the_words_of_the_hypot
         torch.testing.assert_close(told[row], wanted, rtol=1e-3, atol=1e-3)
     swapped = source.build().eval()(*source.tokenize(hypotheses, premises))
     assert float((told - swapped)[:2].abs().max()) > 0.1
-    assert source.fingerprint != find_text(f"bert:{folder}", BranchSizes()).fingerprint
+    assert source.fingerprint != find_text(f"bert:{folder}", RECIPE).fingerprint
 
 
 @torch.no_grad()
@@ -290,25 +290,25 @@ def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel])
     folder, _ = written
     says_to_pool(folder, "max_tokens")
     with pytest.raises(DataError, match=r"config\.json wants pooling_mode_max_tokens"):
-        find_text(f"bert:{folder}", BranchSizes())
+        find_text(f"bert:{folder}", RECIPE)
     says_to_pool(folder, "cls_token", "mean_tokens")
     with pytest.raises(DataError, match="wants pooling_mode_cls_token and pooling_mode_mean_tokens"):
-        find_text(f"late:{folder}", BranchSizes())
+        find_text(f"late:{folder}", RECIPE)
     (folder / "1_Pooling" / "config.json").write_text("[")
     with pytest.raises(DataError, match=r"config\.json is no JSON"):
-        find_text(f"bert:{folder}", BranchSizes())
+        find_text(f"bert:{folder}", RECIPE)
     (folder / "1_Pooling" / "config.json").write_text("[1]")
     with pytest.raises(DataError, match="wants no mode"):
-        find_text(f"bert:{folder}", BranchSizes())
+        find_text(f"bert:{folder}", RECIPE)
 
 
 def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown text branch 'bart'"):
-        find_text("bart", BranchSizes())
+        find_text("bart", RECIPE)
     with pytest.raises(UsageError, match="unknown image branch 'vit'"):
-        find_image("vit", BranchSizes())
+        find_image("vit", RECIPE)
     with pytest.raises(DataError, match=r"holds no config\.json"):
-        find_text(f"bert:{tmp_path}", BranchSizes())
+        find_text(f"bert:{tmp_path}", RECIPE)
     with pytest.raises(DataError, match="is 64 wide and random:blip-tiny 32: what they say is added"):
         find_branches(replace(RECIPE, image=TINY, width=64))
     with pytest.raises(UsageError, match="a classifier needs a text branch or an image branch"):

@@ -200,7 +200,7 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     command += ["--out", str(tmp_path / "sets")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=without_override)
     assert done.returncode == 3, done.stderr
-    assert "clip.mp4: cannot be read: Permission denied" in done.stderr
+    assert "clip.mp4: the file cannot be read: Permission denied" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -9,7 +9,8 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.opencv_video import FrameReader
-from ctxr.media.scan import ScanFailed, ScanOptions
+from ctxr.media.scan import ScanOptions
+from ctxr.media.video import VideoError
 from tests.media.clips import RATE, pictures, write_clip
 
 
@@ -37,7 +38,7 @@ def test_nothing_is_looked_for_before_a_frame_is_wanted() -> None:
 def test_a_frame_that_is_not_there_leaves_the_child_fit(clip: Path) -> None:
     with ChildFrameReader(lambda: clip) as reader:
         first = reader.read(1, Fraction(1, RATE))
-        with pytest.raises(ScanFailed, match=r"clip\.mp4: frame 99 at .* is not in the file") as failed:
+        with pytest.raises(VideoError, match=r"clip\.mp4: frame 99 at .* is not in the file") as failed:
             reader.read(99, Fraction(99, RATE))
         assert failed.value.reason == "frame_not_found"
         assert reader.read(1, Fraction(1, RATE)).tobytes() == first.tobytes()
@@ -54,6 +55,6 @@ def test_a_frame_that_is_not_there_leaves_the_child_fit(clip: Path) -> None:
 def test_a_child_that_breaks_is_one_failure_with_its_reason(clip: Path, code: str, reason: str) -> None:
     command = (sys.executable, "-c", f"import os, sys, time; sys.stdin.readline(); {code}")
     options = ScanOptions(stall_seconds=0.5)
-    with ChildFrameReader(lambda: clip, "pyav", options, command) as reader, pytest.raises(ScanFailed) as failed:
+    with ChildFrameReader(lambda: clip, "pyav", options, command) as reader, pytest.raises(VideoError) as failed:
         reader.read(0, Fraction(0))
     assert failed.value.reason == reason

@@ -1,5 +1,5 @@
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,8 +9,8 @@ import pytest
 from ctxr.errors import UsageError
 from ctxr.media.decoder_child import ScanPass
 from ctxr.media.opencv_video import open_video
-from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions, ShotSpan
-from ctxr.media.video import Frame, VideoHeader
+from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions, ShotSpan
+from ctxr.media.video import Frame, VideoError, VideoHeader
 from tests.media.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
 
 EVERY = ScanOptions(every_frame=True, gate=0)
@@ -151,7 +151,7 @@ def test_a_rotated_clip_is_scanned_upright(scanner: Scanner, tmp_path: Path) -> 
 
 def test_a_damaged_clip_fails_unless_what_is_left_is_wanted(scanner: Scanner, tmp_path: Path) -> None:
     path = break_packet(write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"}), 13)
-    with pytest.raises(ScanFailed, match=r"clip\.mp4: 33 of 40 promised frames could be decoded$") as failed:
+    with pytest.raises(VideoError, match=r"clip\.mp4: 33 of 40 promised frames could be decoded$") as failed:
         _scan(scanner, path)
     assert failed.value.reason == "truncated"
     assert "--keep-damaged" in failed.value.hint
@@ -173,7 +173,7 @@ def test_bikes_is_cut_exactly(scanner: Scanner, real_files: Path) -> None:
 
 
 def test_the_damaged_real_clip_fails_and_the_one_without_duration_does_not(scanner: Scanner, real_files: Path) -> None:
-    with pytest.raises(ScanFailed, match="28 of 50 promised frames could be decoded"):
+    with pytest.raises(VideoError, match="28 of 50 promised frames could be decoded"):
         _scan(scanner, real_files / "videos" / "corrupted.mp4")
     assert _scan(scanner, real_files / "videos" / "no_duration.webm")[2].frames == 74
 
@@ -204,10 +204,10 @@ class _Late:
 def test_a_cut_told_too_late_is_put_at_the_oldest_frame_held(
     clip: Path, tmp_path: Path, memory_limit: float, start: int, late: int
 ) -> None:
-    options = {**asdict(EVERY), "memory_limit": memory_limit}
+    options = replace(EVERY, memory_limit=memory_limit)
     with open_video(clip) as video, (tmp_path / "messages").open("wb") as out:
         walk = ScanPass(options, _Late(), Fraction(RATE), out.fileno())
         walk.run(video)
     # While 16 is fed, 13 to 16 are held; without memory for more, 16 alone.
-    assert [index for index, _ in walk.shots] == [0, start]
+    assert [index for index, _ in walk.starts] == [0, start]
     assert walk.late_cuts == late

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ctxr.media import decoder_process as scan_process
-from ctxr.media.scan import CandidateFrame, ScanEnd, ScanFailed, Scanner, ScanOptions
-from ctxr.media.video import VideoHeader
+from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
+from ctxr.media.video import VideoError, VideoHeader
 from tests.media.clips import pictures, write_clip, write_sound
 
 PYAV = ScanOptions(decoder="pyav")
@@ -44,8 +44,8 @@ def _real_but(code: str) -> Sequence[str]:
     return _python("\n".join(lines))
 
 
-def _failure(command: Sequence[str], path: Path, options: ScanOptions = PYAV) -> ScanFailed:
-    with Scanner(command) as scanner, pytest.raises(ScanFailed, match=path.name) as failed:
+def _failure(command: Sequence[str], path: Path, options: ScanOptions = PYAV) -> VideoError:
+    with Scanner(command) as scanner, pytest.raises(VideoError, match=path.name) as failed:
         list(scanner.scan(path, options))
     return failed.value
 
@@ -73,26 +73,26 @@ def test_what_is_no_video_is_told_in_one_sentence_each(tmp_path: Path) -> None:
     with Scanner() as scanner:
         for name in ("text", "empty", "folder", "sound", "nothing"):
             path = tmp_path / f"{name}.mp4"
-            with pytest.raises(ScanFailed, match=str(path)) as failed:
+            with pytest.raises(VideoError, match=str(path)) as failed:
                 list(scanner.scan(path))
             answers[name] = failed.value.reason, failed.value.message.removeprefix(f"{path}: ")
         # None of them harmed the child.
         first = scanner._child
-        with pytest.raises(ScanFailed, match="no such file"):
+        with pytest.raises(VideoError, match="no such file"):
             list(scanner.scan(tmp_path / "again.mp4"))
         assert scanner._child is first
     assert answers == {
-        "text": ("not_a_video", "is not a video: its content fits no known format"),
+        "text": ("not_a_video", "the file is not a video: its content fits no known format"),
         "empty": ("empty_file", "the file is empty (0 bytes)"),
-        "folder": ("not_a_file", "is a folder, not a video file"),
-        "sound": ("no_video_stream", "has no video stream"),
+        "folder": ("not_a_file", "this is a folder, not a video file"),
+        "sound": ("no_video_stream", "the file has no video stream"),
         "nothing": ("no_such_file", "no such file"),
     }
 
 
 def test_a_relative_path_is_told_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with Scanner() as scanner, pytest.raises(ScanFailed, match=r"^here\.mp4: no such file$"):
+    with Scanner() as scanner, pytest.raises(VideoError, match=r"^here\.mp4: no such file$"):
         list(scanner.scan(Path("here.mp4")))
 
 
@@ -102,7 +102,7 @@ def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
     bad.write_bytes(clip.read_bytes())
     command = _real_but("'bad' in question['path'] and os.kill(os.getpid(), signal.SIGSEGV)")
     with Scanner(command) as scanner:
-        with pytest.raises(ScanFailed, match="the decoder process was killed by SIGSEGV") as failed:
+        with pytest.raises(VideoError, match="the decoder process was killed by SIGSEGV") as failed:
             list(scanner.scan(bad, PYAV))
         assert failed.value.reason == "decoder_crashed"
         *_, end = scanner.scan(clip, PYAV)
@@ -192,7 +192,7 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
             "release = decoder_child.ScanPass._release",
             "def crashing(self):",
             "    release(self)",
-            "    if self.crashes and len(self.shots) == 2: os.kill(os.getpid(), 11)",
+            "    if self.crashes and len(self.starts) == 2: os.kill(os.getpid(), 11)",
             "decoder_child.ScanPass._release = crashing",
             "answer = decoder_child.answer",
             "def other(question, out, frames):",
@@ -220,12 +220,12 @@ def test_both_failures_are_told(clip: Path) -> None:
 
 
 def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
-    command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].pop('gate')")
+    command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].update(gate='wide')")
     with Scanner(command) as scanner:
         *_, end = scanner.scan(clip)
         assert isinstance(end, ScanEnd)
         assert end.decoder == "opencv"
-        with pytest.raises(ScanFailed, match="KeyError: 'gate'") as failed:
+        with pytest.raises(VideoError, match=r"ValidationError: .*gate") as failed:
             list(scanner.scan(clip, PYAV))
     assert failed.value.reason == "decoder_failed"
 
@@ -277,7 +277,7 @@ def test_closing_a_scanner_ends_its_child_and_what_it_started(clip: Path, tmp_pa
     start = f"import subprocess; p = subprocess.Popen(['sleep', '60']); open({str(note)!r}, 'w').write(str(p.pid)); "
     began = time.monotonic()
     with Scanner(_python(ASKED + start + "time.sleep(60)")) as scanner:
-        with pytest.raises(ScanFailed, match="no sign of life"):
+        with pytest.raises(VideoError, match="no sign of life"):
             list(scanner.scan(clip, ScanOptions(decoder="pyav", stall_seconds=1.5)))
         assert scanner._child is None
     assert time.monotonic() - began < 30
