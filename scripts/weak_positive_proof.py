@@ -27,10 +27,10 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run as revise
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.gallery.rankings import recalls_of
+from ctxr.problems.gallery.reranking import Rerank
 from ctxr.problems.gallery.scoring import score_gallery
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.queries import contents_of, pictures_of
-from ctxr.problems.reranking import Rerank
 from ctxr.problems.runs import checkpoints
 from ctxr.problems.scoring import Device, with_regions
 from ctxr.store.records import Judgment

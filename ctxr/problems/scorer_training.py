@@ -35,7 +35,7 @@ from ctxr.models.training.checkpoint import (
 )
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.recipe import ScorerRecipe
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
@@ -63,7 +63,7 @@ class ScorerJob(TrainJob):
     checkpoint = staticmethod(read_checkpoint)
     asked: dict[str, list[EvalQuery]]
 
-    def __init__(self, options: Any, recipe: Recipe, progress: Progress) -> None:
+    def __init__(self, options: Any, recipe: ScorerRecipe, progress: Progress) -> None:
         """Resolve what is trained, before hours are spent; `options` are those of `ctxr train`.
 
         Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on, UnfinishedError for a start
@@ -127,7 +127,7 @@ class ScorerJob(TrainJob):
         return sha256
 
     def seed_key(self, seed: int) -> str:
-        """Recipe, weights, seed and data."""
+        """ScorerRecipe, weights, seed and data."""
         return sha256_of([self.decisive(), self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
 
     def check(self) -> None:
@@ -188,7 +188,7 @@ class ScorerJob(TrainJob):
         return list(scorers_in(self.out))
 
 
-def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:
+def _start(options: Any, recipe: ScorerRecipe, out: Path) -> Path | None:
     """The run that a recipe starts from; None for the encoder as it was published."""
     if not recipe.start:
         return None
@@ -205,10 +205,10 @@ def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:
     return folder
 
 
-def start_command(options: Any, recipe: Recipe) -> str:
+def start_command(options: Any, recipe: ScorerRecipe) -> str:
     """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
 
-    def read(name: str) -> Recipe:
+    def read(name: str) -> Any:
         return read_recipe(name, options.parity, (), lambda _: type(recipe))
 
     # a run may be called otherwise than its recipe

@@ -21,7 +21,7 @@ from ctxr.models.precision import choose_device
 from ctxr.models.scorers import ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import CONFIG, HEAD, fingerprint_of, load_head, read_checkpoint, tuned
 from ctxr.models.training.examples import ExampleTable
-from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.models.training.recipe import HEADS
 from ctxr.models.training.scoring import attend_all, in_bf16, resolved, score_all
 from ctxr.problems.embeddings import Array, PictureFiles, as_vectors, cached
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
@@ -244,7 +244,7 @@ def plan_scoring(
         ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
         return ScoringPlan(lambda split: as_vectors(split, pictures, embedder, progress), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
-    if checkpoint is not None and notes is not None and notes.variant in WITH_HEAD and notes.frozen:
+    if checkpoint is not None and notes is not None and notes.variant in HEADS and notes.frozen:
         ranker = load_head(checkpoint).to(device)
         return ScoringPlan(lambda split: as_features(split, pictures, source, device, precision, progress), ranker, 256)
     encoder = source.build()

@@ -15,12 +15,12 @@ from ctxr.models.scorers import Batch, ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.examples import with_features
 from ctxr.models.training.optimising import make_optimiser
-from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import attend_all, features_of, loss_of
+from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head, make_scorer
 from tests.models.training_questions import SMALL, Table, make_questions, make_trainer
 
-PAIRS = Recipe(variant="temporal", encoder="random:blip-tiny", inner=16, layers=1)
+PAIRS = ContextualRecipe(variant="temporal", encoder="random:blip-tiny", inner=16, layers=1)
 
 
 def scored() -> tuple[torch.Tensor, Batch]:
@@ -66,7 +66,7 @@ def test_a_step_of_pairs_is_the_same_in_one_pass_or_in_several(tmp_path: Path) -
 
 def test_biases_and_norms_can_be_free_of_decay() -> None:
     head = make_head()
-    recipe = Recipe(weight_decay=0.5, undecayed_vectors=True)
+    recipe = ContextualRecipe(weight_decay=0.5, undecayed_vectors=True)
     made = make_optimiser(head.parameters(), recipe)
     decayed, free = made.param_groups
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.5, 0.0)

@@ -15,8 +15,9 @@ from torch.nn import functional
 from ctxr.models.scorers import Batch, ClipScorer
 from ctxr.models.training.examples import ExampleTable, PositivePairs
 from ctxr.models.training.loop import BEST, STATE, Callbacks
-from ctxr.models.training.recipe import WEAK, Recipe
+from ctxr.models.training.recipe import WEAK
 from ctxr.models.training.state import Epoch
+from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head
 from tests.models.training_questions import SMALL, Table, make_trainer
 from tests.models.weak_questions import small, with_weak, written
@@ -233,7 +234,7 @@ def test_what_is_truly_right_too_scores_higher_when_training_is_told_so(tmp_path
 
     def margin(mode: str) -> float:
         """By how much the weak candidate beats the mean of the wrong ones, of at most 20."""
-        recipe = Recipe(
+        recipe = ContextualRecipe(
             weak=mode, loss=kind, optimiser="adam", lr=3e-2, weight_decay=0.0, batch=60, epochs=15, patience=0
         )
         with torch.random.fork_rng():

@@ -20,10 +20,10 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.neighbours import Matches, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
-from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.models.training.recipe import HEADS
 from ctxr.problems.embeddings import PictureFiles, embedded
+from ctxr.problems.gallery.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.pair_inputs import regions_for
-from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.runs import PLAIN_ENCODERS, checkpoints, finished_runs, run_folder
 from ctxr.problems.scoring import Device, source_of
 from ctxr.store.artifacts import open_artifact
@@ -214,7 +214,7 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
         raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
     if len(seeds) > 1:
         progress.note(f"{folder.name} has {len(seeds)} seeds: the candidates are those of {seeds[0].name}")
-    if read_checkpoint(seeds[0]).variant in WITH_HEAD:
+    if read_checkpoint(seeds[0]).variant in HEADS:
         raise UsageError(
             f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",

@@ -11,11 +11,11 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder
-from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import resolved
+from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
@@ -95,7 +95,7 @@ class ContextualJob(ScorerJob):
         return lambda queries: as_vectors(queries, pictures, frozen, progress)
 
 
-def _judged_on(recipe: Recipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:
+def _judged_on(recipe: ContextualRecipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:
     labelled = {split for split, queries in splits.items() if any(query.target is not None for query in queries)}
     if not recipe.learns:
         return ""
@@ -104,7 +104,7 @@ def _judged_on(recipe: Recipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str
     return "valid" if "valid" in labelled else ""
 
 
-def _splits(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
+def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQuery]]:
     """The queries of each split that the recipe has to do with; those for training all have targets."""
     splits = by_split(queries_of(dataset))
     train = [query for query in splits.get("train", []) if query.target is not None]
@@ -144,6 +144,6 @@ def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQ
 class ContextualLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[Recipe]] = Recipe
+    Recipe: ClassVar[type[ContextualRecipe]] = ContextualRecipe
     job = ContextualJob
     open_run = staticmethod(open_run)

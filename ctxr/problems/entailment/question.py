@@ -14,7 +14,7 @@ from ctxr.datasets.pairs import EntailmentPair
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
-from ctxr.models.training.recipe import ENTAILMENT
+from ctxr.models.entailment.recipe import ENTAILMENT
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser

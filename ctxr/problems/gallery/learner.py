@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 from ctxr.datasets.dataset import Dataset
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.hub import makes_pairs
-from ctxr.models.training.contrastive import ContrastiveObjective
-from ctxr.models.training.galleries import GalleryPairs
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.matching import MatchingObjective
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.contrastive import ContrastiveObjective
+from ctxr.problems.gallery.matching import MatchingObjective
+from ctxr.problems.gallery.pairs import GalleryPairs
 from ctxr.problems.gallery.rankings import MEAN_RECALL, RECALLS, RecallRow
+from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.gallery.reranking import Rerank
 from ctxr.problems.gallery.scoring import as_pairs, open_run, shortlist_for, write_rankings
 from ctxr.problems.gallery.splits import splits_for
-from ctxr.problems.reranking import Rerank
 from ctxr.problems.scorer_training import ScorerJob, Source
 from ctxr.problems.scoring import Device
 from ctxr.store.hashing import sha256_of
@@ -72,6 +72,6 @@ class GalleryJob(ScorerJob):
 class GalleryLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[Recipe]] = Recipe
+    Recipe: ClassVar[type[GalleryRecipe]] = GalleryRecipe
     job = GalleryJob
     open_run = staticmethod(open_run)

@@ -16,15 +16,15 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.checkpoint import fingerprint_of
-from ctxr.models.training.galleries import GalleryPairs, make_pairs
-from ctxr.models.training.matching import Shortlist, gallery_scores
-from ctxr.models.training.recipe import Recipe
 from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
+from ctxr.problems.gallery.matching import Shortlist, gallery_scores
+from ctxr.problems.gallery.pairs import GalleryPairs, make_pairs
 from ctxr.problems.gallery.rankings import RANKINGS, RECALLS, QueryRanking, RecallRow, rankings_of, recalls_of
+from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.gallery.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import image_inputs
 from ctxr.problems.protocols import OpenRun, ScoringOptions
-from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
 from ctxr.problems.runs import scorers_in
 from ctxr.problems.scoring import Device, source_of, with_regions
 from ctxr.store.artifacts import open_artifact
@@ -110,7 +110,7 @@ def _galleries(split: GallerySplit, row: np.ndarray) -> np.ndarray:
 
 def write_rankings(
     run: Path,
-    recipe: Recipe,
+    recipe: GalleryRecipe,
     splits: Sequence[GallerySplit],
     pictures: PictureFiles,
     machine: Device,

@@ -9,7 +9,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.truth import Pair
 from ctxr.errors import DataError
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.weak_positives import entailed_in, none_entailed
 from ctxr.store.hashing import sha256_of
@@ -102,7 +102,7 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
     return {split: _built(split, builder, entailed or {}) for split, builder in builders.items()}
 
 
-def splits_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySplit]:
+def splits_for(dataset: Dataset, recipe: GalleryRecipe, judgments: Path | None) -> dict[str, GallerySplit]:
     """The sides that a recipe has to do with; weak positives are those of the dataset's judgments and of `judgments`.
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.

@@ -11,8 +11,8 @@ from ctxr.metrics.retrieval import Vectors
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import load_encoder
 from ctxr.models.training.examples import Images
-from ctxr.models.training.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted
 from ctxr.problems.embeddings import PictureFiles, cached, embedded
+from ctxr.problems.gallery.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted
 from ctxr.problems.pair_inputs import image_inputs
 from ctxr.problems.scoring import Device, plan_scoring
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
