@@ -245,8 +245,8 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
         if name not in options:
             many = len(options) > MOST_KEYS
             listed = get_close_matches(name, options, n=3, cutoff=0.0) if many else sorted(options)
-            keys = f"{'the nearest keys are' if many else 'known:'} {', '.join(listed)}"
-            hint = did_you_mean(name, sorted(options), f"{keys}{elsewhere}")
+            known = f"{'the nearest keys are' if many else 'known:'} {', '.join(listed)}"
+            hint = did_you_mean(name, sorted(options), f"{known}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
         values[name] = _converted(source, key, value, options[name])

@@ -35,9 +35,10 @@ from ctxr.models.training.checkpoint import (
 )
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.recipe import ScorerRecipe
+from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import regions_for
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import scorers_in
@@ -61,6 +62,7 @@ class ScorerJob(TrainJob):
     KIND: ClassVar[str] = RUN
 
     checkpoint = staticmethod(read_checkpoint)
+    recipe: ScorerRecipe
     asked: dict[str, list[EvalQuery]]
 
     def __init__(self, options: Any, recipe: ScorerRecipe, progress: Progress) -> None:
@@ -183,6 +185,14 @@ class ScorerJob(TrainJob):
         return {"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}}
 
     @property
+    def scoring(self) -> ScoringOptions:
+        """Where and how checkpoints score."""
+        recipe = self.recipe
+        return ScoringOptions(
+            self.pictures.workdir, self.device, recipe.precision, recipe.regions, recipe.rerank, recipe.rerank_by
+        )
+
+    @property
     def scorers(self) -> list[str]:
         """Names of the scorers, by seed."""
         return list(scorers_in(self.out))
@@ -205,7 +215,7 @@ def _start(options: Any, recipe: ScorerRecipe, out: Path) -> Path | None:
     return folder
 
 
-def start_command(options: Any, recipe: ScorerRecipe) -> str:
+def start_command(options: Any, recipe: Recipe) -> str:
     """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
 
     def read(name: str) -> Any:

@@ -137,7 +137,8 @@ class Eval(Options):
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
-    """Unit of resampling for intervals and of sign flips in tests: set (the target, where many share a set), or group (whole videos and albums)."""
+    """Unit of resampling for intervals and of sign flips in tests: set (the target, where many share a set), or group (whole
+    videos and albums)."""
     recall: str = "5"
     """Recall@k to print, such as 1,5,10."""
     resamples: Draws = 10_000

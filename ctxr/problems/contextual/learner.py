@@ -16,12 +16,12 @@ from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.scoring import resolved
 from ctxr.problems.contextual.objective import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
+from ctxr.problems.contextual.scoring import OpenSets
 from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
-from ctxr.problems.runs import SCORES
+from ctxr.problems.runs import SCORES, scorers_in
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.problems.scoring import Device, open_run, scores_by_seeds
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -32,6 +32,8 @@ class ContextualJob(ScorerJob):
     """Seeds that find the target of each query among the images of its set."""
 
     NOTE: ClassVar[str] = "candidates that share the highest score share the hit"
+
+    recipe: ContextualRecipe
 
     def read(self, dataset: Dataset, judgments: Path | None) -> list[tuple[str, tuple[str, ...]]]:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
@@ -66,11 +68,8 @@ class ContextualJob(ScorerJob):
     def write_scores(self) -> list[str]:
         """A score for every candidate."""
         judged = [query for split in ("valid", "test") for query in self.asked.get(split, [])]
-        device = Device(self.device, self.recipe.precision)
-        write_scores(
-            self.out / SCORES,
-            scores_by_seeds(self.out, self.encoder, judged, self.pictures, device, self.progress),
-        )
+        opened = OpenSets(scorers_in(self.out), self.encoder, self.scoring, self.progress)
+        write_scores(self.out / SCORES, opened.rows(judged, self.pictures))
         return [SCORES]
 
     def results(self) -> list[tuple[float | None, float | None]]:
@@ -146,4 +145,4 @@ class ContextualLearner:
 
     Recipe: ClassVar[type[ContextualRecipe]] = ContextualRecipe
     job = ContextualJob
-    open_run = staticmethod(open_run)
+    open_run = OpenSets.open

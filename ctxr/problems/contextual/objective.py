@@ -22,6 +22,8 @@ from ctxr.problems.contextual.recipe import ContextualRecipe
 class ContextualObjective(Objective):
     """The target of each query among its candidates, set-major; arguments as for `Objective`."""
 
+    recipe: ContextualRecipe
+
     def __init__(
         self, recipe: ContextualRecipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun
     ) -> None:

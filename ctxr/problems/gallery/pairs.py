@@ -116,6 +116,8 @@ class GalleryObjective(Objective):
 
     AVERAGES = True
 
+    recipe: GalleryRecipe
+
     def __init__(
         self, recipe: GalleryRecipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun
     ) -> None:

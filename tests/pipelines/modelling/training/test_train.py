@@ -19,12 +19,12 @@ from ctxr.models.encoders import Encoder
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.scorer_training import start_command
-from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.modelling.training.conftest import SMALL, Trains
+from tests.problems.scores import scores_of
 
 
 class Note(Silent):

@@ -17,13 +17,14 @@ from ctxr.models.training.scoring import score_all
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, check_positions, contents_of, pictures_of, queries_of
-from ctxr.problems.scoring import scores_of, source_of
+from ctxr.problems.scoring import source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.blip_folder import make_blip
 from tests.pipelines.modelling.training.conftest import Trains
 from tests.pipelines.modelling.training.test_train import Note
+from tests.problems.scores import scores_of
 
 BLIP = "encoder=random:blip-tiny"
 
