@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,16 @@ class GallerySplit:
     def name(self) -> str:
         """The split, `none` for galleries without one."""
         return self.side or "none"
+
+    @cached_property
+    def image_index(self) -> dict[str, int]:
+        """Places of pictures by id."""
+        return {image: index for index, image in enumerate(self.images)}
+
+    @cached_property
+    def caption_index(self) -> dict[str, int]:
+        """Places of captions by id."""
+        return {caption: index for index, caption in enumerate(self.captions)}
 
     def as_query(self) -> EvalQuery:
         """All of its pictures as one query, for functions that collect the pictures of queries."""

@@ -174,7 +174,7 @@ def test_a_profile_turns_its_quirks_and_nothing_else(name: str, profile: str, ot
 
 @pytest.mark.parametrize("quirk", sorted(QUIRKS))
 def test_each_quirk_can_be_set_by_itself(quirk: str) -> None:
-    assert load_recipe("clip-module", changes=[f"{quirk}=true"]) == replace(load_recipe("clip-module"), **{quirk: True})  # type: ignore[arg-type]
+    assert load_recipe("clip-module", changes=[f"{quirk}=true"]) == replace(load_recipe("clip-module"), **{quirk: True})
     assert not getattr(load_recipe("clip-module", "code", [f"{quirk}=false"]), quirk)
 
 
