@@ -79,7 +79,9 @@ class ScorerJob(TrainJob):
             )
         refuse_nothing(options.dataset)
         self.device, self.progress = choose_device(options.device), progress
-        source = find_encoder(recipe.encoder, progress.warn)
+        with progress.task(f"opening {recipe.encoder}", None):
+            source = find_encoder(recipe.encoder, progress.warn)
+            self.weights = fingerprint_of(source)
         self.recipe = recipe = replace(recipe, encoder=source.name)
         check_head(recipe, width_of(source), self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
@@ -104,7 +106,6 @@ class ScorerJob(TrainJob):
             parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(retriever)))
         if recipe.weak != "off":
             parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
-        self.weights = fingerprint_of(source)
         self.parents, self.key = parents, {"weights": self.weights}
         self.seeds = options.seeds if recipe.learns else 1
         self.dataset, self.encoder = dataset.name, recipe.encoder
@@ -209,7 +210,7 @@ def _start(options: Any, recipe: ScorerRecipe, out: Path) -> Path | None:
         )
     if not (folder / MANIFEST).is_file():
         raise UnfinishedError(
-            f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
+            f"the recipe starts from the run {recipe.start!r}, and {folder} does not exist or is not finished",
             hint=f"{start_command(options, recipe)}   first, or --set start= for the encoder as it was published",
         )
     return folder

@@ -133,7 +133,7 @@ class Recipe(Options):
         return f"{name} = {{}}"
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """At least one epoch, and nothing that means nothing here."""
+        """At least one epoch, and no value for an unused field."""
         if self.learns and self.epochs < 1:
             yield f"epochs = {self.epochs}: {self.variant} would learn nothing", "--set epochs=1"
         for field in fields(self):

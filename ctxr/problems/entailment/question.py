@@ -137,7 +137,7 @@ class PairEvaluation(Evaluation):
         same = any(parent.sha256 == pairs.origin.sha256 for parent in artifact.manifest.parents)
         if same and split.name == "train":
             raise DataError(
-                f"{origin.name} was trained on these very pairs: what it says of them says nothing of others",
+                f"{origin.name} was trained on these very pairs: its accuracy on them is no estimate for others",
                 hint="--split valid or test, or other pairs",
             )
         chosen_by = split.name == "valid" and same

@@ -160,7 +160,7 @@ class GalleryEvaluation(Evaluation):
         findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
         findings.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
         if self.options.rerank and not self.shortlists:
-            findings.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
+            findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
         findings.rows |= {"correlations": [], "errors": [], "seeds": []}
 

@@ -240,7 +240,7 @@ def test_missing_pictures_are_one_sentence(train: Trains, benchmark: Path, tmp_p
     for file in lost:
         file.unlink()
     message = (
-        rf"{len(lost)} of \d+ pictures that copy asks about are not there, in \d+ sets: the first is train-.*/img3"
+        rf"{len(lost)} of \d+ pictures that copy asks about do not exist, in \d+ sets: the first is train-.*/img3"
     )
     with pytest.raises(DataError, match=message):
         train("clip-module", dataset=copy)
