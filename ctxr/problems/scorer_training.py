@@ -2,7 +2,7 @@
 
 import shlex
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -93,22 +93,27 @@ class ScorerJob(TrainJob):
         files = pictures_of(dataset, everything)
         contents = contents_of(dataset, files)
         self.pictures = PictureFiles(files, contents, options.workdir, regions)
-        parents = [parent_of(dataset, self.content_key(sha256_of_queries(everything, contents)))]
-        if self.start is not None:
-            origin = open_artifact(self.start, RUN)
-            parents.append(Parent(self.start.name, RUN, origin.sha256))
-            for note in foreign_notes(origin, dataset):
-                progress.warn(note)
-        if regions is not None:
-            parents.append(Parent(recipe.regions, REGION_FEATURES, regions.sha256))
-        if recipe.rerank:
-            retriever = find_encoder(recipe.rerank_by, progress.warn)
-            parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(retriever)))
-        if recipe.weak != "off":
-            parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
-        self.parents, self.key = parents, {"weights": self.weights}
+        self.parents = list(self._parents(dataset, sha256_of_queries(everything, contents), weak))
+        self.key = {"weights": self.weights}
         self.seeds = options.seeds if recipe.learns else 1
         self.dataset, self.encoder = dataset.name, recipe.encoder
+
+    def _parents(self, dataset: Dataset, queries: str, weak: Any) -> Iterator[Parent]:
+        """The dataset, and what the recipe names besides; `queries` and `weak` are hashed."""
+        recipe, regions = self.recipe, self.pictures.regions
+        yield parent_of(dataset, self.content_key(queries))
+        if self.start is not None:
+            origin = open_artifact(self.start, RUN)
+            yield Parent(self.start.name, RUN, origin.sha256)
+            for note in foreign_notes(origin, dataset):
+                self.progress.warn(note)
+        if regions is not None:
+            yield Parent(recipe.regions, REGION_FEATURES, regions.sha256)
+        if recipe.rerank:
+            retriever = find_encoder(recipe.rerank_by, self.progress.warn)
+            yield Parent(recipe.rerank_by, "model", fingerprint_of(retriever))
+        if recipe.weak != "off":
+            yield Parent("weak positives", "judgments", sha256_of(weak))
 
     @abstractmethod
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:

@@ -1,5 +1,6 @@
 """Small trainings: random questions, and trainers of them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Trainer, TrainingRun
+from ctxr.models.training.state import Epoch
 from ctxr.problems.contextual.objective import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head, random_images, random_texts
@@ -53,3 +55,17 @@ def make_trainer(
     questions = more.pop("questions", None) or make_questions(scorer)
     valid = more.pop("valid", questions)
     return Trainer(scorer, ContextualObjective(recipe, questions, valid, TrainingRun(folder, **more)))
+
+
+class Killed(BaseException):
+    """What a test stops a training with."""
+
+
+def killer(after: int) -> Callable[[Epoch], None]:
+    """A callback that stops a training after an epoch."""
+
+    def kill(row: Epoch) -> None:
+        if row.epoch == after:
+            raise Killed
+
+    return kill

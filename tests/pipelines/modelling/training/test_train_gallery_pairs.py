@@ -19,16 +19,11 @@ from ctxr.problems.gallery.rankings import QueryRanking, RecallRow
 from ctxr.problems.gallery.splits import gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
-from tests.pipelines.galleries import draw, extra_pairs, write_round
+from tests.pipelines.galleries import extra_pairs, write_round
 from tests.pipelines.modelling.training.test_train import Note
 from tests.problems.scores import scores_of
 
 Trains = Callable[..., TrainReport]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw(tmp_path_factory.mktemp("galleries") / "dataset")
 
 
 @pytest.fixture
