@@ -28,16 +28,16 @@ from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.checkpoint import new_scorer
-from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_file
 
 EPOCHS = 10
-HEAD = Recipe(variant="temporal", optimiser="adam", lr=1e-4, batch=36, epochs=EPOCHS, patience=0)
-TUNED = Recipe(variant="batch", lr=4e-6, batch=36, epochs=1, patience=0)
+HEAD = ContextualRecipe(variant="temporal", optimiser="adam", lr=1e-4, batch=36, epochs=EPOCHS, patience=0)
+TUNED = ContextualRecipe(variant="batch", lr=4e-6, batch=36, epochs=1, patience=0)
 SETS = 48
 """As in the release a set has one to three descriptions, 2.25 on average here and 2.27 there."""
 
@@ -76,7 +76,7 @@ def _questions(work: Path) -> tuple[list[EvalQuery], PictureFiles]:
 
 
 def _trainer(
-    scorer: ClipScorer, recipe: Recipe, questions: Any, folder: Path, bf16: bool = False
+    scorer: ClipScorer, recipe: ContextualRecipe, questions: Any, folder: Path, bf16: bool = False
 ) -> Trainer[ContextualObjective]:
     return Trainer(scorer, ContextualObjective(recipe, questions, None, TrainingRun(folder, bf16=bf16)))
 

@@ -17,10 +17,10 @@ from bench.table import Row
 from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
-from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.examples import ExampleTable, PixelTable
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.recipe import ContextualRecipe
 
 ENCODER = "random:ViT-B-16"
 WANTED = 0.4
@@ -39,7 +39,7 @@ def measure(device: str = "cuda", name: str = ENCODER, sets: int = 36, steps: in
     source = find_source(name, lambda _: None)
     rate = matmul_rate(device, side)
     with TemporaryDirectory() as folder:
-        recipe = Recipe(variant="batch", lr=4e-6, batch=sets, epochs=1, patience=0)
+        recipe = ContextualRecipe(variant="batch", lr=4e-6, batch=sets, epochs=1, patience=0)
         scorer = ClipScorer(trainable(source.build)).to(device)
         questions = _questions(source, device, sets)
         run = TrainingRun(Path(folder), device=device, bf16=True)

@@ -27,12 +27,11 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run as revise
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.gallery.rankings import recalls_of
-from ctxr.problems.gallery.scoring import score_gallery
+from ctxr.problems.gallery.scoring import OpenGallery
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import contents_of, pictures_of
-from ctxr.problems.reranking import Rerank
 from ctxr.problems.runs import checkpoints
-from ctxr.problems.scoring import Device, with_regions
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import PREDICATES, WorldCaptions, write_captions
@@ -126,9 +125,10 @@ def prove(options: Namespace, progress: Progress) -> int:
         asks = Train(options.recipe, world, arm, options.seeds, judgments=None if arm == "off" else weak,
                      changes=changes, workdir=work, device="cpu")  # fmt: skip
         report = run(asks, progress)
-        seen = with_regions(pictures, report.encoder, report.regions, progress)
         for seed in checkpoints(report.folder):
-            found = score_gallery(seed, report.encoder, side, seen, Device("cpu", "fp32"), Rerank(), progress)
+            scoring = ScoringOptions(work, "cpu", "fp32", report.regions)
+            opened = OpenGallery({arm: seed}, report.encoder, scoring, progress)
+            found = opened.tables(side, opened.with_regions(pictures))[arm]
             shares.setdefault(arm, []).append(entailed_shares(found, known))
             recall = {row.measure: f"{100 * row.value:.1f}" for row in recalls_of(side, found, arm)}
             means = ", ".join(

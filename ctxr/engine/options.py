@@ -8,6 +8,7 @@ import shlex
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -20,6 +21,9 @@ OPTION_NAMES = {
     "changes": "set",
 }
 """How a field is typed where that is not its own name."""
+
+MOST_KEYS = 40
+"""Keys that an error lists; of more, the nearest."""
 
 _KINDS: dict[Any, str] = {
     float: "a number",
@@ -44,10 +48,10 @@ class Range:
     meaning: str
     above: bool = False
 
-    def problem(self, typed: str, value: Any) -> tuple[str, str] | None:
+    def problem(self, spelled: str, value: Any) -> tuple[str, str] | None:
         """(sentence, hint) for a value outside; None for one inside."""
         inside = self.low < value <= self.high if self.above else self.low <= value <= self.high
-        return None if inside else (f"{typed} {value} is out of range", f"give {self.meaning}")
+        return None if inside else (f"{spelled.format(value)} is out of range", f"give {self.meaning}")
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,13 @@ class Choices:
     words: tuple[str, ...]
     synonyms: tuple[tuple[str, str], ...] = ()
 
-    def problem(self, typed: str, value: Any) -> tuple[str, str] | None:
+    def problem(self, spelled: str, value: Any) -> tuple[str, str] | None:
         """(sentence, hint) for an unknown word; None for a known one."""
         if value in self.words:
             return None
-        sentence = f"{typed} {value} is unknown" if value else f"{typed} is missing"
+        sentence = f"{spelled.format(value)} is unknown" if value else f"{spelled.format('').rstrip(' =')} is missing"
         word = dict(self.synonyms).get(value, str(value))
-        return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", f"{typed} {{}}")
+        return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
 
 
 class NotDecisive:
@@ -141,6 +145,10 @@ class Options:
         """Where the artifact is written, for a verb that writes one."""
         raise NotImplementedError
 
+    def spelled(self, name: str) -> str:
+        """How an option is given, with {} for its value."""
+        return f"{typed(name)} {{}}"
+
     def rules(self) -> Iterator[tuple[str, str]]:
         """(sentence, hint) for each combination that means nothing; what the range of one field cannot say."""
         yield from ()
@@ -153,7 +161,7 @@ class Options:
                 if (
                     isinstance(marker, Range | Choices)
                     and value is not None
-                    and (wrong := marker.problem(typed(name), value))
+                    and (wrong := marker.problem(self.spelled(name), value))
                 ):
                     raise UsageError(wrong[0], hint=wrong[1])
         for sentence, hint in self.rules():
@@ -241,14 +249,18 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
         if name in keys:
             raise UsageError(f"{source}: {keys[name]!r} and {key!r} are the same key", hint="keep one of them")
         if name not in options:
-            hint = did_you_mean(name, sorted(options), f"known: {', '.join(sorted(options))}{elsewhere}")
+            many = len(options) > MOST_KEYS
+            listed = get_close_matches(name, options, n=3, cutoff=0.0) if many else sorted(options)
+            known = f"{'the nearest keys are' if many else 'known:'} {', '.join(listed)}"
+            hint = did_you_mean(name, sorted(options), f"{known}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
-        values[name] = _converted(source, key, value, options[name].kind)
+        values[name] = _converted(source, key, value, options[name])
     return values
 
 
-def _converted(source: str, key: str, value: Any, kind: Any) -> Any:
+def _converted(source: str, key: str, value: Any, option: OptionField) -> Any:
+    kind = option.kind
     kinds = [one for one in typing.get_args(kind) or (kind,) if one is not type(None)]
     if typing.get_origin(kind) is tuple:
         return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
@@ -258,7 +270,8 @@ def _converted(source: str, key: str, value: Any, kind: Any) -> Any:
         return float(value)
     if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
         wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
-        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint="see the command's --help")
+        example = "see the command's --help" if option.default in (None, "", ()) else f"{key} = {option.default!r}"
+        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=example)
     return value
 
 

@@ -61,8 +61,11 @@ def evaluation_of(request: Any) -> Any:
 
 
 def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
-    """The class of a recipe, by its fields; for a variant of no problem that of the last one, whose `check` refuses it."""
-    return find_learner(_by_variant().get(recipe.get("variant"), problems()[-1])).Recipe
+    """The class of a recipe, by its values. Raises UsageError for a variant of no problem."""
+    try:
+        return find_learner(problem_of(recipe)).Recipe
+    except DataError as error:
+        raise UsageError(f"variant = {recipe.get('variant')} is unknown", hint=error.hint) from error
 
 
 def _by_variant() -> dict[Any, Question]:

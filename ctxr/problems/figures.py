@@ -18,7 +18,7 @@ PARTS = ("all", "video", "photos")
 """What the paper calls static is called photos in tables of records."""
 
 MOST_POSITIONS = 20
-"""Larger sets are galleries, in which a position means nothing."""
+"""In larger sets a position means nothing."""
 
 Measure = tuple[str, str, str]
 """View, part and name of a measure; see `Figure`."""

@@ -68,7 +68,7 @@ def leakage_notes(dataset: Dataset, splits: Sequence[Any], progress: Progress) -
     """A sentence for each thing that an evaluated side shares with another."""
     table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
     if isinstance(table, str):
-        return [f"{table}: nothing can be said of leaks"]
+        return [f"{table}: leaks between splits were not checked"]
     evaluated = {split.name for split in splits}
     notes = []
     for what, pair, shared, of, _ in table.rows:
@@ -96,7 +96,7 @@ def contamination_notes(dataset: Dataset, splits: Sequence[Any], runs: Sequence[
             f"where valid chose the epoch of {_listed(others)}, {whose} figures flatter a little; those of test do not"
         )
     if outside := [run for run in runs if run not in trained]:
-        notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
+        notes.append(f"the training data of {_listed(outside)} is unknown and may include these sets")
         if is_release(dataset):
             notes.append(IN_MIXTURES)
     return notes

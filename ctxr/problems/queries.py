@@ -54,7 +54,7 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
 
 
 def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Path]:
-    """The file of every image of the queries, by id. Raises DataError when one is not there."""
+    """The file of every image of the queries, by id. Raises DataError when one does not exist."""
     wanted = sorted({image for one in queries for image in one.images})
     files = {image: dataset.picture(dataset.images[image]) for image in wanted}
     lost = {image for image, file in files.items() if file is None or not file.is_file()}
@@ -63,7 +63,7 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
         why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
         count = f"{len(sets)} set" if len(sets) == 1 else f"{len(sets)} sets"
         raise DataError(
-            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about are not there, in {count}: {why}",
+            f"{len(lost)} of {len(wanted)} pictures that {dataset.name} asks about do not exist, in {count}: {why}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
     return {image: file for image, file in files.items() if file is not None}

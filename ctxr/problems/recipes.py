@@ -1,12 +1,11 @@
 """Recipes as TOML: the fields of the problem's recipe, which `variant` names, and a table of changes for each parity profile."""
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
+from ctxr.engine.options import convert
 from ctxr.errors import DataError, UsageError, did_you_mean
 from ctxr.models.training.recipe import Recipe
 
@@ -15,8 +14,6 @@ FOLDER = Path(__file__).resolve().parents[1] / "configs"
 
 PROFILES = ("fixed", "paper", "code")
 """fixed: the published numbers without known errors. paper: the text at its word. code: what the released scripts do."""
-
-_KINDS: dict[type, str] = {float: "a number", int: "a whole number", bool: "true or false", str: "a text in quotes"}
 
 
 def list_recipes() -> list[str]:
@@ -27,7 +24,7 @@ def list_recipes() -> list[str]:
 def read_recipe(
     named: str, parity: str, changes: Sequence[str], class_of: Callable[[Mapping[str, Any]], type[Recipe]]
 ) -> Recipe:
-    """The recipe of that name, or in that file, under a profile, with changes like "lr=1e-4"; `class_of` its fields.
+    """The recipe of that name, or in that file, under a profile, with changes like "lr=1e-4"; `class_of` its values.
 
     Raises UsageError for an unknown recipe, profile, key, or a value that makes no sense; DataError for broken TOML.
     """
@@ -43,12 +40,14 @@ def read_recipe(
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
         raise UsageError(f"{file}: unknown table [{strange}]", hint=f"profiles are {', '.join(PROFILES)}")
-    kind = class_of(loaded)
-    values = _checked(kind, str(file), {key: value for key, value in loaded.items() if key not in tables})
-    parts = {profile: _checked(kind, f"{file} [{profile}]", table) for profile, table in tables.items()}
-    recipe = kind(**(values | parts.get(parity, {}) | _typed(kind, changes)))
-    recipe.check()
-    return recipe
+    parts = {str(file): {key: value for key, value in loaded.items() if key not in tables}}
+    parts |= {f"{file} [{profile}]": table for profile, table in tables.items()}
+    parts["--set"] = dict(map(_changed, changes))
+    kind = class_of(parts[str(file)] | parts["--set"])
+    checked = {
+        source: convert(kind, values, source, f"; {kind.DOCS} describes them") for source, values in parts.items()
+    }
+    return kind(**(checked[str(file)] | checked.get(f"{file} [{parity}]", {}) | checked["--set"])).check()
 
 
 def recipe_name(named: str) -> str:
@@ -66,40 +65,12 @@ def _file(named: str) -> Path:
     return FOLDER / f"{named}.toml"
 
 
-def _typed(kind: type[Recipe], changes: Sequence[str]) -> dict[str, Any]:
-    """The values of changes like "lr=1e-4"; strings need no quotes."""
-    values: dict[str, Any] = {}
-    for change in changes:
-        key, sign, text = change.partition("=")
-        if not sign:
-            raise UsageError(f"--set {change} has no value", hint="--set lr=1e-4")
-        try:
-            values[key.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
-            values[key.strip()] = text.strip()
-    return _checked(kind, "--set", values)
-
-
-def _checked(recipe: type[Recipe], where: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values in the types of the recipe's fields. Raises UsageError for an unknown key or another type."""
-    hints = get_type_hints(recipe)
-    kinds: dict[str, type] = {field.name: hints[field.name] for field in fields(recipe)}
-    checked: dict[str, Any] = {}
-    for typed, value in values.items():
-        key = typed.replace("-", "_")
-        if key not in kinds:
-            raise UsageError(f"{where}: unknown key {typed!r}", hint=_nearest(key, recipe, kinds))
-        kind = kinds[key]
-        whole = float(value) if kind is float and type(value) is int else value
-        if type(whole) is not kind:
-            raise UsageError(
-                f"{where}: {typed} = {value!r} is not {_KINDS[kind]}", hint=f"{typed} = {getattr(recipe, key)!r}"
-            )
-        checked[key] = whole
-    return checked
-
-
-def _nearest(key: str, recipe: type[Recipe], keys: Iterable[str]) -> str:
-    """The keys that an unknown one may stand for, and where all of them are told."""
-    likest = get_close_matches(key, keys, n=3, cutoff=0.0)
-    return did_you_mean(key, keys, f"the nearest are {', '.join(likest)}; all recipe keys are told in {recipe.DOCS}")
+def _changed(change: str) -> tuple[str, Any]:
+    """Key and value of a change like "lr=1e-4"; strings need no quotes."""
+    key, sign, text = change.partition("=")
+    if not sign:
+        raise UsageError(f"--set {change} has no value", hint="--set lr=1e-4")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text.strip()

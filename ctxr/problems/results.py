@@ -125,7 +125,7 @@ PER_QUERY = "per_query.jsonl"
 FIGURES = "figures.json"
 
 MOST_SCORES = 30
-"""Candidates up to which a row holds all scores; those of a gallery are in the TREC run."""
+"""Candidates up to which a row holds all scores; more are in the TREC run."""
 
 
 class QueryResult(Record, frozen=True):

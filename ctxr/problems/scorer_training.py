@@ -2,7 +2,7 @@
 
 import shlex
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,9 +35,10 @@ from ctxr.models.training.checkpoint import (
 )
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import regions_for
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import scorers_in
@@ -61,9 +62,10 @@ class ScorerJob(TrainJob):
     KIND: ClassVar[str] = RUN
 
     checkpoint = staticmethod(read_checkpoint)
+    recipe: ScorerRecipe
     asked: dict[str, list[EvalQuery]]
 
-    def __init__(self, options: Any, recipe: Recipe, progress: Progress) -> None:
+    def __init__(self, options: Any, recipe: ScorerRecipe, progress: Progress) -> None:
         """Resolve what is trained, before hours are spent; `options` are those of `ctxr train`.
 
         Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on, UnfinishedError for a start
@@ -77,7 +79,9 @@ class ScorerJob(TrainJob):
             )
         refuse_nothing(options.dataset)
         self.device, self.progress = choose_device(options.device), progress
-        source = find_encoder(recipe.encoder, progress.warn)
+        with progress.task(f"opening {recipe.encoder}", None):
+            source = find_encoder(recipe.encoder, progress.warn)
+            self.weights = fingerprint_of(source)
         self.recipe = recipe = replace(recipe, encoder=source.name)
         check_head(recipe, width_of(source), self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
@@ -89,23 +93,27 @@ class ScorerJob(TrainJob):
         files = pictures_of(dataset, everything)
         contents = contents_of(dataset, files)
         self.pictures = PictureFiles(files, contents, options.workdir, regions)
-        parents = [parent_of(dataset, self.content_key(sha256_of_queries(everything, contents)))]
-        if self.start is not None:
-            origin = open_artifact(self.start, RUN)
-            parents.append(Parent(self.start.name, RUN, origin.sha256))
-            for note in foreign_notes(origin, dataset):
-                progress.warn(note)
-        if regions is not None:
-            parents.append(Parent(recipe.regions, REGION_FEATURES, regions.sha256))
-        if recipe.rerank:
-            retriever = find_encoder(recipe.rerank_by, progress.warn)
-            parents.append(Parent(recipe.rerank_by, "model", fingerprint_of(retriever)))
-        if recipe.weak != "off":
-            parents.append(Parent("weak positives", "judgments", sha256_of(weak)))
-        self.weights = fingerprint_of(source)
-        self.parents, self.key = parents, {"weights": self.weights}
+        self.parents = list(self._parents(dataset, sha256_of_queries(everything, contents), weak))
+        self.key = {"weights": self.weights}
         self.seeds = options.seeds if recipe.learns else 1
         self.dataset, self.encoder = dataset.name, recipe.encoder
+
+    def _parents(self, dataset: Dataset, queries: str, weak: Any) -> Iterator[Parent]:
+        """The dataset, and what the recipe names besides; `queries` and `weak` are hashed."""
+        recipe, regions = self.recipe, self.pictures.regions
+        yield parent_of(dataset, self.content_key(queries))
+        if self.start is not None:
+            origin = open_artifact(self.start, RUN)
+            yield Parent(self.start.name, RUN, origin.sha256)
+            for note in foreign_notes(origin, dataset):
+                self.progress.warn(note)
+        if regions is not None:
+            yield Parent(recipe.regions, REGION_FEATURES, regions.sha256)
+        if recipe.rerank:
+            retriever = find_encoder(recipe.rerank_by, self.progress.warn)
+            yield Parent(recipe.rerank_by, "model", fingerprint_of(retriever))
+        if recipe.weak != "off":
+            yield Parent("weak positives", "judgments", sha256_of(weak))
 
     @abstractmethod
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:
@@ -127,7 +135,7 @@ class ScorerJob(TrainJob):
         return sha256
 
     def seed_key(self, seed: int) -> str:
-        """Recipe, weights, seed and data."""
+        """ScorerRecipe, weights, seed and data."""
         return sha256_of([self.decisive(), self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
 
     def check(self) -> None:
@@ -183,12 +191,20 @@ class ScorerJob(TrainJob):
         return {"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}}
 
     @property
+    def scoring(self) -> ScoringOptions:
+        """Where and how checkpoints score."""
+        recipe = self.recipe
+        return ScoringOptions(
+            self.pictures.workdir, self.device, recipe.precision, recipe.regions, recipe.rerank, recipe.rerank_by
+        )
+
+    @property
     def scorers(self) -> list[str]:
         """Names of the scorers, by seed."""
         return list(scorers_in(self.out))
 
 
-def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:
+def _start(options: Any, recipe: ScorerRecipe, out: Path) -> Path | None:
     """The run that a recipe starts from; None for the encoder as it was published."""
     if not recipe.start:
         return None
@@ -199,7 +215,7 @@ def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:
         )
     if not (folder / MANIFEST).is_file():
         raise UnfinishedError(
-            f"the recipe starts from the run {recipe.start!r}, and {folder} is not there or not finished",
+            f"the recipe starts from the run {recipe.start!r}, and {folder} does not exist or is not finished",
             hint=f"{start_command(options, recipe)}   first, or --set start= for the encoder as it was published",
         )
     return folder
@@ -208,7 +224,7 @@ def _start(options: Any, recipe: Recipe, out: Path) -> Path | None:
 def start_command(options: Any, recipe: Recipe) -> str:
     """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
 
-    def read(name: str) -> Recipe:
+    def read(name: str) -> Any:
         return read_recipe(name, options.parity, (), lambda _: type(recipe))
 
     # a run may be called otherwise than its recipe

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -69,7 +68,7 @@ class TrainJob(ABC):
 
     def decisive(self) -> dict[str, Any]:
         """The recipe without what changes no result but by rounding."""
-        return {name: value for name, value in asdict(self.recipe).items() if name != "at_once"}
+        return self.recipe.key()
 
     def write_scores(self) -> list[str]:
         """Write what all checkpoints say of validation and test; the names of the tables."""

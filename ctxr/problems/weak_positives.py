@@ -13,7 +13,7 @@ from ctxr.problems.queries import EvalQuery
 
 
 def entailed_in(dataset: Dataset, judgments: Path | None) -> dict[Pair, bool]:
-    """What classifiers said in the dataset's judgments and in `judgments`. Raises DataError where that is not there."""
+    """What classifiers said in the dataset's judgments and in `judgments`. Raises DataError where that does not exist."""
     return verdicts([*dataset.judgments, *(read_judgments(judgments) if judgments else ())])
 
 

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.scorers import ClipScorer
-from ctxr.models.training.contrastive import LARGEST_SCALE, ContrastiveObjective, info_nce, vectors_of
 from ctxr.models.training.examples import PositivePairs
-from ctxr.models.training.galleries import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.loop import STATE, Callbacks, Trainer, TrainingRun, cached_gradients
-from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch
+from ctxr.problems.gallery.contrastive import LARGEST_SCALE, ContrastiveObjective, info_nce, vectors_of
+from ctxr.problems.gallery.pairs import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
+from ctxr.problems.gallery.recipe import GalleryRecipe
 from tests.models.training_questions import Table
 
-SMALL = Recipe(
+SMALL = GalleryRecipe(
     variant="in-batch", lr=1e-2, beta2=0.999, eps=1e-8, weight_decay=0.0, batch=6, epochs=3, patience=0, weak="off"
 )
 IMAGES, CAPTIONS, WORDS = 9, 14, 11
@@ -65,7 +65,7 @@ def make(weak: bool = True, seed: int = 0) -> GalleryPairs:
 
 
 def trainer(
-    folder: Path, recipe: Recipe = SMALL, scorer: ClipScorer | None = None, **more: Any
+    folder: Path, recipe: GalleryRecipe = SMALL, scorer: ClipScorer | None = None, **more: Any
 ) -> Trainer[ContrastiveObjective]:
     pairs = more.pop("pairs", None) or make()
     scorer = scorer or make_scorer()

@@ -14,9 +14,8 @@ from ctxr.errors import CtxrError, UsageError
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import PositivePairs
-from ctxr.models.training.galleries import GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.matching import (
+from ctxr.problems.gallery.matching import (
     MatchingObjective,
     PairMatcher,
     Shortlist,
@@ -26,13 +25,14 @@ from ctxr.models.training.matching import (
     match_scores,
     matching_loss,
 )
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.pairs import GalleryPairs, contrast, make_pairs, mean_recall
+from ctxr.problems.gallery.recipe import GalleryRecipe
 from tests.models.training_questions import Table
 
 IMAGES, WORDS = 9, 11
 OWNERS = [0, 0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
 WEAK = [(0, 3), (4, 0), (5, 1), (6, 1), (7, 2), (12, 6), (10, 8)]
-SMALL = Recipe(
+SMALL = GalleryRecipe(
     variant="in-batch", encoder="random:blip-tiny", lr=1e-2, eps=1e-8, weight_decay=0.0, batch=6, epochs=3, patience=0,
     distractors=2, loss="binary",
 )  # fmt: skip
@@ -72,7 +72,7 @@ def make(weak: bool = True) -> GalleryPairs:
 
 
 def make_trainer(
-    folder: Path, recipe: Recipe = SMALL, scorer: Looker | None = None, **more: Any
+    folder: Path, recipe: GalleryRecipe = SMALL, scorer: Looker | None = None, **more: Any
 ) -> Trainer[MatchingObjective]:
     pairs = more.pop("pairs", None) or make()
     return Trainer(scorer or make_looker(), MatchingObjective(recipe, pairs, pairs, TrainingRun(folder), **more))
@@ -247,8 +247,8 @@ def slow_scores(scorer: Looker, pairs: GalleryPairs) -> np.ndarray:
 
 
 def test_a_gallery_is_scored_as_pair_by_pair_and_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.models.training.matching.PAIRS", 7)
-    monkeypatch.setattr("ctxr.models.training.matching.PICTURES", 4)
+    monkeypatch.setattr("ctxr.problems.gallery.matching.PAIRS", 7)
+    monkeypatch.setattr("ctxr.problems.gallery.matching.PICTURES", 4)
     pairs, scorer = make(), make_looker()
     done: list[float] = []
     with torch.no_grad():
@@ -304,9 +304,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
         ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "needs an encoder of vectors to find the candidates"),
         (
             {"rerank": 4, "rerank_by": "ctxr-tiny", "encoder": "ctxr-tiny", "loss": "softmax"},
-            "rerank is about galleries",
+            "rerank is for encoders of pairs, and the recipe is for ctxr-tiny",
         ),
-        ({"rerank": -1}, "rerank = -1 is below 0"),
+        ({"rerank": -1}, "rerank = -1 is out of range"),
         ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss does not apply to the variant 'in-batch'"),
     ],
 )

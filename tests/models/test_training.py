@@ -1,6 +1,5 @@
 """The loop: exact gradients, exact accumulation, the same result after any stop, and an end that says why."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from ctxr.models.scorers import Batch, ClipScorer, trainable
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import BEST, STATE, Callbacks, Trainer
 from ctxr.models.training.scoring import accuracy_of, score_all
-from ctxr.models.training.state import Epoch
 from tests.models.scorers import make_head, make_scorer
-from tests.models.training_questions import SMALL, Table, make_questions, make_trainer
+from tests.models.training_questions import SMALL, Killed, Table, killer, make_questions, make_trainer
+from tests.models.weak_questions import small
 
 STILL = replace(SMALL, dropout=0.0)
 
@@ -119,30 +118,30 @@ def test_summed_gradients_are_as_many_times_larger_as_a_step_has_queries(tmp_pat
         torch.testing.assert_close(found[1][name], 5 * averaged, rtol=1e-3, atol=1e-3)
 
 
-class Killed(BaseException):
-    """What a test stops a training with."""
-
-
-def killer(after: int) -> Callable[[Epoch], None]:
-    def kill(row: Epoch) -> None:
-        if row.epoch == after:
-            raise Killed
-
-    return kill
-
-
-@pytest.mark.parametrize("leaked", [False, True])
-@pytest.mark.parametrize("variant", ["module", "none"])
+@pytest.mark.parametrize(
+    ("variant", "leaked", "weak"),
+    [
+        ("module", False, "off"),
+        ("none", True, "off"),
+        ("module", True, "extra-batch"),
+        ("none", False, "extra-batch"),
+        ("module", True, "loss-weight"),
+    ],
+)
 def test_a_training_killed_between_any_epochs_goes_on_to_the_same_bits(
-    tmp_path: Path, leaked: bool, variant: str
+    tmp_path: Path, variant: str, leaked: bool, weak: str
 ) -> None:
-    recipe = replace(SMALL, leaked_gradients=leaked, variant=variant, schedule="cosine", warmup=0.2, weight_decay=0.1)
-    make_trainer(tmp_path / "whole", recipe).run()
+    recipe = replace(
+        SMALL, leaked_gradients=leaked, variant=variant, weak=weak, schedule="cosine", warmup=0.2, weight_decay=0.1
+    )
+    questions, _ = small(dtype=torch.float32)
+    make_trainer(tmp_path / "whole", recipe, questions=questions).run()
     said: list[str] = []
     for after in (1, 2, 3):
+        callbacks = Callbacks(epoch=killer(after), note=said.append)
         with pytest.raises(Killed):
-            make_trainer(tmp_path / "cut", recipe, callbacks=Callbacks(epoch=killer(after), note=said.append)).run()
-    make_trainer(tmp_path / "cut", recipe).run()
+            make_trainer(tmp_path / "cut", recipe, questions=questions, callbacks=callbacks).run()
+    make_trainer(tmp_path / "cut", recipe, questions=questions).run()
     assert said == [f"seed 0 resumes after epoch {epoch} of 3" for epoch in (1, 2)]
     for name in (BEST, STATE):
         assert same(tensors(tmp_path / "whole" / name), tensors(tmp_path / "cut" / name))
@@ -237,29 +236,6 @@ def test_without_validation_weights_that_score_no_numbers_are_not_kept(tmp_path:
     ):
         make_trainer(tmp_path, recipe, valid=None).run()
     assert not (tmp_path / BEST).exists()
-
-
-class Narrow(ClipScorer):
-    """A scorer that has memory for three queries."""
-
-    def forward(self, batch: Batch) -> Tensor:
-        if len(batch.texts) > 3 and self.training:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().forward(batch)
-
-
-def test_out_of_memory_halves_the_pass_and_changes_no_step(tmp_path: Path) -> None:
-    said: list[str] = []
-    narrow, wide = Narrow(None, make_head(dropout=0.0)).double(), ClipScorer(None, make_head(dropout=0.0)).double()
-    questions = in_float64(make_questions(wide))
-    make_trainer(tmp_path / "a", STILL, narrow, questions=questions, callbacks=Callbacks(warn=said.append)).run()
-    make_trainer(tmp_path / "b", STILL, wide, questions=questions).run()
-    assert said == [
-        "out of memory on cpu: going on with 4 queries at a time, still 8 a step",
-        "out of memory on cpu: going on with 2 queries at a time, still 8 a step",
-    ]
-    for name, weights in wide.state_dict().items():
-        torch.testing.assert_close(narrow.state_dict()[name], weights, rtol=1e-6, atol=1e-8)
 
 
 def test_no_memory_for_a_single_query_is_an_error_and_other_failures_stay_what_they_are(tmp_path: Path) -> None:

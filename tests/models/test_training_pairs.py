@@ -1,7 +1,6 @@
 """What encoders of pairs bring into training: a loss of pairs, weights free of decay, positions everywhere."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,62 +10,21 @@ from ctxr.errors import CtxrError, UsageError
 from ctxr.models.blip import load_blip
 from ctxr.models.context import ContextHead
 from ctxr.models.precision import in_microbatches
-from ctxr.models.scorers import Batch, ClipScorer, PairScorer
+from ctxr.models.scorers import ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.examples import with_features
 from ctxr.models.training.optimising import make_optimiser
-from ctxr.models.training.recipe import Recipe
-from ctxr.models.training.scoring import attend_all, features_of, loss_of
-from tests.models.scorers import make_head, make_scorer
-from tests.models.training_questions import SMALL, Table, make_questions, make_trainer
+from ctxr.models.training.scoring import attend_all, features_of
+from ctxr.problems.contextual.recipe import ContextualRecipe
+from tests.models.scorers import make_head
+from tests.models.training_questions import Table, make_questions
 
-PAIRS = Recipe(variant="temporal", encoder="random:blip-tiny", inner=16, layers=1)
-
-
-def scored() -> tuple[torch.Tensor, Batch]:
-    scores = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -torch.inf]])
-    mask = scores.isfinite()
-    empty = torch.zeros(2, 3, dtype=torch.int64)
-    return scores, Batch(empty, empty, empty, mask, mask[:, 0], torch.tensor([2, 1]))
-
-
-def test_the_binary_loss_takes_each_candidate_by_itself() -> None:
-    scores, batch = scored()
-    slow = 0.0
-    for row, target in enumerate(batch.target.tolist()):
-        each = []
-        for place in range(3):
-            if bool(batch.mask[row, place]):
-                share = torch.sigmoid(scores[row, place])
-                each.append(-torch.log(share if place == target else 1 - share))
-        slow += float(torch.stack(each).mean())
-    assert float(loss_of(scores, batch, "binary")) == pytest.approx(slow)
-    softmax = -(scores.log_softmax(1)[0, 2] + scores.log_softmax(1)[1, 1])
-    assert float(loss_of(scores, batch, "softmax")) == pytest.approx(float(softmax))
-
-
-def test_the_gradient_of_the_binary_loss_is_finite_where_there_is_no_candidate() -> None:
-    scores, batch = scored()
-    scores.requires_grad_(True)
-    (gradient,) = torch.autograd.grad(loss_of(scores, batch, "binary"), scores)
-    assert bool(gradient.isfinite().all())
-    assert float(gradient[1, 2]) == 0.0
-
-
-def test_a_step_of_pairs_is_the_same_in_one_pass_or_in_several(tmp_path: Path) -> None:
-    steps = []
-    for at_once in (8, 3):
-        recipe = replace(SMALL, loss="binary", dropout=0.0, at_once=at_once, clip=1.0, undecayed_vectors=True)
-        trainer = make_trainer(tmp_path / str(at_once), recipe)
-        trainer.update(torch.arange(8), 1e-2)
-        steps.append([weights.detach().clone() for weights in trainer.weights])
-    for one, other in zip(*steps, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+PAIRS = ContextualRecipe(variant="temporal", encoder="random:blip-tiny", inner=16, layers=1)
 
 
 def test_biases_and_norms_can_be_free_of_decay() -> None:
     head = make_head()
-    recipe = Recipe(weight_decay=0.5, undecayed_vectors=True)
+    recipe = ContextualRecipe(weight_decay=0.5, undecayed_vectors=True)
     made = make_optimiser(head.parameters(), recipe)
     decayed, free = made.param_groups
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.5, 0.0)
@@ -108,17 +66,8 @@ def test_what_learns_follows_from_the_recipe() -> None:
     assert not PAIRS.tunes
     assert replace(PAIRS, frozen=False).tunes
     assert not replace(PAIRS, variant="zero-shot", epochs=0).tunes
-    with pytest.raises(UsageError, match="loss = 'hinge' is unknown"):
+    with pytest.raises(UsageError, match="loss = hinge is unknown"):
         replace(PAIRS, loss="hinge").check()
-
-
-def test_random_pairs_are_learned_with_the_binary_loss(tmp_path: Path) -> None:
-    recipe = replace(SMALL, variant="none", loss="binary", distractors=1, epochs=2)
-    scorer = make_scorer("batch", tmp_path)
-    trainer = make_trainer(tmp_path / "run", recipe, scorer, questions=make_questions(scorer, sets=2))
-    history = trainer.run().history
-    assert [row.epoch for row in history] == [1, 2]
-    assert all(0 < row.loss < 10 for row in history)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Small trainings: random questions, and trainers of them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,14 @@ import torch
 from torch import Tensor
 
 from ctxr.models.scorers import ClipScorer
-from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.state import Epoch
+from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head, random_images, random_texts
 
-SMALL = Recipe(variant="module", optimiser="adam", lr=1e-3, weight_decay=0.0, batch=8, epochs=3, patience=0)
+SMALL = ContextualRecipe(variant="module", optimiser="adam", lr=1e-3, weight_decay=0.0, batch=8, epochs=3, patience=0)
 
 
 class Table:
@@ -45,9 +47,25 @@ def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed:
     )
 
 
-def make_trainer(folder: Path, recipe: Recipe = SMALL, scorer: Any = None, **more: Any) -> Trainer[ContextualObjective]:
+def make_trainer(
+    folder: Path, recipe: ContextualRecipe = SMALL, scorer: Any = None, **more: Any
+) -> Trainer[ContextualObjective]:
     """A trainer of a small head on questions of its own, with the same ones for validation."""
     scorer = scorer or ClipScorer(None, make_head(dropout=recipe.dropout))
     questions = more.pop("questions", None) or make_questions(scorer)
     valid = more.pop("valid", questions)
     return Trainer(scorer, ContextualObjective(recipe, questions, valid, TrainingRun(folder, **more)))
+
+
+class Killed(BaseException):
+    """What a test stops a training with."""
+
+
+def killer(after: int) -> Callable[[Epoch], None]:
+    """A callback that stops a training after an epoch."""
+
+    def kill(row: Epoch) -> None:
+        if row.epoch == after:
+            raise Killed
+
+    return kill

@@ -3,10 +3,11 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ctxr import problems
+from ctxr.engine.options import Choices
 from ctxr.metrics.columns import RatioColumn, mean_columns
 from ctxr.models.training import loop
 from ctxr.models.training.recipe import Recipe
@@ -29,8 +31,9 @@ from ctxr.store.artifacts import Parent
 from ctxr.store.scores import read_scores
 
 
+@dataclass(frozen=True)
 class LineRecipe(Recipe):
-    KNOWN = ("line",)
+    variant: Annotated[str, Choices(("line",))] = "line"
 
 
 class Points(list[dict[str, Any]]):

@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from ctxr.errors import UsageError
-from ctxr.models.training.recipe import ENTAILMENT, Recipe
+from ctxr.engine.options import Choices, Range
+from ctxr.models.training.recipe import Count, Natural, Recipe, Share
+
+ENTAILMENT = "entailment"
+"""The only variant."""
 
 
 @dataclass(frozen=True)
 class ClassifierRecipe(Recipe):
-    """How a classifier is trained: the keys of `Recipe` that are about steps and rates, and these.
-
-    Attributes:
-        text: text branch, as `find_text` takes it; "shared" for the layers over words of the image branch; "" for none.
-        image: image branch, as `find_image` takes it; "" for none.
-        frozen_text: the text branch stays as it is, and is asked once; else it learns too.
-        scalar_gate: gates of one number; else one for each dimension.
-        head_width: of the heads' hidden layers; 0 for that of the branches.
-        masking: share of patches that are blackened to make a negative of a positive; 0 = no masking.
-        masked: pictures of a step that are masked, at most, however many passes it takes.
-        text_data, image_data, joint_data: whether pairs of texts, of pictures without premise, and of both are learned from.
-        wanted_precision: the threshold is the lowest that reaches it on dev.
-        image_size: pixels of a side that a published vision transformer looks at; 0 as it was trained.
-        width, vision_layers, text_layers, fusion_layers: of branches that start from nothing.
-    """
+    """How a classifier is trained: the keys of `Recipe` that are about steps and rates, and these."""
 
     DOCS: ClassVar[str] = "docs/models.md and docs/entailment.md"
+    UNUSED: ClassVar[tuple[str, ...]] = ("weak", "rerank", "start_at_cosine")
 
-    variant: str = ENTAILMENT
+    variant: Annotated[str, Choices((ENTAILMENT,))] = ENTAILMENT
+    """A classifier."""
     encoder: str = ""
+    """None: the branches have names of their own."""
     text: str = "bert:google-bert/bert-base-uncased"
+    """Text branch, as `find_text` takes it; "shared" for the layers over words of the image branch; empty for none."""
     image: str = "albef:ALBEF"
+    """Image branch, as `find_image` takes it; empty for none."""
     frozen_text: bool = False
+    """The text branch stays as it is, and is asked once; else it learns too."""
     scalar_gate: bool = False
-    head_width: int = 0
-    masking: float = 0.4
-    masked: int = 4
+    """Gates of one number; else one for each dimension."""
+    head_width: Count = 0
+    """Of the heads' hidden layers; 0 for that of the branches."""
+    masking: Share = 0.4
+    """Share of patches that are blackened to make a negative of a positive; 0 = no masking."""
+    masked: Count = 4
+    """Pictures of a step that are masked, at most, however many passes it takes."""
     text_data: bool = True
+    """Pairs of texts are learned from."""
     image_data: bool = True
+    """Pairs of pictures without premise are learned from."""
     joint_data: bool = True
-    wanted_precision: float = 0.8
-    image_size: int = 384
-    width: int = 128
-    vision_layers: int = 2
-    text_layers: int = 2
-    fusion_layers: int = 2
+    """Pairs of both are learned from."""
+    wanted_precision: Annotated[float, Range(0, 1, "a share above 0 and up to 1", above=True)] = 0.8
+    """The threshold is the lowest that reaches it on dev."""
+    image_size: Count = 384
+    """Pixels of a side that a published vision transformer looks at; 0 as it was trained."""
+    width: Natural = 128
+    """Of branches that start from nothing."""
+    vision_layers: Natural = 2
+    """Of an image branch that starts from nothing."""
+    text_layers: Natural = 2
+    """Of a text branch that starts from nothing."""
+    fusion_layers: Natural = 2
+    """Of a fusion that starts from nothing."""
 
     def column(self, premise: bool, image: bool) -> int:
         """The head that judges a claim: over both where there are both, of the one that there is, else of the branch that the
@@ -56,35 +65,23 @@ class ClassifierRecipe(Recipe):
             return JOINT if premise and image else IMAGE if image else TEXT
         return TEXT if has_text else IMAGE
 
-    def check(self) -> None:
-        """Raises UsageError for a value that makes no sense."""
-        super().check()
-        if self.variant != ENTAILMENT:
-            raise UsageError(f"variant = {self.variant!r} is no classifier's", hint=f"--set variant={ENTAILMENT}")
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Branches that exist and fit each other, and data to learn from."""
+        yield from super().rules()
         for name, value in (("text", self.text), ("image", self.image)):
             if instead := REMOVED.get(value.partition(":")[0]):
-                raise UsageError(
+                yield (
                     f"{name} = {value!r} is a branch that ctxr no longer has",
-                    hint=f"ctxr train --recipe entailment --set {name}={instead}",
+                    f"ctxr train --recipe entailment --set {name}={instead}",
                 )
         if not self.image and self.text in ("", SHARED):
-            raise UsageError("a classifier needs a text branch or an image branch", hint="--set text=random:bert-tiny")
+            yield "a classifier needs a text branch or an image branch", "--set text=random:bert-tiny"
         if self.frozen_text and self.text in ("", SHARED):
-            raise UsageError("frozen_text needs a text branch of its own", hint="--set text=bert:DIRECTORY")
+            yield "frozen_text needs a text branch of its own", "--set text=bert:DIRECTORY"
         if not (self.text_data or self.image_data or self.joint_data):
-            raise UsageError("without data of any kind nothing is learned", hint="--set joint_data=true")
-        if not 0 <= self.masking < 1 or not 0 < self.wanted_precision <= 1:
-            raise UsageError(
-                f"masking = {self.masking} and wanted_precision = {self.wanted_precision} are shares of 1",
-                hint="--set masking=0.4",
-            )
-        for name in ("width", "vision_layers", "text_layers", "fusion_layers"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} = {getattr(self, name)} must be above 0", hint=f"--set {name}=2")
+            yield "without data of any kind nothing is learned", "--set joint_data=true"
         if self.width % 32:
-            raise UsageError(f"width = {self.width} is no multiple of 32", hint="--set width=128")
-        if min(self.masked, self.head_width, self.image_size) < 0:
-            raise UsageError("masked, head_width and image_size cannot be below 0", hint="--set masked=4")
+            yield f"width = {self.width} is no multiple of 32", "--set width=128"
 
 
 TEXT, IMAGE, JOINT = 0, 1, 2

@@ -19,7 +19,7 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, PairScorer
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.recipe import ScorerRecipe
 from ctxr.models.training.state import save_tensors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
@@ -43,7 +43,7 @@ class Checkpoint:
         layers, heads, inner, fusion, scale: of the head.
         epoch: the one that was chosen, from 1; 0 where nothing was trained.
         made_by: hash over what decided the training: recipe, seed, dataset.
-        frozen, new_score, all_positions, regions, dropout, dropout_in_evaluation: as in `Recipe`.
+        frozen, new_score, all_positions, regions, dropout, dropout_in_evaluation: as in `ScorerRecipe`.
     """
 
     variant: str
@@ -86,7 +86,7 @@ class ExactLinear(nn.Linear):
         return (pairs * self.weight[0]).sum(-1, keepdim=True) + self.bias
 
 
-def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -> Any:
+def new_scorer(recipe: ScorerRecipe, width: int, encoder: Any = None, seed: int = 0) -> Any:
     """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed` decides the first weights of what is new.
 
     It is a `PairScorer` for an encoder of pairs, else a `ClipScorer`.
@@ -107,7 +107,7 @@ def new_scorer(recipe: Recipe, width: int, encoder: Any = None, seed: int = 0) -
     return ClipScorer(encoder, head, cast(Fusion, recipe.fusion), recipe.scale)
 
 
-def check_head(recipe: Recipe, width: int, device: str) -> None:
+def check_head(recipe: ScorerRecipe, width: int, device: str) -> None:
     """Build the head of a recipe over `width` and discard it, before hours go into computing its inputs.
 
     Raises UsageError for a number of heads that does not divide the width, CtxrError where memory does not hold it.
@@ -124,7 +124,7 @@ def check_head(recipe: Recipe, width: int, device: str) -> None:
         new_scorer(recipe, width).to(device)
 
 
-def _pair_width(recipe: Recipe, width: int) -> int:
+def _pair_width(recipe: ScorerRecipe, width: int) -> int:
     """Length of what the head is given of each pair."""
     return width if makes_pairs(recipe.encoder) or recipe.fusion == "multiply" else 2 * width
 
@@ -169,8 +169,8 @@ def load_head(folder: Path, encoder: Any = None) -> Any:
     Raises DataError where weights and config do not fit.
     """
     notes = read_checkpoint(folder)
-    names = {field.name for field in fields(Recipe)}
-    recipe = Recipe(**{name: value for name, value in asdict(notes).items() if name in names})
+    names = {field.name for field in fields(ScorerRecipe)}
+    recipe = ScorerRecipe(**{name: value for name, value in asdict(notes).items() if name in names})
     scorer = new_scorer(recipe, notes.width, encoder)
     for part in ("head", "alone"):
         module = getattr(scorer, part, None)

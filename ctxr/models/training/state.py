@@ -21,7 +21,7 @@ class Epoch:
     Attributes:
         epoch: from 1.
         loss: mean over its queries.
-        accuracy: on validation, 0..1, in galleries the mean of TR and IR at 1, 5, 10; None where it was not judged.
+        accuracy: on validation, 0..1, or the measure of the job; None where it was not judged.
         seconds: of training and judging.
     """
 

@@ -74,7 +74,7 @@ class SeedResult:
 
     Attributes:
         epoch: the selected one, from 1; 0 without training. epochs: trained in all.
-        valid, test: expected accuracy 0..1, in galleries mean recall (TR and IR at 1, 5, 10); None where no target is known.
+        valid, test: expected accuracy 0..1, or the measure of the report; None where no target is known.
     """
 
     seed: int
@@ -121,8 +121,8 @@ class Eval(Options):
     COMMAND = "eval"
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; over galleries
-    too they are evaluated as on image sets), or models; default: every run."""
+    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; always
+    evaluated as on image sets), or models; default: every run."""
     dataset: PathOption = None
     """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Workdir = Path("work")
@@ -137,9 +137,10 @@ class Eval(Options):
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
-    """Unit of resampling for intervals and of sign flips in tests: set (in galleries: target), or group (whole videos and albums)."""
+    """Unit of resampling for intervals and of sign flips in tests: set (the target, where many share a set), or group (whole
+    videos and albums)."""
     recall: str = "5"
-    """Recall@k to print, such as 1,5,10 for galleries."""
+    """Recall@k to print, such as 1,5,10."""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000
@@ -153,16 +154,16 @@ class Eval(Options):
     regions: Text = ""
     """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
-    """Galleries: number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
+    """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""
     rerank_by: str = ""
     """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Text = "auto"
     """Device of the encoder: auto, cpu, cuda, mps."""
     judgments: PathOption = None
-    """Galleries: more judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
+    """More judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
     positives: PathOption = None
-    """Galleries of COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
+    """For COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
     with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
 
     def rules(self) -> Iterator[tuple[str, str]]:

@@ -269,7 +269,7 @@ def _notes(
         yield f"all shifts chose the same picture in {same:.1%} of queries"
     if len(models := sorted({reply.model for reply in used if reply.model})) > 1:
         yield f"the endpoint answered as {', '.join(models)}"
-    yield f"what {config.model} was trained on, and whether these sets were in it, is not known here"
+    yield f"the training data of {config.model} is unknown and may include these sets"
 
 
 Pause = Callable[[float], object]

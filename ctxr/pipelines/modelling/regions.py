@@ -46,7 +46,7 @@ class FileRegions:
             (`img3.npz`), or the SHA-256 of its content.
         most: boxes of a picture; the first of the file count.
 
-    Raises UsageError for a folder that is not there, DataError where none of the pictures has a file.
+    Raises UsageError for a folder that does not exist, DataError where none of the pictures has a file.
     """
 
     def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
@@ -231,7 +231,7 @@ def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dic
     if lost or not wanted:
         first = f", the first is {lost[0]}" if lost else ""
         raise DataError(
-            f"{len(lost)} of {len(wanted)} pictures of {dataset.name} are not there{first}",
+            f"{len(lost)} of {len(wanted)} pictures of {dataset.name} do not exist{first}",
             hint="put the pictures where the dataset names them, or name an artifact that holds its own",
         )
     files = {image: file for image, file in paths.items() if file is not None}

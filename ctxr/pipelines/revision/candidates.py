@@ -20,12 +20,13 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.neighbours import Matches, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
-from ctxr.models.training.recipe import WITH_HEAD
+from ctxr.models.training.recipe import HEADS
 from ctxr.problems.embeddings import PictureFiles, embedded
+from ctxr.problems.gallery.scoring import pair_scoring, shortlist_of
 from ctxr.problems.pair_inputs import regions_for
-from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import PLAIN_ENCODERS, checkpoints, finished_runs, run_folder
-from ctxr.problems.scoring import Device, source_of
+from ctxr.problems.scoring import OpenScorer, source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 
@@ -51,30 +52,32 @@ class PairMiner:
     """A cross-encoder as the retriever.
 
     Attributes:
-        checkpoint: its folder, None for published weights. rerank: its shortlist. regions: name of the region features it was
-            trained on, "" for pixels.
+        checkpoint: its folder, None for published weights. options: its precision, regions and shortlist.
     """
 
     name: str
     fingerprint: str
     source: "CrossSource"
     checkpoint: Path | None
-    rerank: Rerank
-    regions: str
     device: str
-    precision: str
+    options: ScoringOptions
+
+    @property
+    def precision(self) -> str:
+        """As it was trained."""
+        return self.options.precision
 
     def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, progress: Progress) -> "Scores":
         """The function that scores pictures with texts, by index; each picture needs `k` candidates.
 
         Raises what `regions_for` raises.
         """
-        seen = replace(pictures, regions=regions_for(self.source, self.regions, pictures.workdir))
-        scorer = pair_scoring(self.checkpoint, self.source, seen, texts, Device(self.device, self.precision), progress)
-        shortlist = shortlist_of(seen, texts, self.rerank, self.device, progress)
-        if 0 < self.rerank.most < k:
+        seen = replace(pictures, regions=regions_for(self.source, self.options.regions, pictures.workdir))
+        scorer = pair_scoring(self.checkpoint, self.source, seen, texts, self.device, self.precision, progress)
+        shortlist = shortlist_of(seen, texts, self.options, self.device, progress)
+        if 0 < (most := self.options.rerank or 0) < k:
             progress.note(
-                f"{self.name} rescores {self.rerank.most} captions per picture, so it proposes no more than these, not {k}"
+                f"{self.name} rescores {most} captions per picture, so it proposes no more than these, not {k}"
             )
 
         def scores(
@@ -207,27 +210,23 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
                 f"--by {by} needs region features, which only a run names",
                 hint="ctxr train --recipe retrieval-uniter, then --by RUN",
             )
-        return PairMiner(by, pairs.fingerprint, pairs, None, Rerank(), "", choose_device(device), "auto")
+        return PairMiner(by, pairs.fingerprint, pairs, None, choose_device(device), ScoringOptions(workdir))
     artifact = open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
     if not seeds:
         raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
+    opened = OpenScorer.open(folder, ScoringOptions(workdir), progress)
     if len(seeds) > 1:
         progress.note(f"{folder.name} has {len(seeds)} seeds: the candidates are those of {seeds[0].name}")
-    if read_checkpoint(seeds[0]).variant in WITH_HEAD:
+    if read_checkpoint(seeds[0]).variant in HEADS:
         raise UsageError(
             f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",
         )
-    config, chosen = artifact.manifest.config, choose_device(device)
-    source = source_of(seeds[0], str(config["encoder"]), progress)
+    chosen, source = choose_device(device), source_of(seeds[0], opened.encoder, progress)
     if not isinstance(source, CrossSource):
         return Encoder(source, chosen, "auto", progress.warn)
-    rerank = Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", "")))
-    return PairMiner(
-        source.name, artifact.sha256, source, seeds[0], rerank, str(config.get("regions", "")), chosen,
-        str(config.get("precision", "auto")),
-    )  # fmt: skip
+    return PairMiner(source.name, artifact.sha256, source, seeds[0], chosen, opened.options)
 
 
 def pools_of(

@@ -11,17 +11,17 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder
-from ctxr.models.training.contextual import ContextualObjective
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import resolved
+from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.recipe import ContextualRecipe
+from ctxr.problems.contextual.scoring import OpenSets
 from ctxr.problems.embeddings import as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
-from ctxr.problems.runs import SCORES
+from ctxr.problems.runs import SCORES, scorers_in
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.problems.scoring import Device, open_run, scores_by_seeds
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -32,6 +32,8 @@ class ContextualJob(ScorerJob):
     """Seeds that find the target of each query among the images of its set."""
 
     NOTE: ClassVar[str] = "candidates that share the highest score share the hit"
+
+    recipe: ContextualRecipe
 
     def read(self, dataset: Dataset, judgments: Path | None) -> list[tuple[str, tuple[str, ...]]]:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
@@ -66,11 +68,8 @@ class ContextualJob(ScorerJob):
     def write_scores(self) -> list[str]:
         """A score for every candidate."""
         judged = [query for split in ("valid", "test") for query in self.asked.get(split, [])]
-        device = Device(self.device, self.recipe.precision)
-        write_scores(
-            self.out / SCORES,
-            scores_by_seeds(self.out, self.encoder, judged, self.pictures, device, self.progress),
-        )
+        opened = OpenSets(scorers_in(self.out), self.encoder, self.scoring, self.progress)
+        write_scores(self.out / SCORES, opened.rows(judged, self.pictures))
         return [SCORES]
 
     def results(self) -> list[tuple[float | None, float | None]]:
@@ -95,7 +94,7 @@ class ContextualJob(ScorerJob):
         return lambda queries: as_vectors(queries, pictures, frozen, progress)
 
 
-def _judged_on(recipe: Recipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:
+def _judged_on(recipe: ContextualRecipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:
     labelled = {split for split, queries in splits.items() if any(query.target is not None for query in queries)}
     if not recipe.learns:
         return ""
@@ -104,7 +103,7 @@ def _judged_on(recipe: Recipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str
     return "valid" if "valid" in labelled else ""
 
 
-def _splits(dataset: Dataset, recipe: Recipe) -> dict[str, list[EvalQuery]]:
+def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQuery]]:
     """The queries of each split that the recipe has to do with; those for training all have targets."""
     splits = by_split(queries_of(dataset))
     train = [query for query in splits.get("train", []) if query.target is not None]
@@ -144,6 +143,6 @@ def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQ
 class ContextualLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[Recipe]] = Recipe
+    Recipe: ClassVar[type[ContextualRecipe]] = ContextualRecipe
     job = ContextualJob
-    open_run = staticmethod(open_run)
+    open_run = OpenSets.open

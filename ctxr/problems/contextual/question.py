@@ -15,10 +15,11 @@ from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
 from ctxr.models.picture_vectors import PictureVectors, distances_of
 from ctxr.models.tokens import load_tokenizer
-from ctxr.models.training.recipe import VARIANTS, WITH_HEAD
+from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.contextual import figures as measuring
 from ctxr.problems.contextual.examples import BenchmarkQuery, EvalSplit, match, questions_of
+from ctxr.problems.contextual.recipe import VARIANTS
 from ctxr.problems.contextual.tables import tables_of
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
@@ -260,7 +261,7 @@ class Contextual(Question):
 
     def explains(self, config: Mapping[str, Any]) -> bool:
         """Heads that look at the candidates of a query together."""
-        return config.get("variant") in WITH_HEAD
+        return config.get("variant") in HEADS
 
     def takes(self, request: EvalRequest) -> bool:
         """Everything: files of scores, runs and encoders on queries for an image."""

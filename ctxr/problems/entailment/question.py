@@ -14,7 +14,7 @@ from ctxr.datasets.pairs import EntailmentPair
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
-from ctxr.models.training.recipe import ENTAILMENT
+from ctxr.models.entailment.recipe import ENTAILMENT
 from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
@@ -137,7 +137,7 @@ class PairEvaluation(Evaluation):
         same = any(parent.sha256 == pairs.origin.sha256 for parent in artifact.manifest.parents)
         if same and split.name == "train":
             raise DataError(
-                f"{origin.name} was trained on these very pairs: what it says of them says nothing of others",
+                f"{origin.name} was trained on these very pairs: its accuracy on them is no estimate for others",
                 hint="--split valid or test, or other pairs",
             )
         chosen_by = split.name == "valid" and same

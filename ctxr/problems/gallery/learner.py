@@ -8,19 +8,18 @@ from typing import Any, ClassVar
 from ctxr.datasets.dataset import Dataset
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.hub import makes_pairs
-from ctxr.models.training.contrastive import ContrastiveObjective
-from ctxr.models.training.galleries import GalleryPairs
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.matching import MatchingObjective
-from ctxr.models.training.recipe import Recipe
-from ctxr.problems.gallery.rankings import MEAN_RECALL, RECALLS, RecallRow
-from ctxr.problems.gallery.scoring import as_pairs, open_run, shortlist_for, write_rankings
+from ctxr.problems.gallery.contrastive import ContrastiveObjective
+from ctxr.problems.gallery.matching import MatchingObjective
+from ctxr.problems.gallery.pairs import GalleryPairs
+from ctxr.problems.gallery.rankings import MEAN_RECALL, RANKINGS, RECALLS, RecallRow, rankings_of, recalls_of
+from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.gallery.scoring import OpenGallery, as_pairs, rows_of_split, shortlist_of
 from ctxr.problems.gallery.splits import splits_for
-from ctxr.problems.reranking import Rerank
+from ctxr.problems.runs import scorers_in
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.problems.scoring import Device
 from ctxr.store.hashing import sha256_of
-from ctxr.store.tables import read_table
+from ctxr.store.tables import read_table, write_table
 
 
 class GalleryJob(ScorerJob):
@@ -28,6 +27,8 @@ class GalleryJob(ScorerJob):
 
     MEASURE: ClassVar[str] = MEAN_RECALL
     NOTE: ClassVar[str] = "TR and IR at 1, 5, 10"
+
+    recipe: GalleryRecipe
 
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:
         """See `ScorerJob`; the galleries of each split."""
@@ -52,15 +53,24 @@ class GalleryJob(ScorerJob):
         """Contrastive for an encoder of vectors, matching for one of pairs."""
         if not isinstance(source, CrossSource):
             return partial(ContrastiveObjective, self.recipe, train, valid)
-        rerank, split = Rerank(self.recipe.rerank, self.recipe.rerank_by), self.splits.get("valid")
-        shortlist = None if split is None else shortlist_for(split, self.pictures, rerank, self.device, self.progress)
+        shortlist = None
+        if (split := self.splits.get("valid")) is not None:
+            pictures, _ = rows_of_split(split, self.pictures)
+            shortlist = shortlist_of(pictures, split.texts, self.scoring, self.device, self.progress)
         return partial(MatchingObjective, self.recipe, train, valid, shortlist=shortlist)
 
     def write_scores(self) -> list[str]:
         """Rankings and recalls."""
-        device = Device(self.device, self.recipe.precision)
+        opened = OpenGallery(scorers_in(self.out), self.recipe.encoder, self.scoring, self.progress)
         splits = [self.splits[name] for name in ("valid", "test") if name in self.splits]
-        return write_rankings(self.out, self.recipe, splits, self.pictures, device, self.progress)
+        tables = [(split, *item) for split in splits for item in opened.tables(split, self.pictures).items()]
+        write_table(
+            self.out / RANKINGS, [row for split, scorer, table in tables for row in rankings_of(split, table, scorer)]
+        )
+        write_table(
+            self.out / RECALLS, [row for split, scorer, table in tables for row in recalls_of(split, table, scorer)]
+        )
+        return [RANKINGS, RECALLS]
 
     def results(self) -> list[tuple[float | None, float | None]]:
         """Mean recalls."""
@@ -72,6 +82,6 @@ class GalleryJob(ScorerJob):
 class GalleryLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[Recipe]] = Recipe
+    Recipe: ClassVar[type[GalleryRecipe]] = GalleryRecipe
     job = GalleryJob
-    open_run = staticmethod(open_run)
+    open_run = OpenGallery.open

@@ -17,13 +17,14 @@ from ctxr.metrics.columns import mean_columns
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
-from ctxr.models.training.recipe import IN_BATCH, WITH_HEAD
+from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import MOST_POSITIONS, Columns, Figure, Seeds, Summariser, seeds_of
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.problems.gallery.recipe import IN_BATCH
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, published
 from ctxr.problems.protocols import Question, find_learner
@@ -159,7 +160,7 @@ class GalleryEvaluation(Evaluation):
         findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
         findings.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
         if self.options.rerank and not self.shortlists:
-            findings.notes.append("--rerank means nothing here: every run compares vectors, which looks at all pairs")
+            findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
         findings.rows |= {"correlations": [], "errors": [], "seeds": []}
 
@@ -317,4 +318,4 @@ def _searches(source: str, workdir: Path) -> bool:
     if folder is None:
         return bool(source) and not Path(source).is_file()
     config = open_artifact(folder, RUN).manifest.config
-    return bool(checkpoints(folder)) and config.get("variant") not in WITH_HEAD
+    return bool(checkpoints(folder)) and config.get("variant") not in HEADS

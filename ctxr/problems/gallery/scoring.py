@@ -1,42 +1,101 @@
-"""Models over galleries: training pairs, and scores of every picture with every caption."""
+"""Models over galleries: training pairs, and scores of every picture with every caption, cached as they are computed."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ctxr.engine.progress import Progress
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.encoders import Encoder, EncoderSource
+from ctxr.models.encoders import Encoder, EncoderSource, load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.checkpoint import fingerprint_of
-from ctxr.models.training.galleries import GalleryPairs, make_pairs
-from ctxr.models.training.matching import Shortlist, gallery_scores
-from ctxr.models.training.recipe import Recipe
-from ctxr.problems.embeddings import PictureFiles, embedded, pixels_of
-from ctxr.problems.gallery.rankings import RANKINGS, RECALLS, QueryRanking, RecallRow, rankings_of, recalls_of
+from ctxr.problems.embeddings import PictureFiles, cached, embedded, pixels_of
+from ctxr.problems.gallery.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted, gallery_scores
+from ctxr.problems.gallery.pairs import GalleryPairs, make_pairs
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import image_inputs
-from ctxr.problems.protocols import OpenRun, ScoringOptions
-from ctxr.problems.reranking import Rerank, pair_scoring, shortlist_of
-from ctxr.problems.runs import scorers_in
-from ctxr.problems.scoring import Device, source_of, with_regions
-from ctxr.store.artifacts import open_artifact
-from ctxr.store.kinds import RUN
-from ctxr.store.tables import write_table
+from ctxr.problems.protocols import ScoringOptions
+from ctxr.problems.scoring import OpenScorer, plan_scoring, source_of
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
+
+KEPT = 50_000
+"""Scores in a file of the cache, as many as a stopped run may lose: some minutes of a large encoder of pairs on a CPU."""
+
+
+@dataclass(frozen=True)
+class PairScoring:
+    """An encoder of pairs over some pictures and texts.
+
+    Attributes:
+        matcher: by index in `pictures` and `texts`. made_by: whatever decides a score beside picture and text.
+    """
+
+    matcher: PairMatcher
+    pictures: PictureFiles
+    texts: Sequence[str]
+    made_by: dict[str, Any]
+
+    def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
+        """Scores [n, m] of pictures with texts, by index, 0 where a pair is not wanted; each is computed once.
+
+        Args:
+            advance: called with the number of finished pictures.
+        """
+        contents = list(self.pictures.contents.values())
+        origin = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
+        names = [
+            sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
+            for image, row in zip(images, wanted, strict=True)
+        ]
+
+        def make(part: slice) -> Table:
+            return self.matcher.scores(images[part], captions, wanted[part])
+
+        chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
+        return np.concatenate(cached(self.pictures.workdir, origin, names, make, advance, chunk))
+
+
+def pair_scoring(
+    checkpoint: Path | None,
+    source: CrossSource,
+    pictures: PictureFiles,
+    texts: Sequence[str],
+    device: str,
+    precision: str,
+    progress: Progress,
+) -> PairScoring:
+    """A checkpoint, or the published encoder where there is none, over pictures and texts."""
+    plan = plan_scoring(checkpoint, source, pictures, device, precision, progress)
+    weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
+    regions = None if pictures.regions is None else pictures.regions.sha256
+    origin = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": plan.bf16, "regions": regions}
+    images, tokens = image_inputs(pictures, source, device, progress), source.tokenize(list(texts))
+    return PairScoring(PairMatcher(plan.ranker.eval(), images, tokens, device, plan.bf16), pictures, texts, origin)
+
+
+def shortlist_of(
+    pictures: PictureFiles, texts: Sequence[str], options: ScoringOptions, device: str, progress: Progress
+) -> Shortlist:
+    """The pairs of pictures and texts that a cross-encoder rescores, by index. Raises what `load_encoder` raises."""
+    if not options.rerank:
+        return Shortlist()
+    encoder = load_encoder(options.rerank_by, device, warn=progress.warn)
+    return Shortlist(Vectors(*embedded(pictures, list(texts), encoder, progress)), options.rerank)
 
 
 def as_pairs(
-    split: GallerySplit, pictures: PictureFiles, source: "EncoderSource | CrossSource", device: str, progress: Progress
-) -> "GalleryPairs":
+    split: GallerySplit, pictures: PictureFiles, source: EncoderSource | CrossSource, device: str, progress: Progress
+) -> GalleryPairs:
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
-    own, row = _rows(split, pictures)
+    own, row = rows_of_split(split, pictures)
     if isinstance(source, CrossSource):
         images = image_inputs(own, source, device, progress)
     else:
@@ -45,105 +104,22 @@ def as_pairs(
     return make_pairs(images, source.tokenize(list(split.texts)).numpy(), _galleries(split, row), written, weak)
 
 
-def shortlist_for(
-    split: GallerySplit, pictures: PictureFiles, rerank: Rerank, device: str, progress: Progress
-) -> "Shortlist":
-    """The pairs of a split that a cross-encoder rescores, its pictures as `as_pairs` has them. Raises what `load_encoder` raises."""
-    return shortlist_of(_rows(split, pictures)[0], split.texts, rerank, device, progress)
-
-
-def score_gallery(
-    checkpoint: Path | None,
-    encoder: str,
-    split: GallerySplit,
-    pictures: PictureFiles,
-    machine: Device,
-    rerank: Rerank,
-    progress: Progress,
-) -> Vectors | Matrix:
-    """The scores of every picture, as a query, with every caption, by a checkpoint or the published `encoder`.
-
-    Vectors of a bi-encoder; of a cross-encoder a table of the rescored pairs, with the others ranked below. Each is computed once for the
-    same weights and precision. Raises what `source_of` raises.
-    """
-    device = choose_device(machine.device)
-    source = source_of(checkpoint, encoder, progress)
-    if isinstance(source, CrossSource):
-        return _matched(checkpoint, source, split, pictures, Device(device, machine.precision), rerank, progress)
-    return _vectors(split, pictures, Encoder(source, device, machine.precision, progress.warn), progress)
-
-
-def _vectors(split: GallerySplit, pictures: PictureFiles, encoder: "Encoder", progress: Progress) -> Vectors:
-    """Unit vectors of every picture, as queries, and of every caption, as candidates; each is computed once."""
-    own, row = _rows(split, pictures)
-    images, captions = embedded(own, list(split.texts), encoder, progress)
-    return Vectors(images[row], captions)
-
-
-def _matched(
-    checkpoint: Path | None, source: "CrossSource", split: GallerySplit, pictures: PictureFiles, machine: Device,
-    rerank: Rerank, progress: Progress,
-) -> Matrix:  # fmt: skip
-    """Scores of pictures with captions, pair by pair, in the order of the side."""
-    own, row = _rows(split, pictures)
-    scorer = pair_scoring(checkpoint, source, own, split.texts, machine, progress)
-    shortlist = shortlist_of(own, split.texts, rerank, machine.device, progress)
-    with progress.task(f"looking at pairs of {split.name}", len(row)) as task:
-        look = partial(scorer.scores, advance=task.advance)
-        table = gallery_scores(_galleries(split, row), np.array(split.caption_galleries), shortlist, look)
-    return Matrix(table.values[row])
-
-
-def _rows(split: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
-    """The pictures of a side, and the row in them of each of its images."""
+def rows_of_split(split: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
+    """The pictures of a split, and the row in them of each of its images."""
     own = pictures.of([split.as_query()])
     position = {image: row for row, image in enumerate(own.files)}
     return own, np.array([position[image] for image in split.images], np.int64)
 
 
 def _galleries(split: GallerySplit, row: np.ndarray) -> np.ndarray:
-    """The gallery of each picture, in the order of `_rows`."""
+    """The gallery of each picture, in the order of `rows_of_split`."""
     galleries = np.empty(len(split.images), np.int64)
     galleries[row] = split.image_galleries
     return galleries
 
 
-def write_rankings(
-    run: Path,
-    recipe: Recipe,
-    splits: Sequence[GallerySplit],
-    pictures: PictureFiles,
-    machine: Device,
-    progress: Progress,
-) -> list[str]:
-    """Rankings and recalls by every seed of a run; the names of the tables."""
-    rankings: list[QueryRanking] = []
-    recalls: list[RecallRow] = []
-    rerank = Rerank(recipe.rerank, recipe.rerank_by)
-    for scorer, seed in scorers_in(run).items():
-        for split in splits:
-            scores = score_gallery(seed, recipe.encoder, split, pictures, machine, rerank, progress)
-            rankings += rankings_of(split, scores, scorer)
-            recalls += recalls_of(split, scores, scorer)
-    write_table(run / RANKINGS, rankings)
-    write_table(run / RECALLS, recalls)
-    return [RANKINGS, RECALLS]
-
-
-@dataclass(frozen=True)
-class OpenGallery(OpenRun):
-    """A run or an encoder that scores galleries.
-
-    Attributes:
-        checkpoints: by scorer; None for a published encoder. rerank: what an encoder of pairs rescores.
-    """
-
-    checkpoints: Mapping[str, Path | None]
-    encoder: str
-    device: Device
-    rerank: Rerank
-    options: ScoringOptions
-    progress: Progress
+class OpenGallery(OpenScorer):
+    """A run or an encoder that scores galleries."""
 
     @property
     def fingerprint(self) -> str:
@@ -155,33 +131,35 @@ class OpenGallery(OpenRun):
         """What a cross-encoder rescores, with the weights of the retriever; None for encoders of vectors."""
         if not makes_pairs(self.encoder):
             return None
-        by = self.rerank.by if self.rerank.most else ""
+        most = self.options.rerank or 0
+        by = self.options.rerank_by if most else ""
         weights = fingerprint_of(find_encoder(by, self.progress.warn)) if by else ""
-        return {"most": self.rerank.most, "by": by, "weights": weights}
+        return {"most": most, "by": by, "weights": weights}
 
     def score(self, examples: tuple[GallerySplit, dict[str, Path], dict[str, str]]) -> dict[str, Vectors | Matrix]:
-        """Scores of every picture of a split with every caption, by scorer; `examples` has files and contents of pictures."""
+        """As `tables`; `examples` has files and contents of pictures."""
         split, files, contents = examples
-        pictures = PictureFiles(files, contents, self.options.workdir)
-        pictures = with_regions(pictures, self.encoder, self.options.regions, self.progress)
-        return {
-            scorer: score_gallery(checkpoint, self.encoder, split, pictures, self.device, self.rerank, self.progress)
-            for scorer, checkpoint in self.checkpoints.items()
-        }
+        return self.tables(split, self.with_regions(PictureFiles(files, contents, self.options.workdir)))
 
+    def tables(self, split: GallerySplit, pictures: PictureFiles) -> dict[str, Vectors | Matrix]:
+        """The scores of every picture of a split, as a query, with every caption, by scorer.
 
-def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenGallery:
-    """A run by its folder, or an encoder by its name. Raises what `open_artifact` raises."""
-    rerank = None if options.rerank is None else Rerank(options.rerank, options.rerank_by)
-    if isinstance(source, str):
-        device = Device(options.device, options.precision)
-        return OpenGallery({source: None}, source, device, rerank or Rerank(), options, progress)
-    config = open_artifact(source, RUN).manifest.config
-    return OpenGallery(
-        dict(scorers_in(source)),
-        str(config["encoder"]),
-        Device(options.device, str(config.get("precision", "auto"))),
-        rerank or Rerank(int(config.get("rerank", 0)), str(config.get("rerank_by", ""))),
-        replace(options, regions=options.regions or str(config.get("regions", ""))),
-        progress,
-    )
+        Vectors of a bi-encoder; of a cross-encoder a table of the rescored pairs, with the others ranked below. Each is computed once
+        for the same weights and precision. Raises what `source_of` raises.
+        """
+        options, progress, device = self.options, self.progress, choose_device(self.options.device)
+        (own, row), tables = rows_of_split(split, pictures), dict[str, Vectors | Matrix]()
+        for scorer, checkpoint in self.checkpoints.items():
+            source = source_of(checkpoint, self.encoder, progress)
+            if not isinstance(source, CrossSource):
+                encoder = Encoder(source, device, options.precision, progress.warn)
+                images, captions = embedded(own, list(split.texts), encoder, progress)
+                tables[scorer] = Vectors(images[row], captions)
+                continue
+            pairs = pair_scoring(checkpoint, source, own, split.texts, device, options.precision, progress)
+            shortlist = shortlist_of(own, split.texts, options, device, progress)
+            with progress.task(f"scoring pairs of {split.name}", len(row)) as task:
+                score = partial(pairs.scores, advance=task.advance)
+                scores = gallery_scores(_galleries(split, row), np.array(split.caption_galleries), shortlist, score)
+            tables[scorer] = Matrix(scores.values[row])
+        return tables

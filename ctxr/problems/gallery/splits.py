@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.truth import Pair
 from ctxr.errors import DataError
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.weak_positives import entailed_in, none_entailed
 from ctxr.store.hashing import sha256_of
@@ -47,6 +48,16 @@ class GallerySplit:
     def name(self) -> str:
         """The split, `none` for galleries without one."""
         return self.side or "none"
+
+    @cached_property
+    def image_index(self) -> dict[str, int]:
+        """Places of pictures by id."""
+        return {image: index for index, image in enumerate(self.images)}
+
+    @cached_property
+    def caption_index(self) -> dict[str, int]:
+        """Places of captions by id."""
+        return {caption: index for index, caption in enumerate(self.captions)}
 
     def as_query(self) -> EvalQuery:
         """All of its pictures as one query, for functions that collect the pictures of queries."""
@@ -102,7 +113,7 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
     return {split: _built(split, builder, entailed or {}) for split, builder in builders.items()}
 
 
-def splits_for(dataset: Dataset, recipe: Recipe, judgments: Path | None) -> dict[str, GallerySplit]:
+def splits_for(dataset: Dataset, recipe: GalleryRecipe, judgments: Path | None) -> dict[str, GallerySplit]:
     """The sides that a recipe has to do with; weak positives are those of the dataset's judgments and of `judgments`.
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.

@@ -4,7 +4,7 @@ No source judged every pair, and a pair without a row was not judged: figures ar
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from ctxr.datasets.rounds import (
 from ctxr.datasets.truth import WORKER, CaptionTruth, Pair, read_judgments, verdicts
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entail_at import Entailed
-from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number, relate
+from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number
 from ctxr.metrics.stratified import Sampled, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.gallery.splits import GallerySplit
@@ -180,8 +180,7 @@ def sampled_of(
     split: GallerySplit, strata: Mapping[Pair, str], labels: Mapping[Pair, bool], people: HumanLabels
 ) -> Sampled | None:
     """The judged pairs of the split with the human verdicts; None where none of their strata was audited."""
-    images = {image: index for index, image in enumerate(split.images)}
-    captions = {caption: index for index, caption in enumerate(split.captions)}
+    images, captions = split.image_index, split.caption_index
     written = {(split.captions[caption], split.images[image]) for caption, image in split.written}
     pairs = [pair for pair in strata if pair[0] in captions and pair[1] in images and pair not in written]
     code = {name: number for number, name in enumerate(sorted({strata[pair] for pair in pairs}))}
@@ -268,26 +267,23 @@ def labels_of(
 
     Raises DataError for a damaged table.
     """
-    written = _relation(split.written, turned=True)
-    labels = []
+    written, labels = _written(split), []
     truth = None if dataset.root is None else dataset.root / TRUTH
     if truth is not None and truth.is_file():
         positives = _indices(
             split, ((row.caption, image) for row in read_table(truth, CaptionTruth) for image in row.holds)
         )
-        labels.append(Labels(Entailed(written, _relation(positives, turned=True), "gold"), "truth of the drawn world"))
+        labels.append(Labels(Entailed(written, _captions(positives), "gold"), "truth of the drawn world"))
     judgments = [*dataset.judgments, *more]
     calls = verdicts(judgments)
     judged = _indices(split, calls)
     if judged:
         positives = _indices(split, (pair for pair, yes in calls.items() if yes))
-        entailed = Entailed(
-            written, _relation(positives, turned=True), "classifier", judged=_relation(judged, turned=True)
-        )
+        entailed = Entailed(written, _captions(positives), "classifier", judged=_captions(judged))
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
         roots = [one for one in (root, dataset.root) if one is not None]
-        checked = _checked(split, calls, judgments, people or HumanLabels(), roots)
-        labels.append(Labels(entailed, ", ".join(workers), _leaked(roots, split), **vars(checked)))
+        by_classifier = Labels(entailed, ", ".join(workers), _leaked(roots, split))
+        labels.append(_checked(by_classifier, split, calls, judgments, people or HumanLabels(), roots))
     return labels
 
 
@@ -337,49 +333,46 @@ def coco_indices(split: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
     }
 
 
-def _indices(split: GallerySplit, pairs: Iterable[Pair]) -> list[tuple[int, int]]:
-    """(caption, picture) by place, of those that are on the side."""
-    images = {image: index for index, image in enumerate(split.images)}
-    captions = {caption: index for index, caption in enumerate(split.captions)}
-    return [(captions[one], images[other]) for one, other in pairs if one in captions and other in images]
+Places = list[tuple[int, int]]
+"""Pairs (picture, caption) by index."""
 
 
-def _relation(pairs: Iterable[tuple[int, int]], turned: bool) -> Relation:
-    """Pictures to their captions where `turned`, else captions to their pictures."""
-    lists: dict[int, list[int]] = {}
-    for caption, image in pairs:
-        query, candidate = (image, caption) if turned else (caption, image)
-        lists.setdefault(query, []).append(candidate)
-    return relate(lists)
+def _indices(split: GallerySplit, pairs: Iterable[Pair]) -> Places:
+    """The pairs that are on the side."""
+    images, captions = split.image_index, split.caption_index
+    return [(images[other], captions[one]) for one, other in pairs if one in captions and other in images]
 
 
-@dataclass(frozen=True, eq=False)
-class _Checked:
-    audit: tuple[Stratum, ...]
-    audited: int
-    elsewhere: bool
-    sampled: Sampled | None
+def _captions(pairs: Iterable[tuple[int, int]]) -> Relation:
+    """The captions of each picture."""
+    table = np.array(list(pairs), np.int64).reshape(-1, 2)
+    return from_pairs(table[:, 0], table[:, 1])
+
+
+def _written(split: GallerySplit) -> Relation:
+    """The captions that were written for each picture."""
+    return _captions((image, caption) for caption, image in split.written)
 
 
 def _checked(
+    labels: Labels,
     split: GallerySplit,
     calls: Mapping[Pair, bool],
     judgments: Sequence[Judgment],
     people: HumanLabels,
     roots: Sequence[Path],
-) -> _Checked:
-    """What people said of the sample of pairs that the classifier judged, by its strata."""
+) -> Labels:
+    """A classifier's labels with what people said of the sample of pairs that it judged, by its strata."""
     strata = strata_of(roots) if people.strata else {}
-    labels = decided(calls, judgments, people)
-    images, captions = set(split.images), set(split.captions)
-    here = {pair: yes for pair, yes in labels.items() if pair[0] in captions and pair[1] in images}
-    count, elsewhere = len(here or labels), bool(labels) and not here
-    parts = parts_of(labels, people)
+    votes = decided(calls, judgments, people)
+    here = [pair for pair in votes if pair[0] in split.caption_index and pair[1] in split.image_index]
+    labels = replace(labels, audited=len(here or votes), elsewhere=bool(votes) and not here)
+    parts = parts_of(votes, people)
     if not parts:
-        return _Checked((), count, elsewhere, None)
+        return labels
     # also of pairs that a cap left out, which are not among the judged
     everyone = decided({**calls, **dict.fromkeys([*strata, *people.strata], False)}, judgments, people)
-    return _Checked(parts, count, elsewhere, sampled_of(split, strata, everyone, people))
+    return replace(labels, audit=parts, sampled=sampled_of(split, strata, everyone, people))
 
 
 def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
@@ -395,9 +388,6 @@ def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
     if not leaks.keys() & set(images):
         return None
     return np.array([leaks.get(image, False) for image in images])
-
-
-Places = list[tuple[int, int]]
 
 
 def gold_of(
@@ -436,8 +426,7 @@ def human_verdicts(
     dataset: Dataset, split: GallerySplit, more: Sequence[Judgment], people: HumanLabels
 ) -> dict[tuple[int, int], bool]:
     """The human verdicts on pairs (picture, caption) of a split, by index: majorities and audits, without ties."""
-    images = {image: index for index, image in enumerate(split.images)}
-    captions = {caption: index for index, caption in enumerate(split.captions)}
+    images, captions = split.image_index, split.caption_index
     judgments = [*dataset.judgments, *more]
     pairs = {(row.query, row.candidate) for row in judgments} | people.looked.keys()
     pairs |= set(_units([*judgments, *people.answers], images, captions))
@@ -476,17 +465,11 @@ def _labels(
 ) -> Labels | None:
     if not examined:
         return None
-    written = _gold_relation([(image, caption) for caption, image in split.written])
-    judged = _gold_relation(examined)
+    judged = _captions(examined)
     return Labels(
-        Entailed(written, _gold_relation(positives), "gold", judged),
+        Entailed(_written(split), _captions(positives), "gold", judged),
         f"{source}, of {len(judged):,} pictures",
         asked=judged.queries,
         by=by,
         only_right=only_right,
     )
-
-
-def _gold_relation(pairs: Places) -> Relation:
-    table = np.array(pairs, np.int64).reshape(-1, 2)
-    return from_pairs(table[:, 0], table[:, 1])

@@ -82,7 +82,7 @@ def test_a_release_that_lacks_a_picture_is_a_problem_and_named(
     assert found.detail.startswith(f"1 of {SETS} sets lack pictures that can be read: 1 ")
     assert file.parent.name in found.detail
     with pytest.raises(
-        DataError, match=rf"pictures that copy asks about are not there, in 1 set: 1 .*{file.parent.name}"
+        DataError, match=rf"pictures that copy asks about do not exist, in 1 set: 1 .*{file.parent.name}"
     ):
         train(Train("clip-zero-shot", copy, changes=("encoder=ctxr-tiny",), workdir=tmp_path))
 

@@ -77,14 +77,14 @@ def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_pa
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n")
     told = Told()
     config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
-    job = ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+    job = ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)
     assert [pair.premise for pair in job.train] == ["How?", "How?"]
     assert any(
         "1 of 3 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
     )
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
     with pytest.raises(DataError, match="3 of 3 training pairs have a premise of valid or test"):
-        ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)  # type: ignore[arg-type]
+        ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)
 
 
 class Told(Silent):

@@ -14,7 +14,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
-from ctxr.problems import scoring
+from ctxr.problems.contextual.scoring import OpenSets
 from ctxr.problems.notes import IN_MIXTURES
 from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
@@ -284,13 +284,13 @@ def test_a_model_is_scored_as_it_is_on_the_queries_that_are_asked(
 ) -> None:
     asked: list[str] = []
 
-    def scores_of(source: str, read: Any, queries: list[str], *_: object) -> list[Score]:
+    def score(opened: OpenSets, examples: tuple[Any, list[str]]) -> dict[str, dict[str, dict[str, float]]]:
+        read, queries = examples
         asked.extend(queries)
         sets = {one.id: one.images for one in read.sets}
-        found = [read.queries[name] for name in queries]
-        return [Score(query.id, name, source, 0.0) for query in found for name in sets[query.image_set]]
+        return {opened.encoder: {name: dict.fromkeys(sets[read.queries[name].image_set], 0.0) for name in queries}}
 
-    monkeypatch.setattr(scoring, "scores_of", scores_of)
+    monkeypatch.setattr(OpenSets, "score", score)
     report = evaluate(dataset, "ViT:tiny", split="valid")
     assert asked == [f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"]
     assert share(cells(report.tables["valid/accuracy"])["ViT:tiny"][0]) == 10.0
@@ -326,7 +326,7 @@ def test_what_a_model_was_trained_on_is_not_known(dataset: Path) -> None:
     file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("train",))
     report = evaluate(dataset, file)
     assert next(iter(report.tables)) == "train/accuracy"
-    assert "what a was trained on, and whether these sets were in it, is not known here" in report.notes
+    assert "the training data of a is unknown and may include these sets" in report.notes
     assert IN_MIXTURES in report.notes
 
 

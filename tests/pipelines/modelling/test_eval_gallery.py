@@ -30,13 +30,13 @@ from ctxr.problems.gallery import figures as similarity
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import coco_indices, labels_of, people_of, published
 from ctxr.problems.results import QueryResult, plain_name
-from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
 from tests.pipelines.report_artifacts import project
+from tests.problems.scores import scores_of
 
 Evaluates = Callable[..., EvalReport]
 

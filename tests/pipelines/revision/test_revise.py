@@ -17,13 +17,13 @@ from ctxr.pipelines.modelling.train import run as train
 from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
-from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import MANIFEST, Content, finish
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import write_captions
 from tests.pipelines.revision.conftest import DRAWN
 from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
+from tests.problems.scores import scores_of
 
 
 def options(workdir: Path, **changes: object) -> ReviseLabels:

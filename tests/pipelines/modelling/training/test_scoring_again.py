@@ -7,11 +7,11 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError
 from ctxr.models import precision
-from ctxr.problems.scoring import scores_of
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.modelling.training.conftest import Trains
+from tests.problems.scores import scores_of
 
 
 def test_other_weights_below_a_head_are_refused_and_a_fine_tuned_encoder_does_not_care(

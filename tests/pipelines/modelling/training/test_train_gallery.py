@@ -18,14 +18,9 @@ from ctxr.problems.gallery.splits import gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
-from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
+from tests.pipelines.galleries import extra_pairs, truth_of, write_round
 
 Trains = Callable[..., TrainReport]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw(tmp_path_factory.mktemp("galleries") / "dataset")
 
 
 @pytest.fixture

@@ -17,18 +17,13 @@ from ctxr.pipelines.modelling.regions import run as look
 from ctxr.pipelines.modelling.train import run
 from ctxr.problems.gallery.rankings import QueryRanking, RecallRow
 from ctxr.problems.gallery.splits import gallery_splits
-from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
-from tests.pipelines.galleries import draw, extra_pairs, write_round
+from tests.pipelines.galleries import extra_pairs, write_round
 from tests.pipelines.modelling.training.test_train import Note
+from tests.problems.scores import scores_of
 
 Trains = Callable[..., TrainReport]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw(tmp_path_factory.mktemp("galleries") / "dataset")
 
 
 @pytest.fixture

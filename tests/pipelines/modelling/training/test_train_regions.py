@@ -13,13 +13,13 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval, RegionsConfig, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
-from ctxr.problems.scoring import scores_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.cross.volta_layout import CONFIGS, FEATURES, make_checkpoint, make_state
 from tests.pipelines.modelling.training.conftest import Trains
 from tests.pipelines.modelling.training.test_train import Note
+from tests.problems.scores import scores_of
 
 TrainsOver = Callable[..., TrainReport]
 

@@ -5,31 +5,21 @@ from pathlib import Path
 
 from ctxr.cli.views import training_facts as facts
 from ctxr.cli.views import training_table as table
-from ctxr.engine.progress import Silent
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
 from ctxr.pipelines.modelling.train import run
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from tests.pipelines.modelling.training.conftest import Trains
+from tests.pipelines.modelling.training.test_train import Note
 
 SAYS = "seed 0: there is nothing on valid to choose an epoch by, so the last epoch counts"
-
-
-class Listening(Silent):
-    """Remembers what it was warned of."""
-
-    def __init__(self) -> None:
-        self.warned: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
 
 
 def test_galleries_without_a_valid_side_warn_that_the_last_epoch_counts(encoder: str, tmp_path: Path) -> None:
     world = tmp_path / "dataset"
     write_captions(WorldCaptions(world, train=8, valid=0, test=0, pair_train=0, pair_valid=0, side=32, workers=1))
     changes = (f"encoder={encoder}", "lr=1e-3", "epochs=1", "batch=40", "patience=0")
-    progress = Listening()
+    progress = Note()
     report = run(Train("retrieval-clip", world, changes=changes, workdir=tmp_path / "work"), progress)
     assert SAYS in progress.warned
     assert table(report).columns == ("seed", "epoch", "of")
@@ -38,11 +28,11 @@ def test_galleries_without_a_valid_side_warn_that_the_last_epoch_counts(encoder:
 def test_sets_without_a_valid_side_warn_that_the_last_epoch_counts(train: Trains, tmp_path: Path) -> None:
     out = tmp_path / "untold"
     write_benchmark(WorldBenchmark(out, train=4, valid=0, test=2, side=48, workers=1))
-    progress = Listening()
+    progress = Note()
     report = train("clip-batch", "epochs=1", dataset=out, progress=progress)
     assert SAYS in progress.warned
     assert table(report).columns == ("seed", "epoch", "of", "test")
-    again = Listening()
+    again = Note()
     train("clip-batch", "epochs=1", name="judged", progress=again)
     assert SAYS not in again.warned
 

@@ -18,9 +18,9 @@ from ctxr.models.neighbours import NO_MATCH, best_matches
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import Images
-from ctxr.models.training.galleries import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
 from ctxr.models.training.loop import Step, TrainingRun
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.pairs import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
+from ctxr.problems.gallery.recipe import GalleryRecipe
 
 PICTURES, PAIRS = 8, 128
 """Pictures, and pairs with them, in one pass over a gallery: a picture is encoded once for sixteen captions or more."""
@@ -237,7 +237,7 @@ class MatchingObjective(GalleryObjective):
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: GalleryRecipe,
         train: GalleryPairs,
         valid: GalleryPairs | None,
         run: TrainingRun,

@@ -15,14 +15,18 @@ from ctxr.models.training.examples import (
     with_weak_targets,
 )
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
-from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import accuracy_of, loss_of, score_all
+from ctxr.problems.contextual.recipe import ContextualRecipe
 
 
 class ContextualObjective(Objective):
     """The target of each query among its candidates, set-major; arguments as for `Objective`."""
 
-    def __init__(self, recipe: Recipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun) -> None:
+    recipe: ContextualRecipe
+
+    def __init__(
+        self, recipe: ContextualRecipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun
+    ) -> None:
         self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
         self.queries, self.repeats = self._twice(train, 0)
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ctxr.metrics.retrieval import Vectors
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import ClipScorer
-from ctxr.models.training.galleries import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
 from ctxr.models.training.loop import Step
+from ctxr.problems.gallery.pairs import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
 
 
 def info_nce(images: Tensor, texts: Tensor, scale: Tensor, relations: Contrast, soft: float | None = None) -> Tensor:

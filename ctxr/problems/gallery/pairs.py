@@ -17,7 +17,7 @@ from torch.nn import functional
 from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, gallery_means
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
-from ctxr.models.training.recipe import Recipe
+from ctxr.problems.gallery.recipe import GalleryRecipe
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,11 @@ class GalleryObjective(Objective):
 
     AVERAGES = True
 
-    def __init__(self, recipe: Recipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun) -> None:
+    recipe: GalleryRecipe
+
+    def __init__(
+        self, recipe: GalleryRecipe, train: GalleryPairs, valid: GalleryPairs | None, run: TrainingRun
+    ) -> None:
         self.recipe, self.pairs, self.valid, self.run = recipe, train, valid, run
         self.partners = train.weak.turned(len(train.galleries))
 
