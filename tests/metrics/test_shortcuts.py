@@ -47,6 +47,12 @@ def verdicts(asked: list[Trial], values: dict[str, np.ndarray]) -> list[Verdict]
     return corrected([one for one in found if one is not None])
 
 
+@pytest.fixture
+def without_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of rounds of which only the p-values are looked at need no intervals, which take most of the time."""
+    monkeypatch.setattr("ctxr.metrics.shortcuts.bounded_interval", lambda *_: (0.0, 1.0))
+
+
 def slow_learnt(asked: list[Trial], by_length: bool) -> list[float]:
     """For each query look at every other one again."""
     taught = learns_on_train(asked)
@@ -128,6 +134,7 @@ def test_a_shortcut_that_is_there_is_found(rule: str) -> None:
     assert all(verdict.low > verdict.chance for verdict in verdicts(asked, values) if verdict.flagged)
 
 
+@pytest.mark.usefixtures("without_intervals")
 def test_without_a_shortcut_hardly_anything_is_flagged() -> None:
     rng = np.random.default_rng(5)
     alarms, rounds = 0, 150
@@ -153,6 +160,7 @@ def test_several_descriptions_of_one_target_are_one_trial() -> None:
     assert (alone.queries, alone.sets) == (30, 30)
 
 
+@pytest.mark.usefixtures("without_intervals")
 def test_repeated_targets_give_no_false_alarms() -> None:
     rng = np.random.default_rng(12)
     alarms, rounds = Counter[str](), 150
