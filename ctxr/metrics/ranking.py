@@ -116,7 +116,7 @@ def best(scores: npt.ArrayLike) -> Doubles:
     return cast("Doubles", level / level.sum(axis=1, keepdims=True))
 
 
-def _count_block(scores: npt.NDArray[np.floating], right: Flags, start: int) -> Codes:
+def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, start: int) -> Codes:
     """`above`, `level`, `right`, `candidates` and `positives` of a block, [5, b]; `start` counts the queries before it."""
     present = scores != -np.inf
     odd = np.isnan(scores) | (scores == np.inf)
