@@ -110,7 +110,7 @@ def _check_references(
     for query in queries.values():
         if query.image_set not in sets or any(name not in texts for name in query.texts):
             raise DataError(
-                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that is not there", hint=hint
+                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that does not exist", hint=hint
             )
     for row in judgments:
         question = queries.get(row.query)

@@ -282,7 +282,7 @@ class ExportJob:
             if judgment.candidate not in self._candidates.get(judgment.query, ()):
                 raise DataError(
                     f"a judgment by {judgment.worker} is about {judgment.candidate!r} of the query {judgment.query!r}, "
-                    "which is not there",
+                    "which does not exist",
                     hint="restore the tables that the dataset was read from",
                 )
             judgments[judgment.query].append(judgment)

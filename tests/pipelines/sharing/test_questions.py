@@ -80,7 +80,7 @@ def test_rows_that_refer_to_nothing_are_named(dataset: Dataset, tmp_path: Path) 
         imagecode.write(job_of(ask(dataset, [gold("q", images[0])], texts=("gone",)), tmp_path / "b"))
     for row in (gold("q", "clip9/img0"), gold("other", "clip0/img0")):
         with pytest.raises(
-            DataError, match=f"is about '{row.candidate}' of the query '{row.query}', which is not there"
+            DataError, match=f"is about '{row.candidate}' of the query '{row.query}', which does not exist"
         ):
             imagecode.write(job_of(ask(dataset, [row]), tmp_path / "c"))
 
