@@ -11,7 +11,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import CandidateRow
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Silent
+from ctxr.engine.progress import ProgressTask, Silent
 from ctxr.models.entailment.base import Claim
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
@@ -83,7 +83,7 @@ class Listening(Silent):
     def warn(self, text: str) -> None:
         self.warned.append(text)
 
-    def task(self, label: str, total: float | None) -> AbstractContextManager[Silent]:
+    def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         self.tasks.append(label)
         return super().task(label, total)
 
