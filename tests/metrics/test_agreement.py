@@ -117,12 +117,6 @@ def test_undefined_is_said_and_why() -> None:
     assert alpha(table([[1, 2], [1, None]])).reason == "no variation"
 
 
-def test_perfect_agreement_is_one_and_steady_disagreement_below_zero() -> None:
-    for level in LEVELS:
-        assert alpha(table([[0.1, 0.7, 0.2], [0.1, 0.7, 0.2]]), level).value == 1.0
-        assert alpha(table([[1, 3], [3, 1]]), level).value < 0  # type: ignore[operator]
-
-
 def test_the_order_of_votes_and_the_names_do_not_matter() -> None:
     votes = table(B)
     mixed = np.random.default_rng(0).permutation(len(votes))

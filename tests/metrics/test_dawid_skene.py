@@ -55,18 +55,6 @@ def test_the_anaesthetists_come_out_as_published() -> None:
     assert found.posterior.sum(axis=1) == pytest.approx(np.ones(45))
 
 
-def test_the_anaesthetists_are_the_letter_of_the_algorithm() -> None:
-    votes = anaesthetists()
-    found = dawid_skene(votes, tolerance=0, rounds=12)
-    posterior, prior, confusion, log_likelihood = slow_em(votes, 12)
-    assert found.posterior == pytest.approx(np.array(posterior), abs=1e-9)
-    assert found.prior == pytest.approx(np.array(prior))
-    assert found.confusion == pytest.approx(np.array(confusion))
-    assert found.log_likelihood == pytest.approx(log_likelihood)
-    assert len(found.history) == 12
-    assert not found.converged
-
-
 @given(rows=tables(workers=4, units=6, kinds=3))
 def test_any_table_is_the_letter_of_the_algorithm(rows: list[list[float | str | None]]) -> None:
     votes = table(rows)

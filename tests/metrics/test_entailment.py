@@ -83,12 +83,6 @@ def test_calibration_is_the_mean_gap_over_bins() -> None:
     assert found.brier == pytest.approx(np.mean([(p - e) ** 2 for p, e in zip(probability, entailed, strict=True)]))
 
 
-def test_a_calibrated_probability_has_hardly_an_error() -> None:
-    rng = np.random.default_rng(0)
-    probability = rng.random(20_000)
-    assert calibration(rng.random(20_000) < probability, probability).error < 0.02
-
-
 def test_the_threshold_is_the_lowest_of_those_that_are_precise_enough() -> None:
     rng = np.random.default_rng(3)
     probability = np.round(rng.random(300), 2)
