@@ -131,10 +131,6 @@ class Options:
         """The options by field name, in their order."""
         return described(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
-    def folder(self) -> Path:
-        """Where the artifact is written, for a verb that writes one."""
-        raise NotImplementedError
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """(sentence, hint) for each combination that means nothing; what the range of one field cannot say."""
         yield from ()
