@@ -13,7 +13,7 @@ from ctxr.metrics.agreement import Level, alpha, by_units
 from ctxr.metrics.consensus import dawid_skene
 from ctxr.metrics.votes import Votes, gather
 
-LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
+LEVELS: tuple[Level, ...] = ("nominal", "interval")
 
 
 def measure() -> list[Row]:
@@ -27,7 +27,7 @@ def measure() -> list[Row]:
         note = f"alpha {alpha(votes, level).value:.4f}"
         rows.append(Row(f"{level} alpha of these", seconds, target="<= 10 s", met=seconds <= 10, note=note))
     many = gather(units, workers, np.random.default_rng(1).random(len(units)))
-    for level in LEVELS[:3]:
+    for level in LEVELS:
         seconds = median_seconds(partial(alpha, many, level), 1)
         rows.append(Row(f"{level} alpha, all 5,000,000 values different", seconds))
     for size in (600, 20_000):
@@ -40,7 +40,7 @@ def intervals(votes: Votes, size: int) -> list[Row]:
     """1,000 resamples, over units and over both."""
     rows = []
     for workers in (False, True):
-        for level in LEVELS[:3]:
+        for level in LEVELS:
             found = by_units(votes, level, np.random.default_rng(4), workers=workers)
             again = partial(by_units, votes, level, np.random.default_rng(4), workers=workers)
             seconds = median_seconds(again, 3 if size < 1000 else 1)

@@ -101,7 +101,10 @@ def _run(command: Command, config: Any, as_json: bool) -> None:
         show(named(document)(report) if document else report, named(view)(report), as_json)
 
     started = (partial(shown, view=command.started),) if command.started else ()
-    shown(named(command.run)(config, Terminal(), *started), command.view, command.document)
+    progress = Terminal()
+    with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
+        run = named(command.run)
+    shown(run(config, progress, *started), command.view, command.document)
 
 
 def _stop(error: CtxrError, typed: list[str]) -> NoReturn:

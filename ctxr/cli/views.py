@@ -227,7 +227,7 @@ def statistics(report: StatsReport) -> Iterator[Block]:
     """A benchmark in figures."""
     yield f"[bold]{escape(report.dataset)}[/]"
     yield from report.tables.values()
-    yield Sentences("cannot be said", report.missing)
+    yield Sentences("not computed", report.missing)
     yield Sentences("notes", report.notes)
 
 
@@ -236,7 +236,7 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
         yield audit_table(report)
-    yield Sentences("cannot be tried", report.missing)
+    yield Sentences("not tested", report.missing)
     yield Sentences("notes", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
     if flagged:

@@ -15,9 +15,6 @@ from ctxr.store.records import Facts, Image
 from ctxr.store.tables import read_table
 from ctxr.store.units import drop_units, read_unit, units_of
 
-MAKE_AGAIN = "restore it, or run the command that made its dataset again"
-"""What helps where a file of a dataset was changed, but of rounds of judgments."""
-
 
 def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
     """(files, units): files of the artifact, relative to it, that were edited, damaged or removed, and the units they belong to.
@@ -44,10 +41,16 @@ def refuse_changed(artifact: Artifact, maker: str) -> None:
         return
     for unit in units:
         read_unit(artifact.path, unit)  # where a row cannot be read, its line says more
-    raise DataError(
-        f"{artifact.path / files[0]} was changed since it was written",
-        hint=f"restore it, or run {maker} again with the same options to rebuild what changed",
-    )
+    again = f"restore it, or run {maker} again with the same options to rebuild what changed"
+    raise changed_error(artifact.path / files[0], again)
+
+
+def refuse_edited(artifact: Artifact) -> None:
+    """Raise DataError where a table or an array is not as it was written."""
+    if edited := artifact.changed_files():
+        verb = artifact.manifest.verb
+        again = f"restore it, or run ctxr {verb} again to rebuild what changed"
+        raise changed_error(artifact.path / edited[0], RESTORE if verb == REVISED else again)
 
 
 def parent_of(dataset: Dataset, seen: str) -> Parent:
@@ -58,8 +61,7 @@ def parent_of(dataset: Dataset, seen: str) -> Parent:
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
         return Parent(dataset.name, "release", seen)
     artifact = open_artifact(dataset.root)
-    if edited := artifact.changed_files():
-        raise _changed(artifact.path / edited[0], RESTORE if artifact.manifest.verb == REVISED else MAKE_AGAIN)
+    refuse_edited(artifact)
     return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
 
 
@@ -70,7 +72,7 @@ def refuse_other(picture: Path, content: str) -> None:
     except OSError:
         return
     if not same:
-        raise _changed(picture)
+        raise changed_error(picture, "restore it, or run the command that made its dataset again")
 
 
 def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
@@ -86,7 +88,8 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress
     drop_units(artifact, units)
 
 
-def _changed(file: Path, cure: str = MAKE_AGAIN) -> DataError:
+def changed_error(file: Path, cure: str) -> DataError:
+    """The error for a file that is not as it was written."""
     return DataError(f"{file} was changed since it was written", hint=cure)
 
 

@@ -41,7 +41,7 @@ def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Datase
 
 def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if not path.exists():
-        raise UsageError(f"{path} is not there", hint=f"expected {EXPECTED}")
+        raise UsageError(f"{path} does not exist", hint=f"expected {EXPECTED}")
     if path.is_file():
         return _read_file(path, passed)
     files = sorted(file for file in path.iterdir() if file.is_file())

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from ctxr.datasets.changes import RESTORE
+from ctxr.datasets.changes import RESTORE, changed_error, refuse_edited
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.options import Options
@@ -196,8 +196,7 @@ def open_base(path: Path) -> Base:
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
-    if edited := artifact.changed_files():
-        raise DataError(f"{path / edited[0]} was changed since it was written", hint="restore it, or make it again")
+    refuse_edited(artifact)
     return Base(read_dataset(path), path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
 
 
@@ -223,10 +222,8 @@ def read_rounds(out: Path) -> list[Round]:
 
 def refuse_changed(out: Path) -> None:
     """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
-    if not (out / MANIFEST).is_file() or not (out / ROUNDS).is_file():
-        return
-    if edited := open_artifact(out).changed_files():
-        raise _changed(out, edited[0])
+    if (out / MANIFEST).is_file() and (out / ROUNDS).is_file():
+        refuse_edited(open_artifact(out))
 
 
 def newest_sample(workdir: Path) -> Path | None:
@@ -319,7 +316,7 @@ class Rounds(Stage):
         for row in rounds:
             name = f"{folder_of(row.number)}/{JUDGMENTS}"
             if row.judgments and not ((out / name).is_file() and sha256_file(out / name) == row.judgments):
-                raise _changed(out, name)
+                raise changed_error(out / name, RESTORE)
         judges = dict.fromkeys(Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
         return Inputs([*inputs.parents, *judges], rounds)
 
@@ -373,10 +370,6 @@ def to_switch(rounds: Sequence[Round], number: int, active: bool, command: Calla
         state = "active" if active else "undone"
         raise UsageError(f"{what} is {state} already", hint=f"nothing to do; the reverse: {reverse}")
     return fitting[-1]
-
-
-def _changed(out: Path, name: str) -> DataError:
-    return DataError(f"{out / name} was changed since it was written", hint=RESTORE)
 
 
 def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progress) -> None:

@@ -7,27 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.errors import DataError, UsageError
+from ctxr.datasets.readers.text_files import read_utf8
+from ctxr.errors import DataError
 from ctxr.store.records import Image, ImageSet, Split, SplitName
 
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 
 
-def split_of(group: str, salt: str = "ctxr", shares: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> SplitName:
-    """The split of a group, by hash: the same group always gets the same split, independent of the rest of the dataset.
-
-    `shares` are those of train, valid and test and sum to 1; another salt gives another split. Raises UsageError otherwise.
-    """
-    if min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
-        raise UsageError(f"shares {shares} must be three numbers of at least 0 that sum to 1")
+def split_of(group: str, salt: str = "ctxr") -> SplitName:
+    """The split of a group, by hash: 80 % train, 10 % valid, 10 % test. The same group always gets the same split, independent of the
+    rest of the dataset; another salt gives another one."""
     digest = hashlib.sha256(f"{salt}\0{group}".encode()).digest()
     position = int.from_bytes(digest[:8]) / 2**64
-    edge = 0.0
-    for name, share in zip(SPLITS, shares, strict=True):
-        edge += share
-        if position < edge:
-            return name
-    return "test"
+    return "train" if position < 0.8 else "valid" if position < 0.8 + 0.1 else "test"
 
 
 def assign_splits(groups: Iterable[str], published: Mapping[str, SplitName], salt: str = "ctxr") -> list[Split]:
@@ -40,12 +32,7 @@ def read_published(path: Path) -> dict[str, SplitName]:
 
     Raises UsageError for a missing file, DataError naming the line for a wrong split or a group with two.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a CSV file: group,split") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    lines = read_utf8(path, "name a CSV file: group,split").splitlines()
     splits: dict[str, SplitName] = {}
     named = {str(name): name for name in SPLITS} | {"val": SPLITS[1], "validation": SPLITS[1], "dev": SPLITS[1]}
     for number, row in enumerate(csv.reader(lines), 1):

@@ -61,6 +61,6 @@ def read_judgments(path: Path) -> list[Judgment]:
     file = path / "judgments.jsonl" if path.is_dir() else path
     if not file.is_file():
         raise DataError(
-            f"{file} is not there", hint="name a table of judgments, or a folder that holds judgments.jsonl"
+            f"{file} does not exist", hint="name a table of judgments, or a folder that holds judgments.jsonl"
         )
     return read_table(file, Judgment)

@@ -141,10 +141,6 @@ class Options:
         """The options by field name, in their order."""
         return described(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
-    def folder(self) -> Path:
-        """Where the artifact is written, for a verb that writes one."""
-        raise NotImplementedError
-
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""
         return f"{typed(name)} {{}}"

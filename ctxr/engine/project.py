@@ -45,9 +45,9 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Pr
 
 
 def refuse_nothing(path: Path | None) -> None:
-    """Raises UsageError for a named dataset that is not there, before anything slow is loaded."""
+    """Raises UsageError for a named dataset that does not exist, before anything slow is loaded."""
     if path is not None and not path.exists():
-        raise UsageError(f"{path} is not there", hint="--dataset names an artifact, a release or a file")
+        raise UsageError(f"{path} does not exist", hint="--dataset names an artifact, a release or a file")
 
 
 def _is_stale(later: "Artifact", earlier: "Artifact") -> bool:

@@ -68,9 +68,9 @@ class Stage(ABC):
     def __init__(self, options: Options) -> None:
         self.options, self.shard = options, RankShard.of(options)
 
+    @abstractmethod
     def out(self) -> Path:
         """The folder of the artifact."""
-        return self.options.folder()
 
     @abstractmethod
     def inputs(self, progress: Progress) -> Inputs:

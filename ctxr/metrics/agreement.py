@@ -1,8 +1,8 @@
 """Agreement beyond chance: Krippendorff's alpha with missing votes, kappas, AC1, MASI, and their resampled intervals.
 
-Each class of distances offers two functions of votes with `weights` [N] (None: 1 each). `within(weights, counts)`: for each unit [U]
+Each class of distances offers two functions of votes with `weights` [N] (None: 1 each). `within(weights)`: for each unit [U]
 the sum, over ordered pairs of its votes, of weight times weight times difference. `overall(counts)`: the same sum over all votes,
-which needs only the number of votes for each value, `counts` [V]. `moves` says whether `within` depends on `counts`.
+which needs only the number of votes for each value, `counts` [V].
 
 alpha = 1 - observed / expected disagreement: 1 if all agree, 0 for chance agreement, below 0 for less than chance
 (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
@@ -23,32 +23,25 @@ All are (observed - chance) / (1 - chance); they differ in what they call chance
 others, kappa falls although workers agree, and AC1 does not (Gwet 2008).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ctxr.errors import DataError
+from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.votes import Codes, Column, Doubles, Votes, factorise, gather
-
-Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any]], Doubles]
-
-TABLE = 1500
-"""Values up to which all differences are kept as one table; above, they are computed in stripes each time."""
 
 
 class NominalDistance:
     """Values are names: 1 apart if they differ."""
 
-    moves = False
-
     def __init__(self, units: Codes, size: int, values: Codes, kinds: int) -> None:
         self.units, self.size = units, size
         self.cells, self.cell_units, _ = cells(units, size, values, kinds)
 
-    def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
+    def within(self, weights: Doubles | None) -> Doubles:
         """m² minus the sum of the squared counts of each value."""
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
         votes = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
@@ -60,24 +53,16 @@ class NominalDistance:
 
 
 class SquaredDistance:
-    """Values are numbers, apart by the square of their distance; without `numbers` by that of their ranks.
+    """Values are numbers [V], apart by the square of their distance."""
 
-    A rank is the mean position of a value among all votes, so ordinal alpha is interval alpha over ranks: the votes between
-    two values, with half of each of the two, are what Krippendorff's ordinal difference counts.
-    """
-
-    def __init__(self, units: Codes, size: int, values: Codes, numbers: Doubles | None) -> None:
+    def __init__(self, units: Codes, size: int, values: Codes, numbers: Doubles) -> None:
         self.units, self.size, self.values = units, size, values
         # numbers far from 0 would lose their last digits in squares
-        self.numbers = numbers - numbers.mean() if numbers is not None and numbers.size else numbers
-        self.moves = numbers is None
+        self.numbers = numbers - numbers.mean() if numbers.size else numbers
 
-    def _numbers(self, counts: Doubles) -> Doubles:
-        return cast("Doubles", np.cumsum(counts) - counts / 2 if self.numbers is None else self.numbers)
-
-    def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
+    def within(self, weights: Doubles | None) -> Doubles:
         """Twice m times the squared distances from the unit's mean: the closed form of the sum over pairs."""
-        numbers = self._numbers(counts)[self.values]
+        numbers = self.numbers[self.values]
         weighed = numbers if weights is None else numbers * weights
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
         means = np.bincount(self.units, weighed, self.size) / np.maximum(sizes, 1e-300)
@@ -87,43 +72,33 @@ class SquaredDistance:
 
     def overall(self, counts: Doubles) -> float:
         """The same closed form over all votes."""
-        numbers, total = self._numbers(counts), counts.sum()
+        total = counts.sum()
         if not total:
             return 0.0
-        mean = (counts * numbers).sum() / total
-        return float(2 * total * (counts * np.square(numbers - mean)).sum())
+        mean = (counts * self.numbers).sum() / total
+        return float(2 * total * (counts * np.square(self.numbers - mean)).sum())
 
 
-class MetricDistance:
-    """Values are as far apart as a function of two arrays of labels says; work grows with the pairs in a unit and with V²."""
+class TableDistance:
+    """Values are as far apart as a table [V, V] says."""
 
-    moves = False
-
-    def __init__(self, units: Codes, size: int, values: Codes, labels: npt.NDArray[Any], metric: Metric) -> None:
-        self.size, self.labels, self.metric = size, labels, metric
-        self.cells, cell_units, cell_values = cells(units, size, values, len(labels))
+    def __init__(self, units: Codes, size: int, values: Codes, table: Doubles) -> None:
+        self.size, self.table = size, table
+        self.cells, cell_units, cell_values = cells(units, size, values, len(table))
         self.left, self.right = pairs_within(cell_units)
         self.pair_units = cell_units[self.left]
-        self.distances = metric(labels[cell_values[self.left]], labels[cell_values[self.right]]).astype(np.float64)
+        self.distances = table[cell_values[self.left], cell_values[self.right]]
         self.cell_count = len(cell_units)
-        self.table = metric(labels[:, None], labels[None, :]).astype(np.float64) if len(labels) <= TABLE else None
 
-    def within(self, weights: Doubles | None, counts: Doubles) -> Doubles:
+    def within(self, weights: Doubles | None) -> Doubles:
         """Summed over the pairs of different values of a unit."""
         votes = np.bincount(self.cells, weights, self.cell_count).astype(np.float64)
         sums = np.bincount(self.pair_units, votes[self.left] * votes[self.right] * self.distances, self.size)
         return 2.0 * sums.astype(np.float64)
 
     def overall(self, counts: Doubles) -> float:
-        """Summed over the table of differences, or over stripes of it."""
-        if self.table is not None:
-            return float(counts @ self.table @ counts)
-        used = np.flatnonzero(counts)
-        labels, votes = self.labels[used], counts[used]
-        stripes = (slice(start, start + TABLE) for start in range(0, len(used), TABLE))
-        return sum(
-            (float(votes[part] @ self.metric(labels[part, None], labels[None]) @ votes) for part in stripes), 0.0
-        )
+        """Summed over the table."""
+        return float(counts @ self.table @ counts)
 
 
 def cells(units: Codes, size: int, values: Codes, kinds: int) -> tuple[Codes, Codes, Codes]:
@@ -162,7 +137,7 @@ def pairs_within(groups: Codes) -> tuple[Codes, Codes]:
     return np.concatenate(lefts or empty), np.concatenate(rights or empty)
 
 
-Level = Literal["nominal", "ordinal", "interval", "ratio"]
+Level = Literal["nominal", "interval"]
 
 NO_PAIR = "no unit with two votes"
 NO_VARIATION = "no variation"
@@ -188,15 +163,14 @@ class Agreement:
     resamples: int = 0
 
 
-def alpha(votes: Votes, level: Level | Metric = "nominal") -> Agreement:
+def alpha(votes: Votes, level: Level | Doubles = "nominal") -> Agreement:
     """Krippendorff's alpha.
 
     Args:
         votes: missing ones are simply absent; units with one vote do not count.
-        level: nominal (values are names), ordinal (ranks), interval (numbers), ratio (numbers from 0), or a function that
-            gives the difference, 0 for equals, of two arrays of labels element by element (squared, where it is a distance).
+        level: nominal (values are names), interval (numbers), or the difference of every two values [V, V], 0 for equals.
 
-    Raises DataError for words where numbers are needed, a negative number for the ratio level, or votes with repeats.
+    Raises DataError for words where numbers are needed.
 
     >>> from ctxr.metrics.votes import gather
     >>> two = gather(["a", "a", "b", "b"], ["x", "y", "x", "y"], [1, 1, 2, 3])
@@ -213,8 +187,7 @@ class Paired:
         size: units U. crowd: workers W. count: votes N.
     """
 
-    def __init__(self, votes: Votes, level: Level | Metric) -> None:
-        votes.once()
+    def __init__(self, votes: Votes, level: Level | Doubles) -> None:
         several = np.bincount(votes.units, minlength=len(votes.unit_names)) >= 2
         kept = votes if several.all() else votes.where(several[votes.units])
         self._units, self.size = _renumbered(kept.units)
@@ -223,7 +196,7 @@ class Paired:
         self.count = len(kept)
         self._difference = _difference(self._units, self.size, kept, level)
         self._sizes_once = self._sizes(None)
-        self._within_once = None if self._difference.moves else self._difference.within(None, np.empty(0))
+        self._within_once = self._difference.within(None)
 
     def agreement(self) -> Agreement:
         """Alpha of the votes as they are."""
@@ -245,9 +218,7 @@ class Paired:
         expected = self._difference.overall(counts)
         if expected <= 0 or np.count_nonzero(counts) < 2:
             return None
-        within = self._within_once if weights is None else None
-        if within is None:
-            within = self._difference.within(weights, counts)
+        within = self._within_once if weights is None else self._difference.within(weights)
         # a unit counts by its votes: for votes that count once this is within / (m - 1)
         observed = float((counted * sizes * within / np.where(pairs > 0, pairs, 1.0)).sum())
         return 1 - float(counts.sum() - 1) * observed / expected
@@ -265,37 +236,23 @@ def _renumbered(codes: Codes) -> tuple[Codes, int]:
 
 
 def _difference(
-    units: Codes, size: int, votes: Votes, level: Level | Metric
-) -> NominalDistance | SquaredDistance | MetricDistance:
-    if callable(level):
-        return MetricDistance(units, size, votes.values, votes.labels, level)
+    units: Codes, size: int, votes: Votes, level: Level | Doubles
+) -> NominalDistance | SquaredDistance | TableDistance:
+    if isinstance(level, np.ndarray):
+        return TableDistance(units, size, votes.values, level)
     if level == "nominal":
         return NominalDistance(units, size, votes.values, len(votes.labels))
-    numbers = votes.numbers()
-    if level != "ratio":
-        return SquaredDistance(units, size, votes.values, numbers if level == "interval" else None)
-    if numbers.size and numbers.min() < 0:
-        raise DataError(
-            f"value {numbers.min():g} lies below 0, and ratios need numbers from 0", "ask for the interval level"
-        )
-    return MetricDistance(units, size, votes.values, numbers, _ratio)
+    return SquaredDistance(units, size, votes.values, votes.numbers())
 
 
-def _ratio(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Doubles:
-    sums = left + right
-    return cast("Doubles", np.square((left - right) / np.where(sums > 0, sums, 1.0)))
-
-
-LEVEL = 0.95
 RESAMPLES = 1000
 
 
 def by_units(
     votes: Votes,
-    level: Level | Metric,
+    level: Level,
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
-    confidence: float = LEVEL,
     *,
     workers: bool = False,
 ) -> Agreement:
@@ -303,7 +260,7 @@ def by_units(
     workers too.
 
     Args:
-        votes, level: as for `alpha`. rng: equal generators give equal intervals. confidence: share of the resamples inside.
+        votes, level: as for `alpha`. rng: equal generators give equal intervals.
     """
     paired = Paired(votes, level)
     agreement = paired.agreement()
@@ -312,17 +269,17 @@ def by_units(
     defined = np.array([value for value in values if value is not None])
     if agreement.value is None or not defined.size:
         return agreement
-    low, high = percentiles(defined, confidence)
+    low, high = percentiles(defined)
     return replace(agreement, low=low, high=high, resamples=len(defined))
 
 
-def percentiles(values: Doubles, confidence: float) -> tuple[float, float]:
-    """The interval that holds the middle `confidence` of the values.
+def percentiles(values: Doubles) -> tuple[float, float]:
+    """The interval that holds the middle 95 % of the values.
 
-    >>> percentiles(np.arange(101.0), 0.5)
-    (25.0, 75.0)
+    >>> [round(edge, 6) for edge in percentiles(np.arange(201.0))]
+    [5.0, 195.0]
     """
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -331,24 +288,16 @@ def _counts(rng: np.random.Generator, size: int) -> Doubles:
     return np.bincount(rng.integers(0, size, size), minlength=size).astype(np.float64)
 
 
-Weights = Literal["linear", "quadratic"]
-
-
-def cohen(votes: Votes, weights: Weights | None = None) -> Agreement:
+def cohen(votes: Votes) -> Agreement:
     """Cohen's kappa of two workers, on the units that both judged; chance is that each keeps to his own habits (Cohen 1960).
 
-    Args:
-        votes: of exactly two workers.
-        weights: how grave it is to be apart: by distance (`linear`) or its square (`quadratic`) between numbers; None: any
-            difference is equally grave (Cohen 1968).
-
-    Raises DataError for another number of workers; words where numbers are needed; votes with repeats.
+    Raises DataError for another number of workers.
 
     >>> from ctxr.metrics.votes import gather
     >>> cohen(gather([1, 2, 3, 4] * 2, ["x"] * 4 + ["y"] * 4, [1, 1, 0, 0, 1, 0, 0, 0])).value
     0.5
     """
-    crowd = np.unique(votes.once().workers)
+    crowd = np.unique(votes.workers)
     if len(crowd) != 2:
         raise DataError(f"Cohen's kappa compares two workers, and {len(crowd)} voted", "choose two, or ask for alpha")
     values = np.full((2, len(votes.unit_names)), -1)
@@ -358,12 +307,7 @@ def cohen(votes: Votes, weights: Weights | None = None) -> Agreement:
     if not units:
         return Agreement(None, 0, 0, NO_PAIR)
     one, other = (np.bincount(row, minlength=kinds) / units for row in both)
-    if weights is None:
-        observed, expected = float((both[0] != both[1]).mean()), float(1 - one @ other)
-    else:
-        numbers, power = votes.numbers(), 1 if weights == "linear" else 2
-        observed = float((np.abs(numbers[both[0]] - numbers[both[1]]) ** power).mean())
-        expected = float(one @ np.abs(numbers[:, None] - numbers) ** power @ other)
+    observed, expected = float((both[0] != both[1]).mean()), float(1 - one @ other)
     if expected <= 1e-15:
         return Agreement(None, units, 2 * units, NO_VARIATION)
     return Agreement(1 - observed / expected, units, 2 * units)
@@ -404,7 +348,7 @@ def gwet(votes: Votes, categories: int | None = None) -> Agreement:
 def _agreeing(votes: Votes) -> tuple[float, Doubles, int, int]:
     """Mean share of agreeing pairs, share of each value [V] (units count the same), units and votes with a pair."""
     size, kinds = len(votes.unit_names), len(votes.labels)
-    cell, cell_units, cell_values = cells(votes.once().units, size, votes.values, kinds)
+    cell, cell_units, cell_values = cells(votes.units, size, votes.values, kinds)
     counts = np.bincount(cell, minlength=len(cell_units))
     sizes = np.bincount(votes.units, minlength=size)
     shares = np.bincount(cell_values, counts / sizes[cell_units], kinds) / max(1, (sizes > 0).sum())
@@ -462,20 +406,18 @@ def masi_alpha(units: Column, workers: Column, tags: Sequence[Tags]) -> Agreemen
     """
     codes, sets = factorise([tuple(sorted(set(names))) for names in tags])
     table = np.array([[masi(left, right) for right in sets] for left in sets]).reshape(len(sets), len(sets))
-    return alpha(gather(units, workers, codes), lambda left, right: cast("Doubles", table[left, right]))
+    return alpha(gather(units, workers, codes), table)
 
 
-def tag_alphas(
-    units: Column, workers: Column, tags: Sequence[Tags], names: Sequence[str] | None = None
-) -> list[TagAgreement]:
-    """Nominal alpha of each tag, in the order of `names`; without, of all tags that were given, by name.
+def tag_alphas(units: Column, workers: Column, tags: Sequence[Tags]) -> list[TagAgreement]:
+    """Nominal alpha of each tag that was given, by name.
 
     >>> (only,) = tag_alphas(["a", "a", "b", "b"], ["x", "y", "x", "y"], [["t"], ["t"], [], []])
     >>> only.tag, only.agreement.value, only.prevalence
     ('t', 1.0, 0.5)
     """
     rows = []
-    for tag in sorted(set().union(*map(frozenset, tags))) if names is None else names:
+    for tag in sorted(set().union(*map(frozenset, tags))):
         votes = np.array([tag in names_of for names_of in tags], np.int64)
         prevalence = float(votes.mean()) if votes.size else 0.0
         rows.append(TagAgreement(tag, alpha(gather(units, workers, votes)), prevalence))

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import LEVEL, percentiles
+from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.votes import Column, Doubles, Flags, factorise
 
@@ -90,11 +90,11 @@ class Clusters:
             totals[rows] = self.weights[rows].astype(np.float64) @ sums
         return totals
 
-    def means(self, values: Doubles, within: Flags, confidence: float = LEVEL) -> list[Interval]:
+    def means(self, values: Doubles, within: Flags) -> list[Interval]:
         """Means of M figures, each over its own rows.
 
         Args:
-            values: [N, M]. within: [N, M] which rows each figure is about. confidence: share of the draws inside.
+            values: [N, M]. within: [N, M] which rows each figure is about.
 
         >>> five = Clusters(["a", "a", "b", "c", "d", "e"], np.random.default_rng(0), 200)
         >>> (mean,) = five.means(np.array([[1.0], [0.0], [0.0], [0.0], [0.0], [1.0]]), np.ones((6, 1), bool))
@@ -105,15 +105,10 @@ class Clusters:
         weighed = np.where(within, values, 0.0)
         sums = [(weighed[:, column].sum(), counted[:, column].sum()) for column in range(values.shape[1])]
         figures = [float(total / count) if count else None for total, count in sums]
-        return self.ratios(weighed, counted, figures, confidence=confidence)
+        return self.ratios(weighed, counted, figures)
 
     def ratios(
-        self,
-        values: Doubles,
-        weights: Doubles,
-        figures: Sequence[float | None],
-        apart: bool = True,
-        confidence: float = LEVEL,
+        self, values: Doubles, weights: Doubles, figures: Sequence[float | None], apart: bool = True
     ) -> list[Interval]:
         """The intervals of M `figures`, each the ratio of the sums of its values and weights [N, M].
 
@@ -127,13 +122,11 @@ class Clusters:
         for column, figure in enumerate(figures):
             weight = totals[:, len(figures) + column]
             shares = totals[weight > 0, column] / weight[weight > 0]
-            intervals.append(interval_of(figure, shares, int(present[column]), confidence))
+            intervals.append(interval_of(figure, shares, int(present[column])))
         return intervals
 
 
-def mean_interval(
-    values: Doubles, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES, confidence: float = LEVEL
-) -> Interval:
+def mean_interval(values: Doubles, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES) -> Interval:
     """The mean of values [N] with its interval over whole clusters.
 
     >>> found = mean_interval(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]), list("abcdef"), np.random.default_rng(0), 500)
@@ -141,7 +134,7 @@ def mean_interval(
     (0.5, 0.17, 0.83)
     """
     column = np.asarray(values, np.float64)[:, None]
-    return Clusters(groups, rng, resamples).means(column, np.ones(column.shape, bool), confidence)[0]
+    return Clusters(groups, rng, resamples).means(column, np.ones(column.shape, bool))[0]
 
 
 def sign_flip(differences: Doubles, groups: Column, rng: np.random.Generator, draws: int = RESAMPLES) -> float:
@@ -213,9 +206,7 @@ def pearson(one: Doubles, other: Doubles) -> float | None:
     return _r(np.array([_moments(one, other).sum(axis=0)]))[0]
 
 
-def pearson_interval(
-    one: Doubles, other: Doubles, clusters: Clusters, within: Flags | None = None, confidence: float = LEVEL
-) -> Interval:
+def pearson_interval(one: Doubles, other: Doubles, clusters: Clusters, within: Flags | None = None) -> Interval:
     """Pearson's r of two columns [N] with its interval over the draws of `clusters`; no value where r is not defined.
 
     Args:
@@ -231,7 +222,7 @@ def pearson_interval(
     moments = np.zeros((len(one), 6))
     moments[chosen] = _moments(one[chosen], other[chosen])
     resampled = [r for r in _r(clusters.totals(moments)) if r is not None]
-    return interval_of(value, np.array(resampled), present, confidence)
+    return interval_of(value, np.array(resampled), present)
 
 
 def _moments(one: Doubles, other: Doubles) -> Doubles:
@@ -261,9 +252,9 @@ def _r(moments: Doubles) -> list[float | None]:
     ]
 
 
-def interval_of(value: float | None, resampled: Doubles, clusters: int, confidence: float = LEVEL) -> Interval:
+def interval_of(value: float | None, resampled: Doubles, clusters: int) -> Interval:
     """A figure with the percentile interval of what draws over so many clusters gave, where they say anything."""
     if value is None or clusters < LEAST_CLUSTERS or not resampled.size or np.ptp(resampled) <= _LEAST:
         return Interval(value, clusters=clusters, resamples=len(resampled))
-    low, high = percentiles(resampled, confidence)
+    low, high = percentiles(resampled)
     return Interval(value, low, high, clusters, len(resampled))

@@ -24,7 +24,7 @@ def majority(votes: Votes) -> Codes:
     [0, -1]
     """
     size = len(votes.unit_names)
-    cell, cell_units, cell_values = cells(votes.once().units, size, votes.values, len(votes.labels))
+    cell, cell_units, cell_values = cells(votes.units, size, votes.values, len(votes.labels))
     count = np.bincount(cell, minlength=len(cell_units))
     most = np.zeros(size, np.int64)
     np.maximum.at(most, cell_units, count)
@@ -63,8 +63,7 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
     """EM from the shares of each unit's votes.
 
     Args:
-        votes: workers may differ from unit to unit, and may judge a unit several times (gathered with `repeats`): their
-            judgments of one unit are taken as independent given its class.
+        votes: workers may differ from unit to unit; judgments of one unit are taken as independent given its class.
         smoothing: votes that each worker is given beforehand in each cell of his table, and units in each class; 0 is the
             paper's.
         tolerance: gain of log likelihood per vote below which EM stops. rounds: and after as many at the latest.

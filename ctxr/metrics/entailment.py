@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.errors import DataError, plural
-from ctxr.metrics.agreement import LEVEL, percentiles
+from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
 from ctxr.metrics.proportions import exact_interval
 from ctxr.metrics.votes import Column, Doubles, Flags
@@ -42,13 +42,7 @@ class Quality:
 
 
 def quality(
-    entailed: Flags,
-    called: Flags,
-    groups: Column,
-    rng: np.random.Generator,
-    beta: float = BETA,
-    resamples: int = RESAMPLES,
-    confidence: float = LEVEL,
+    entailed: Flags, called: Flags, groups: Column, rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> Quality:
     """Compare what a classifier calls entailed [N] with what is [N].
 
@@ -61,13 +55,13 @@ def quality(
     pairs = len(entailed)
     columns = np.stack([entailed == called, entailed & called, called, entailed, np.ones(pairs, bool)], axis=1)
     clusters = Clusters(groups, rng, resamples)
-    whole = _figures(columns.sum(axis=0, dtype=np.float64)[None], beta)[0]
-    resampled = _figures(clusters.totals(columns.astype(np.float64)), beta)
+    whole = _figures(columns.sum(axis=0, dtype=np.float64)[None])[0]
+    resampled = _figures(clusters.totals(columns.astype(np.float64)))
     accuracy, precision, recall, f = (
-        _interval(whole[column], resampled[:, column], clusters.size, confidence) for column in range(4)
+        _interval(whole[column], resampled[:, column], clusters.size) for column in range(4)
     )
     share = float(entailed.mean())
-    return Quality(accuracy, precision, recall, f, max(share, 1 - share), int(entailed.sum()), pairs, beta)
+    return Quality(accuracy, precision, recall, f, max(share, 1 - share), int(entailed.sum()), pairs)
 
 
 @dataclass(frozen=True)
@@ -161,16 +155,13 @@ class Threshold:
         )
 
 
-def threshold_for(
-    entailed: Flags, probability: Doubles, wanted: float, surely: bool = False, confidence: float = LEVEL
-) -> Threshold | None:
+def threshold_for(entailed: Flags, probability: Doubles, wanted: float) -> Threshold | None:
     """The lowest threshold, which has the highest recall, whose precision on dev reaches `wanted`; None where none does.
 
     Because it is chosen on the pairs it is measured on, its precision is a little flattered: quote that of other pairs.
 
     Args:
         entailed, probability: [N] of dev. wanted: 0..1.
-        surely: let the low end of the exact interval reach `wanted`, not only the figure itself.
 
     Raises DataError as `calibration` does, and for a wanted precision outside 0..1.
 
@@ -186,33 +177,32 @@ def threshold_for(
     ranked = probability[order]
     last = np.append(ranked[1:] != ranked[:-1], True)
     called, hits = np.arange(1, len(ranked) + 1)[last], np.cumsum(entailed[order])[last]
-    for index in np.flatnonzero(hits / called >= wanted)[::-1].tolist():
-        trials, positive = int(called[index]), int(hits[index])
-        low, high = exact_interval(positive, trials, confidence)
-        if not surely or low >= wanted:
-            precision = Interval(positive / trials, low, high, trials)
-            recall = positive / int(entailed.sum()) if positive else 0.0
-            return Threshold(float(ranked[last][index]), wanted, precision, recall, trials, low >= wanted)
-    return None
+    precise = np.flatnonzero(hits / called >= wanted)
+    if not precise.size:
+        return None
+    trials, positive = int(called[precise[-1]]), int(hits[precise[-1]])
+    low, high = exact_interval(positive, trials)
+    precision = Interval(positive / trials, low, high, trials)
+    recall = positive / int(entailed.sum())
+    return Threshold(float(ranked[last][precise[-1]]), wanted, precision, recall, trials, low >= wanted)
 
 
-def _figures(totals: Doubles, beta: float) -> Doubles:
+def _figures(totals: Doubles) -> Doubles:
     """Accuracy, precision, recall and F [R, 4] from sums [R, 5]; NaN where one is not defined."""
     agreeing, both, called, entailed, pairs = totals.T
     with np.errstate(divide="ignore", invalid="ignore"):
         precision, recall = both / called, both / entailed
-        below = beta**2 * entailed + called
-        f = (1 + beta**2) * both / below
+        f = (1 + BETA**2) * both / (BETA**2 * entailed + called)
         return np.stack([agreeing / pairs, precision, recall, f], axis=1)
 
 
-def _interval(value: float, resampled: Doubles, clusters: int, confidence: float) -> Interval:
+def _interval(value: float, resampled: Doubles, clusters: int) -> Interval:
     if np.isnan(value):
         return Interval(None, clusters=clusters)
     defined = resampled[~np.isnan(resampled)]
     if clusters < 2 or not defined.size:
         return Interval(float(value), clusters=clusters)
-    low, high = percentiles(defined, confidence)
+    low, high = percentiles(defined)
     return Interval(float(value), low, high, clusters, len(defined))
 
 

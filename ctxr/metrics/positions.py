@@ -99,16 +99,11 @@ def position_bias(
 
 
 def position_bias_by_worker(
-    workers: Codes,
-    picked: Codes,
-    target: Codes,
-    slots: int,
-    errors: Doubles | None = None,
-    rng: np.random.Generator | None = None,
+    workers: Codes, picked: Codes, target: Codes, slots: int, errors: Doubles | None = None
 ) -> list[PositionBias]:
     """`position_bias` of each worker, by code, with Holm's correction over all of them."""
     rows = [
-        replace(position_bias(picked[own], target[own], slots, errors, rng), worker=int(worker))
+        replace(position_bias(picked[own], target[own], slots, errors), worker=int(worker))
         for worker in np.unique(workers)
         for own in [workers == worker]
     ]

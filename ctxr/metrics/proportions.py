@@ -8,12 +8,15 @@ from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, stdtrit
 
 Doubles = npt.NDArray[np.float64]
 
+LEVEL = 0.95
+"""Share of the repetitions in which an interval of ours holds the truth."""
+
 LEAST_EXPECTED = 5
 """Counts that a cell must expect for the p-value of `even_spread` to mean something."""
 
 
-def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper and Pearson's interval for a share, (low, high) in 0..1: it covers the truth at least `level` of the time.
+def exact_interval(hits: float, trials: int) -> tuple[float, float]:
+    """Clopper and Pearson's interval for a share, (low, high) in 0..1: it covers the truth at least 95 % of the time.
 
     Half hits, from ties, are rounded outwards: the interval only grows. (0, 1) for no trial.
 
@@ -23,13 +26,13 @@ def exact_interval(hits: float, trials: int, level: float = 0.95) -> tuple[float
     if not trials:
         return 0.0, 1.0
     least, most = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low = float(betaincinv(least, trials - least + 1, tail)) if least else 0.0
     return low, float(betainccinv(most + 1, trials - most, tail)) if most < trials else 1.0
 
 
-def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a share, (low, high) in 0..1: covers the truth `level` of the time on average, not at least
+def wilson_interval(hits: int, trials: int) -> tuple[float, float]:
+    """Wilson's interval for a share, (low, high) in 0..1: covers the truth 95 % of the time on average, not at least
     (Wilson 1927). (0, 1) for no trial.
 
     >>> tuple(round(edge, 4) for edge in wilson_interval(0, 10))
@@ -39,11 +42,11 @@ def wilson_interval(hits: int, trials: int, level: float = 0.95) -> tuple[float,
         return 0.0, 1.0
     # Student's quantile of endless degrees of freedom is the normal one
     share, looks, free = np.array([[hits / trials], [trials], [np.inf]])
-    low, high = share_limits(share, looks, free, level)
+    low, high = share_limits(share, looks, free)
     return float(low[0]), float(high[0])
 
 
-def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0.95) -> tuple[Doubles, Doubles]:
+def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles, Doubles]:
     """Wilson's limits of shares [S] with Student's quantile in place of the normal one, which holds the truth of few looks too often
     rather than too seldom.
 
@@ -55,7 +58,7 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles, level: float = 0
     >>> float(low[0]), round(float(high[0]), 4)
     (0.0, 0.3385)
     """
-    square = stdtrit(np.maximum(free, 1), (1 + level) / 2) ** 2 / looks
+    square = stdtrit(np.maximum(free, 1), (1 + LEVEL) / 2) ** 2 / looks
     middle = (share + square / 2) / (1 + square)
     half = np.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
     return np.clip(middle - half, 0, share), np.clip(middle + half, share, 1)
@@ -84,8 +87,8 @@ def bounded_tail(total: float, trials: int, chance: float) -> float:
     return min(1.0, float((excess[below] / (total - below)).min()))
 
 
-def bounded_interval(total: float, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Interval for the mean of outcomes in 0..1, (low, high), by `bounded_tail`: covers it at least `level` of the time.
+def bounded_interval(total: float, trials: int) -> tuple[float, float]:
+    """Interval for the mean of outcomes in 0..1, (low, high), by `bounded_tail`: covers it at least 95 % of the time.
 
     (0, 1) for no trial.
     """
@@ -93,10 +96,10 @@ def bounded_interval(total: float, trials: int, level: float = 0.95) -> tuple[fl
         return 0.0, 1.0
 
     def limit(total: float) -> float:
-        """The share at which so large a total has a bound of half of 1 - `level`; 0 for a total of 0."""
+        """The share at which so large a total has a bound of 2.5 %; 0 for a total of 0."""
         if total <= 1e-9:
             return 0.0
-        return zero_of_fall(lambda share: (1 - level) / 2 - bounded_tail(total, trials, share), 0.0, 1.0)
+        return zero_of_fall(lambda share: (1 - LEVEL) / 2 - bounded_tail(total, trials, share), 0.0, 1.0)
 
     return limit(total), 1 - limit(trials - total)
 

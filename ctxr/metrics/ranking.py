@@ -39,15 +39,12 @@ class RankCounts:
         return len(self.above)
 
 
-def count_ranks(
-    scores: npt.ArrayLike, right: Codes | Flags, mask: Flags | None = None, block: int = BLOCK
-) -> RankCounts:
+def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK) -> RankCounts:
     """Compare every candidate with the best right one.
 
     Args:
         scores: [B, K], higher is better; -inf where there is no candidate.
         right: [B] the position of the one right candidate, or [B, K] which candidates are right.
-        mask: [B, K] where there is a candidate; default: where the score is not -inf.
         block: how many scores are compared at a time.
 
     Raises DataError for a score that is NaN or +inf, and for a query without a right candidate.
@@ -60,8 +57,8 @@ def count_ranks(
     rows, width = table.shape
     parts = []
     for rows_of in row_blocks(rows, width, block):
-        present = table[rows_of] != -np.inf if mask is None else mask[rows_of]
-        parts.append(_count_block(table[rows_of], right[rows_of], present, rows_of.start))
+        good = right[rows_of] if right.ndim == 2 else right[rows_of, None] == np.arange(width)
+        parts.append(_count_block(table[rows_of], good, rows_of.start))
     columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
     return RankCounts(*columns)
 
@@ -108,44 +105,32 @@ def chance(counts: RankCounts) -> Doubles:
     return counts.positives / counts.candidates
 
 
-def best(scores: npt.ArrayLike, mask: Flags | None = None) -> Doubles:
+def best(scores: npt.ArrayLike) -> Doubles:
     """How a scorer picks, [B, K]: 1 / ties at each best candidate, 0 elsewhere.
 
     >>> best(np.array([[1.0, 4.0, 4.0]])).tolist()
     [[0.0, 0.5, 0.5]]
     """
     table = np.asarray(scores)
-    mask_of = table != -np.inf if mask is None else mask
-    level = mask_of & (table == np.where(mask_of, table, -np.inf).max(axis=1, keepdims=True))
+    level = (table != -np.inf) & (table == table.max(axis=1, keepdims=True))
     return cast("Doubles", level / level.sum(axis=1, keepdims=True))
 
 
-def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, present: Flags, start: int) -> Codes:
+def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, start: int) -> Codes:
     """`above`, `level`, `right`, `candidates` and `positives` of a block, [5, b]; `start` counts the queries before it."""
-    rows = np.arange(len(scores))
-    odd = (np.isnan(scores) | (scores == np.inf)) & present
+    present = scores != -np.inf
+    odd = np.isnan(scores) | (scores == np.inf)
     if odd.any():
         row, column = np.argwhere(odd)[0]
         raise DataError(f"query {start + row}: the score of candidate {column} is {scores[row, column]}")
-    if right.ndim == 1:
-        answerable = present[rows, right]
-        positives = answerable.astype(np.int64)
-    else:
-        good = right & present
-        positives = good.sum(axis=1)
-        answerable = positives > 0
-    if not answerable.all():
-        raise DataError(f"query {start + int(np.flatnonzero(~answerable)[0])}: no candidate is right")
-    if right.ndim == 1:
-        top = scores[rows, right][:, None]
-        level = (scores == top) & present
-        matched = np.ones(len(scores), np.int64)
-    else:
-        top = np.where(good, scores, -np.inf).max(axis=1, keepdims=True)
-        level = (scores == top) & present
-        matched = (level & good).sum(axis=1)
-    above = ((scores > top) & present).sum(axis=1)
-    return np.stack([above, level.sum(axis=1), matched, present.sum(axis=1), positives])
+    good = right & present
+    positives = good.sum(axis=1)
+    if not positives.all():
+        raise DataError(f"query {start + int(np.flatnonzero(positives == 0)[0])}: no candidate is right")
+    top = np.where(good, scores, -np.inf).max(axis=1, keepdims=True)
+    level = (scores == top) & present
+    above = (scores > top) & present
+    return np.stack([part.sum(axis=1) for part in (above, level, level & good, present, good)])
 
 
 def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:

@@ -77,14 +77,6 @@ class Relation:
         """Queries [N] and candidates [N], in order of both."""
         return np.repeat(self.queries, self.sizes), self.candidates
 
-    def mask(self, rows_of: slice, width: int) -> Flags:
-        """Which of `width` candidates are right for the queries at these places, [b, width]."""
-        start, stop, _ = rows_of.indices(len(self))
-        marked = np.zeros((stop - start, width), bool)
-        rows = np.repeat(np.arange(stop - start), self.sizes[start:stop])
-        marked[rows, self.candidates[self.starts[start] : self.starts[stop]]] = True
-        return marked
-
     def among(self, queries: Codes, width: int) -> Flags:
         """Which of `width` candidates are right for these queries, [b, width]; none for a query that has none."""
         marked = np.zeros((len(queries), width), bool)
@@ -269,7 +261,7 @@ def retrieved(
     """
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
     for block_rows, scores in _blocks(scored, right, block):
-        marked = right.mask(block_rows, scores.shape[1])
+        marked = right.among(right.queries[block_rows], scores.shape[1])
         ranks = count_ranks(scores, marked)
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
         sizes = right.sizes[block_rows] if absent is None else right.sizes[block_rows] + absent[block_rows]
@@ -410,7 +402,7 @@ def _kth(scores: Scores, k: Codes) -> Scores:
 def _recalls(scored: QueryScores, right: Relation, ks: Sequence[int], block: int) -> Doubles:
     parts = [np.zeros((0, len(ks)))]
     for rows, scores in _blocks(scored, right, block):
-        ranks = count_ranks(scores, right.mask(rows, scores.shape[1]))
+        ranks = count_ranks(scores, right.among(right.queries[rows], scores.shape[1]))
         parts.append(np.stack([recall(ranks, k) for k in ks], axis=1))
     return np.concatenate(parts)
 

@@ -11,12 +11,9 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.metrics.proportions import bounded_interval, bounded_tail, holm
+from ctxr.metrics.proportions import LEVEL, bounded_interval, bounded_tail, holm
 
 Doubles = npt.NDArray[np.float64]
-
-LEVEL = 0.95
-"""Of the intervals; a rule is flagged when the interval, corrected for the number of rules, lies above chance."""
 
 BINS = 5
 """Lengths of descriptions are grouped in fifths."""
@@ -181,7 +178,7 @@ def judge(rule: str, part: str, trials: Sequence[Trial], credits: Doubles, one_c
     set_count = len(by_set)
     # from outcomes of sets to shares of targets
     scale = set_count / targets if one_choice else 1.0
-    low, high = bounded_interval(hits, set_count, LEVEL)
+    low, high = bounded_interval(hits, set_count)
     p_value = bounded_tail(hits, set_count, expected / set_count)
     accuracy = scale * hits / set_count
     low, high = scale * low, min(1.0, scale * high)
@@ -189,7 +186,7 @@ def judge(rule: str, part: str, trials: Sequence[Trial], credits: Doubles, one_c
 
 
 def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts with Holm's correction over all of them, and flags."""
+    """The verdicts with Holm's correction over all of them, and flags: of rules whose corrected interval lies above chance."""
     adjusted = holm([verdict.p_value for verdict in verdicts])
     limit = (1 - LEVEL) / 2
     return [

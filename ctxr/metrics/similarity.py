@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import LEVEL, percentiles
+from ctxr.metrics.agreement import percentiles
 from ctxr.metrics.compare import pearson
 from ctxr.metrics.votes import Column, Doubles
 
@@ -74,7 +74,7 @@ def sampled_spearman(
     if not rhos:
         return SampledRho(None, None, None, None, len(queries), len(sizes))
     values = np.array(rhos)
-    low, high = percentiles(values, LEVEL)
+    low, high = percentiles(values)
     return SampledRho(float(values.mean()), float(values.std()), low, high, len(queries), len(sizes))
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import LEVEL, Agreement, beyond_chance, percentiles
+from ctxr.metrics.agreement import Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
 from ctxr.metrics.proportions import share_limits, zero_of_fall
 from ctxr.metrics.ranking import row_blocks
@@ -42,9 +42,7 @@ class Rates:
     drawn_specificity: Doubles
 
 
-def rogan_gladen(
-    hits: Doubles, trials: Doubles | Codes, rates: Rates, rng: np.random.Generator, confidence: float = LEVEL
-) -> Interval:
+def rogan_gladen(hits: Doubles, trials: Doubles | Codes, rates: Rates, rng: np.random.Generator) -> Interval:
     """(observed + specificity - 1) / (sensitivity + specificity - 1), cut to 0..1.
 
     Args:
@@ -66,7 +64,7 @@ def rogan_gladen(
     defined = resampled[~np.isnan(resampled)]
     if np.isnan(value[0]) or not defined.size:
         return Interval(None, clusters=len(trials))
-    low, high = percentiles(defined, confidence)
+    low, high = percentiles(defined)
     return Interval(float(value[0]), low, high, len(trials), len(defined))
 
 
@@ -113,7 +111,7 @@ class Total:
     high: float
 
 
-def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total | None:
+def finite_total(strata: Sequence[Stratum]) -> Total | None:
     """The number of entailed pairs in all strata together. What was drawn is known, only the rest of each stratum varies
     (`share_limits`); the distances of its limits add up by their squares (Zou and Donner 2008), because a prior would say too much
     of large strata where next to nothing holds.
@@ -128,7 +126,7 @@ def finite_total(strata: Sequence[Stratum], confidence: float = LEVEL) -> Total 
         return None
     share, remainder = positive / sampled, population - sampled
     value = float(share @ population)
-    below, above = unsampled_margin(sampled, positive, remainder, confidence=confidence)
+    below, above = unsampled_margin(sampled, positive, remainder)
     return Total(
         value, max(float(positive.sum()), value - below), min(float((positive + remainder).sum()), value + above)
     )
@@ -149,13 +147,7 @@ def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
 
 
 def unsampled_margin(
-    sampled: Doubles,
-    positive: Doubles,
-    remainder: Doubles,
-    *,
-    weight: int = 1,
-    of: float = 1.0,
-    confidence: float = LEVEL,
+    sampled: Doubles, positive: Doubles, remainder: Doubles, *, weight: int = 1, of: float = 1.0
 ) -> tuple[float, float]:
     """Distances of the interval below and above the estimated number of entailed pairs among those outside the sample, over all strata.
 
@@ -166,12 +158,12 @@ def unsampled_margin(
     """
     sampled, positive, remainder = (column[remainder > 0] for column in (sampled, positive, remainder))
     share = positive / sampled
-    limits = share_limits(share, 1 / (1 / sampled + weight / remainder), sampled - 1, confidence)
+    limits = share_limits(share, 1 / (1 / sampled + weight / remainder), sampled - 1)
     below, above = (float(np.linalg.norm((limit - share) * remainder / of)) for limit in limits)
     return below, above
 
 
-def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interval:
+def finite_share(strata: Sequence[Stratum]) -> Interval:
     """The share of entailed pairs in all strata together with its finite-population interval (`finite_total`); no value where
     there is none, or no pair at all.
 
@@ -179,7 +171,7 @@ def finite_share(strata: Sequence[Stratum], confidence: float = LEVEL) -> Interv
     >>> found.value, found.low, found.high
     (0.7, 0.7, 0.7)
     """
-    total, pairs = finite_total(strata, confidence), sum(stratum.population for stratum in strata)
+    total, pairs = finite_total(strata), sum(stratum.population for stratum in strata)
     if total is None or not pairs:
         return Interval(None)
     return Interval(total.value / pairs, total.low / pairs, total.high / pairs, len(strata))
@@ -206,7 +198,7 @@ class Reliability:
     looked: int
 
 
-def reliability(parts: Sequence[Stratum], confidence: float = LEVEL) -> Reliability:
+def reliability(parts: Sequence[Stratum]) -> Reliability:
     """Precision and recall from what people said in each stratum.
 
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
@@ -218,12 +210,12 @@ def reliability(parts: Sequence[Stratum], confidence: float = LEVEL) -> Reliabil
     (0.9, 0.75, 0.75, 12.0)
     """
     called, other = ([part for part in parts if part.called is wanted] for wanted in (True, False))
-    precision = finite_share(called, confidence)
+    precision = finite_share(called)
     pairs = sum(part.population for part in parts)
     sizes = {"called": sum(part.population for part in called), "pairs": pairs}
     seen = sum(part.sampled for part in parts)
-    hits, missed = finite_total(called, confidence), finite_total(other, confidence)
-    every = finite_total([*called, *other], confidence)
+    hits, missed = finite_total(called), finite_total(other)
+    every = finite_total([*called, *other])
     if hits is None or missed is None or every is None or not pairs:
         return Reliability(precision, Interval(None), Interval(None), looked=seen, **sizes)
     entailed = Interval(every.value, every.low, every.high, len(parts))
@@ -249,19 +241,19 @@ def _recall(hits: Total, missed: Total) -> Interval:
     return Interval(value, zero_of_fall(least, 0.0, value), zero_of_fall(most, value, 1.0))
 
 
-def allocate(populations: Sequence[int], size: int, least: int = 4) -> list[int]:
-    """The number of pairs to draw from each stratum: `least` (or all there are), the others by the square roots of their sizes.
+def allocate(populations: Sequence[int], size: int) -> list[int]:
+    """The number of pairs to draw from each stratum: four (or all there are), the others by the square roots of their sizes.
 
     By roots, not by sizes: the many pairs that would not be added would take the whole audit, and precision rests on the few
-    others. The sum is `size`, unless there are fewer pairs, or `least` of each stratum are more. Raises DataError for negative
+    others. The sum is `size`, unless there are fewer pairs, or four of each stratum are more. Raises DataError for negative
     numbers.
 
     >>> allocate([10_000, 100, 2], 50)
     [44, 4, 2]
     """
-    if min([size, least, *populations]) < 0:
+    if min([size, *populations]) < 0:
         raise DataError("a stratum or an audit has a negative size")
-    sizes = [min(count, least) for count in populations]
+    sizes = [min(count, 4) for count in populations]
     roots = np.sqrt(np.array(populations, np.float64))
     for _ in range(max(0, min(size, sum(populations)) - sum(sizes))):
         # the next pair goes where most is missing of the share by roots
@@ -393,9 +385,7 @@ def audited_pairs(sampled: Sampled, chance: Doubles, images: int) -> AuditedPair
     )
 
 
-def entailed_share(
-    written: Doubles, audited: AuditedPairs, k: int, clusters: Clusters, confidence: float = LEVEL
-) -> Interval:
+def entailed_share(written: Doubles, audited: AuditedPairs, k: int, clusters: Clusters) -> Interval:
     """Entail@K of I pictures with `written` [I] captions of their own among the first `k`.
 
     Intervals hold the pictures drawn again, and what the rest of each stratum may hold (`share_limits`), put together by the
@@ -412,11 +402,11 @@ def entailed_share(
     everything = k * len(written)
     value = float(counted.sum() / everything)
     totals = clusters.totals(np.stack([counted, np.ones(len(counted))], axis=1))
-    interval = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size, confidence)
+    interval = interval_of(value, totals[:, 0] / (k * totals[:, 1]), clusters.size)
     if clusters.size < LEAST_CLUSTERS or not open_strata.any():
         return interval
     # pairs that were looked at stand in the figure too, and vary with the share: hence the weight
-    strata = unsampled_margin(decided, positive, undecided[open_strata], weight=2, of=everything, confidence=confidence)
+    strata = unsampled_margin(decided, positive, undecided[open_strata], weight=2, of=everything)
     pictures = [0.0 if edge is None else edge - value for edge in (interval.low, interval.high)]
     below, above = (np.hypot(distance, margin) for distance, margin in zip(pictures, strata, strict=True))
     return replace(interval, low=max(0.0, value - float(below)), high=min(1.0, value + float(above)))

@@ -23,7 +23,6 @@ class Votes:
         units: [N] codes 0..U-1 of what was judged. workers: [N] codes 0..W-1 of who judged. values: [N] codes 0..V-1 of what
             was said, rising with the label.
         unit_names: [U] what each code stands for. worker_names: [W]. labels: [V], numbers if numbers were given, else words.
-        repeats: whether a worker may judge one unit several times; only `dawid_skene` can read such votes.
     """
 
     units: Codes
@@ -32,7 +31,6 @@ class Votes:
     unit_names: npt.NDArray[Any]
     worker_names: npt.NDArray[Any]
     labels: npt.NDArray[Any]
-    repeats: bool = False
 
     def __len__(self) -> int:
         return len(self.units)
@@ -50,22 +48,12 @@ class Votes:
             )
         return self.labels.astype(np.float64)
 
-    def once(self) -> "Votes":
-        """These votes, if each worker judged a unit once. DataError otherwise."""
-        if self.repeats:
-            raise DataError(
-                "votes with repeats have no agreement: a worker's own repetitions would count as agreeing workers",
-                "keep one vote of each worker on a unit",
-            )
-        return self
 
-
-def gather(units: Column, workers: Column, values: Column, repeats: bool = False) -> Votes:
+def gather(units: Column, workers: Column, values: Column) -> Votes:
     """Votes from three columns [N] of strings or numbers.
 
     Args:
         units: what was judged. workers: who judged it. values: what was said; numbers keep their distances.
-        repeats: allow several votes of one worker on one unit.
 
     Raises DataError for columns of different lengths, a value that is not a number (NaN), or a worker who judged a unit twice.
 
@@ -80,9 +68,8 @@ def gather(units: Column, workers: Column, values: Column, repeats: bool = False
         raise DataError(
             f"vote {int(np.flatnonzero(np.isnan(labels[v]))[0])} has no value (NaN)", "leave missing votes out"
         )
-    votes = Votes(u, w, v, unit_names, worker_names, labels, repeats)
-    if not repeats:
-        _refuse_repeats(votes)
+    votes = Votes(u, w, v, unit_names, worker_names, labels)
+    _refuse_repeats(votes)
     return votes
 
 

@@ -19,13 +19,12 @@ import numpy.typing as npt
 from scipy.special import betaincc, betaincinv
 
 from ctxr.errors import UsageError
-from ctxr.metrics.agreement import LEVEL, RESAMPLES, percentiles
-from ctxr.metrics.proportions import wilson_interval
+from ctxr.metrics.agreement import RESAMPLES, percentiles
+from ctxr.metrics.proportions import LEVEL, wilson_interval
 from ctxr.metrics.votes import Column, Doubles, Flags, Votes, factorise
 
 Decision = Literal["allow", "block", "undecided"]
 Counts = npt.ArrayLike
-UNIFORM = (1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Skill:
 
     Attributes:
         right, votes: what it rests on; fractions where a text counts once. mean: of the posterior.
-        low, high: central interval. above: P(skill > threshold).
+        low, high: central interval of 95 %. above: P(skill > threshold).
     """
 
     right: float
@@ -62,21 +61,13 @@ class AuthorSuccess:
     found: Doubles
 
 
-def skills(
-    right: Counts,
-    votes: Counts,
-    threshold: float,
-    prior: tuple[float, float] = UNIFORM,
-    confidence: float = 0.95,
-) -> list[Skill]:
-    """The Beta posterior of each worker.
+def skills(right: Counts, votes: Counts, threshold: float) -> list[Skill]:
+    """The Beta posterior of each worker, whose prior takes all skills for equally likely.
 
     Args:
         right, votes: [W] counts, 0 <= right <= votes; need not be whole. threshold: skill to be above, 0..1.
-        prior: a and b of the Beta prior; (1, 1) thinks all skills equally likely.
-        confidence: probability inside the central interval.
 
-    Raises UsageError for counts, a threshold or a prior that cannot be.
+    Raises UsageError for impossible counts, and for a threshold outside 0..1.
 
     >>> [(round(skill.mean, 3), round(skill.above, 3)) for skill in skills([5, 50], [5, 52], threshold=0.8)]
     [(0.857, 0.738), (0.944, 0.999)]
@@ -84,41 +75,31 @@ def skills(
     hits, total = np.atleast_1d(np.asarray(right, float)), np.atleast_1d(np.asarray(votes, float))
     if hits.shape != total.shape or (hits < 0).any() or (hits > total + 1e-9).any():
         raise UsageError("right votes must lie between 0 and all votes, worker by worker")
-    if not 0 <= threshold <= 1 or min(prior) <= 0:
-        raise UsageError(f"threshold {threshold:g} must lie in 0..1, and both numbers of prior {prior} above 0")
-    a, b = hits + prior[0], np.maximum(total - hits, 0.0) + prior[1]
-    tail = (1 - confidence) / 2
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"threshold {threshold:g} must lie in 0..1")
+    a, b = hits + 1.0, np.maximum(total - hits, 0.0) + 1.0
+    tail = (1 - LEVEL) / 2
     columns = hits, total, a / (a + b), betaincinv(a, b, tail), betaincinv(a, b, 1 - tail), betaincc(a, b, threshold)
     return [Skill(*row) for row in np.stack(columns, axis=1).tolist()]
 
 
-def decisions(
-    right: Counts,
-    votes: Counts,
-    good: float,
-    poor: float | None = None,
-    certainty: float = 0.95,
-    prior: tuple[float, float] = UNIFORM,
-) -> list[Decision]:
-    """allow if P(skill > good) exceeds `certainty`, block if P(skill < poor) does, else undecided.
+def decisions(right: Counts, votes: Counts, good: float, poor: float | None = None) -> list[Decision]:
+    """allow if P(skill > good) exceeds 95 %, block if P(skill < poor) does, else undecided.
 
     Args:
         right, votes: [W] counts. good: target skill. poor: skill below which a worker is blocked; default: `good`.
-        certainty: above a half. prior: of `skills`.
 
-    Raises UsageError as for `skills`; `poor` above `good`; a certainty outside 0.5..1.
+    Raises UsageError as for `skills`; and for `poor` above `good`.
 
     >>> decisions([5, 50, 3], [5, 52, 12], good=0.8)
     ['undecided', 'allow', 'block']
     """
     floor = good if poor is None else poor
-    if floor > good or not 0.5 <= certainty <= 1:
-        raise UsageError(
-            f"poor {floor:g} must not exceed good {good:g}, and certainty {certainty:g} must lie in 0.5..1"
-        )
-    above = zip(skills(right, votes, good, prior), skills(right, votes, floor, prior), strict=True)
+    if floor > good:
+        raise UsageError(f"poor {floor:g} must not exceed good {good:g}")
+    above = zip(skills(right, votes, good), skills(right, votes, floor), strict=True)
     return [
-        "allow" if target.above > certainty else "block" if 1 - least.above > certainty else "undecided"
+        "allow" if target.above > LEVEL else "block" if 1 - least.above > LEVEL else "undecided"
         for target, least in above
     ]
 
@@ -169,13 +150,7 @@ class HumanAccuracy:
     crowd_high: float | None = None
 
 
-def human_accuracy(
-    votes: Votes,
-    right: Flags,
-    rng: np.random.Generator,
-    resamples: int = RESAMPLES,
-    confidence: float = LEVEL,
-) -> HumanAccuracy:
+def human_accuracy(votes: Votes, right: Flags, rng: np.random.Generator, resamples: int = RESAMPLES) -> HumanAccuracy:
     """The share of votes that name the target.
 
     Args:
@@ -188,7 +163,7 @@ def human_accuracy(
     0.75
     """
     total, hits = len(votes), int(right.sum())
-    low, high = wilson_interval(hits, total, confidence)
+    low, high = wilson_interval(hits, total)
     sizes = np.bincount(votes.workers, minlength=1)
     hits_of = np.bincount(votes.workers, right, minlength=1)[sizes > 0]
     sizes = sizes[sizes > 0]
@@ -199,4 +174,4 @@ def human_accuracy(
     # one row of draws at a time keeps memory at the size of the crowd
     resampled = (rng.integers(0, crowd, crowd) for _ in range(resamples))
     shares = np.array([hits_of[rows].sum() / sizes[rows].sum() for rows in resampled])
-    return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares, confidence))
+    return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +19,23 @@ def save_vectors(path: Path, vectors: Vectors) -> None:
         np.save(stream, np.ascontiguousarray(vectors, dtype=np.float32), allow_pickle=False)
 
 
-def load_vectors(path: Path) -> Vectors:
-    """Vectors [N, D] float32, memory-mapped and read-only. Raises DataError for anything else than that."""
+def load_array(path: Path, what: str) -> npt.NDArray[Any]:
+    """An array, memory-mapped and read-only. Raises DataError for a file that is missing, or does not hold `what` it should."""
     try:
         if path.stat().st_size == 0:
             raise ValueError("empty file")
-        vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
-    except (
-        Exception
-    ) as error:  # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
-        raise DataError(f"{path} is not a matrix of embeddings: {error}") from error
+    # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
+    except Exception as error:
+        raise DataError(f"{path} is not {what}: {error}") from error
+    return array
+
+
+def load_vectors(path: Path) -> Vectors:
+    """Vectors [N, D] float32, memory-mapped and read-only. Raises DataError for anything else than that."""
+    vectors: Vectors = load_array(path, "a matrix of embeddings")
     if vectors.ndim != 2 or vectors.dtype != np.float32:
         raise DataError(f"{path} holds {vectors.dtype} of shape {vectors.shape}, not float32 [N, D]")
     return vectors

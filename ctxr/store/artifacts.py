@@ -99,7 +99,9 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        what = "is not there" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
+        what = (
+            "does not exist" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
+        )
         hint = "run the command that makes it first (again, if it was stopped)"
         hint = hint if path.exists() else f"check the path, or {hint}"
         hint = f"{hint}: {maker}" if maker else hint

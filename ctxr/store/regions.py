@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
+from ctxr.store.arrays import load_array
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import REGION_FEATURES
 from ctxr.store.records import Record
@@ -117,14 +118,7 @@ def shard_name(number: int) -> str:
 
 def load_shard(file: Path, most: int, features: int) -> Array:
     """float32 [n, r, F + BOX] with r up to `most`, memory-mapped and read-only. Raises DataError for anything else."""
-    try:
-        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise DataError(f"{file} is missing", hint="run the command that makes this artifact again") from error
-    except (
-        Exception
-    ) as error:  # NumPy reads a damaged header with Python's tokenizer, and lets out whatever that raises
-        raise DataError(f"{file} is not an array of regions: {error}") from error
+    array: Array = load_array(file, "an array of regions")
     if array.ndim != 3 or array.dtype != np.float32 or array.shape[1] > most or array.shape[2] != features + BOX:
         raise DataError(
             f"{file} holds {array.dtype} of shape {array.shape}, not float32 [n, up to {most}, {features} + {BOX}]",

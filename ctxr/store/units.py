@@ -19,7 +19,7 @@ from ctxr.store.arrays import Vectors, load_vectors, save_vectors
 from ctxr.store.artifacts import RANKS, take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
-from ctxr.store.paths import safe_name
+from ctxr.store.paths import safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.tables import decode_other, encode_other, read_table, write_table
 
@@ -140,8 +140,7 @@ def _read_head(folder: Path) -> _Head:
 
 def _check_paths(table: Path, rows: Sequence[Image | Facts]) -> None:
     for number, row in enumerate(rows, 1):
-        path = PurePosixPath(row.path)
-        if not path.parts or path.is_absolute() or ".." in path.parts or any(sign in row.path for sign in "\\:\0"):
+        if not stays_inside(row.path):
             raise DataError(
                 f"{table}: row {number} {row.key()}: the path {row.path!r} does not stay inside the artifact",
                 hint=_again(table.parent),

@@ -94,7 +94,7 @@ def test_typed_options_win_over_the_file_and_the_file_over_defaults(
 def test_the_workdir_can_come_from_the_environment(tmp_path: Path) -> None:
     result = runner.invoke(app, ["filter", "--brisque", "0.65"], env={"CTXR_WORKDIR": str(tmp_path / "project")})
     assert result.exit_code == 4
-    assert "project/sets is not there" in result.stderr.replace("\n", "")
+    assert "project/sets does not exist" in result.stderr.replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_programs_get_an_error_as_json(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert result.exit_code == 4
     said = json.loads(result.stdout)
     assert said["exit_code"] == 4
-    assert "is not there" in said["error"]
+    assert "does not exist" in said["error"]
     assert "ctxr build-sets videos/" in said["hint"]
 
 

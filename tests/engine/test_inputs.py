@@ -6,7 +6,7 @@ import pytest
 
 from ctxr.engine.progress import Silent
 from ctxr.engine.project import CHAIN, SETS, chosen, latest
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import UnfinishedError
 from ctxr.store.artifacts import Artifact, Content, Parent, finish
 
 
@@ -87,13 +87,6 @@ def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match=r"dataset has no manifest\.json") as caught:
         latest(tmp_path, ("dataset",))
     assert caught.value.hint.endswith("ctxr aggregate")
-
-
-def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "sets", "build-sets")
-    (tmp_path / "sets" / "manifest.json").write_text("{")
-    with pytest.raises(DataError, match=r"sets.manifest\.json is damaged"):
-        latest(tmp_path, CHAIN)
 
 
 def test_a_named_artifact_is_taken_as_it_is_and_a_found_one_with_its_warnings(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Of each patient the three judgments of the first, then those of the other four. Facts, copied as data.
 """
 
-from ctxr.metrics.votes import Votes, gather
+from ctxr.metrics.votes import Votes, factorise
 
 JUDGED = """
 111 1 1 1 1   333 4 3 3 4   112 2 1 2 2   222 3 1 2 1   222 3 2 2 2   222 3 3 2 2   122 2 1 1 1   333 3 4 3 3   222 2 2 2 3
@@ -15,7 +15,7 @@ JUDGED = """
 
 
 def anaesthetists() -> Votes:
-    """The 315 judgments, seven of each patient."""
+    """The 315 judgments, seven of each patient: the first observer's three stand as three votes of one worker."""
     patients = [patient.split() for line in JUDGED.strip().splitlines() for patient in line.split("   ")]
     rows = [
         (number, observer, int(grade))
@@ -23,4 +23,7 @@ def anaesthetists() -> Votes:
         for observer, grades in enumerate(patient, start=1)
         for grade in grades
     ]
-    return gather([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], repeats=True)
+    (units, unit_names), (workers, worker_names), (values, labels) = (
+        factorise(column) for column in zip(*rows, strict=True)
+    )
+    return Votes(units, workers, values, unit_names, worker_names, labels)

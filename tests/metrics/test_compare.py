@@ -75,7 +75,7 @@ def test_means_are_those_of_rows_copied_as_often_as_their_cluster_was_drawn() ->
                 copied[figure].append(float(values[held, figure].mean()))
     for figure, interval in enumerate(drawn.means(values, within)):
         assert interval.value == pytest.approx(values[within[:, figure], figure].mean())
-        assert (interval.low, interval.high) == pytest.approx(percentiles(np.array(copied[figure]), 0.95))
+        assert (interval.low, interval.high) == pytest.approx(percentiles(np.array(copied[figure])))
         assert interval.resamples == len(copied[figure])
 
 
@@ -184,7 +184,7 @@ def test_the_interval_of_r_is_that_of_copied_rows() -> None:
         rows = np.repeat(np.arange(30), weights[groups])
         literal.append(float(np.corrcoef(x[rows], y[rows])[0, 1]))
     found = pearson_interval(x, y, drawn)
-    assert (found.low, found.high) == pytest.approx(percentiles(np.array(literal), 0.95))
+    assert (found.low, found.high) == pytest.approx(percentiles(np.array(literal)))
     assert pearson_interval(x, np.ones(30), drawn).value is None
 
 

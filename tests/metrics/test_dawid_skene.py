@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -54,18 +55,6 @@ def test_the_anaesthetists_come_out_as_published() -> None:
     assert found.posterior.sum(axis=1) == pytest.approx(np.ones(45))
 
 
-def test_the_anaesthetists_are_the_letter_of_the_algorithm() -> None:
-    votes = anaesthetists()
-    found = dawid_skene(votes, tolerance=0, rounds=12)
-    posterior, prior, confusion, log_likelihood = slow_em(votes, 12)
-    assert found.posterior == pytest.approx(np.array(posterior), abs=1e-9)
-    assert found.prior == pytest.approx(np.array(prior))
-    assert found.confusion == pytest.approx(np.array(confusion))
-    assert found.log_likelihood == pytest.approx(log_likelihood)
-    assert len(found.history) == 12
-    assert not found.converged
-
-
 @given(rows=tables(workers=4, units=6, kinds=3))
 def test_any_table_is_the_letter_of_the_algorithm(rows: list[list[float | str | None]]) -> None:
     votes = table(rows)
@@ -112,8 +101,8 @@ def test_a_unit_without_votes_gets_the_prior_and_does_not_move_it() -> None:
     found = dawid_skene(some)
     assert found.posterior[44] == pytest.approx(found.prior)
     assert found.prior.sum() == pytest.approx(1)
-    renamed = gather(some.units, some.workers, some.labels[some.values], repeats=True)
-    assert found.prior == pytest.approx(dawid_skene(renamed).prior)
+    without = replace(some, unit_names=votes.unit_names[:40])
+    assert found.prior == pytest.approx(dawid_skene(without).prior)
 
 
 def test_smoothing_leaves_nothing_impossible() -> None:
@@ -144,11 +133,6 @@ def test_the_majority_is_the_commonest_value_and_ties_stay_ties(rows: list[list[
 def test_a_unit_without_votes_is_a_tie_of_none() -> None:
     votes = gather([1, 2, 2], ["x", "x", "y"], [5, 5, 5])
     assert majority(votes.where(votes.units == 1)).tolist() == [TIE, 0]
-
-
-def test_votes_with_repeats_are_refused() -> None:
-    with pytest.raises(DataError, match="votes with repeats"):
-        majority(gather([1, 1], ["x", "x"], [1, 2], repeats=True))
 
 
 def test_no_votes_are_no_trouble() -> None:

@@ -2,13 +2,12 @@
 
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import Agreement, Weights, alpha, cohen, fleiss, gwet, masi, masi_alpha, tag_alphas
+from ctxr.metrics.agreement import Agreement, cohen, fleiss, gwet, masi, masi_alpha, tag_alphas
 from ctxr.metrics.votes import Votes, gather
 from tests.metrics.crowd import table, tables
 
@@ -44,44 +43,26 @@ def test_cohens_own_table_gives_his_kappa() -> None:
     assert (found.units, found.votes) == (100, 200)
 
 
-@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
 @given(rows=tables(workers=2, units=9))
-def test_cohen_is_the_literal_sum(weights: Weights | None, rows: list[list[float | str | None]]) -> None:
+def test_cohen_is_the_literal_sum(rows: list[list[float | str | None]]) -> None:
     if len(rows) < 2:
         rows.append([0.0] * len(rows[0]))
     if any(all(value is None for value in row) for row in rows):
         return
-    both = [
-        (float(one), float(other)) for one, other in zip(*rows, strict=True) if one is not None and other is not None
-    ]
-    power = {None: 0, "linear": 1, "quadratic": 2}[weights]
-
-    def grave(one: float, other: float) -> float:
-        return abs(one - other) ** power if one != other else 0.0
-
-    expected = sum(grave(one, other) for one, _ in both for _, other in both) / max(1, len(both)) ** 2
-    found = cohen(table(rows), weights)
+    both = [each for each in zip(*rows, strict=True) if None not in each]
+    expected = sum(one != other for one, _ in both for _, other in both) / max(1, len(both)) ** 2
+    found = cohen(table(rows))
     assert found.units == len(both)
     if not expected:
         assert found.value is None
     else:
-        observed = sum(grave(*each) for each in both) / len(both)
+        observed = sum(one != other for one, other in both) / len(both)
         assert found.value == pytest.approx(1 - observed / expected, abs=1e-9)
-
-
-def test_quadratic_kappa_of_workers_with_the_same_shares_is_nearly_interval_alpha() -> None:
-    rng = np.random.default_rng(0)
-    one = rng.integers(0, 5, 4000)
-    other = np.clip(one + rng.integers(-1, 2, 4000), 0, 4)
-    votes = gather(np.tile(np.arange(4000), 2), np.repeat([0, 1], 4000), np.concatenate([one, other]))
-    assert cohen(votes, "quadratic").value == pytest.approx(alpha(votes, "interval").value, abs=0.005)
 
 
 def test_cohen_compares_two_and_says_when_it_cannot() -> None:
     with pytest.raises(DataError, match="compares two workers, and 3 voted"):
         cohen(table([[1, 2], [1, 2], [1, 1]]))
-    with pytest.raises(DataError, match="'left' are words"):
-        cohen(table([["left", "right"], ["left", "left"]]), "linear")
     assert cohen(table([[1, 1], [1, 1]])) == Agreement(None, 2, 4, "no variation")
     assert cohen(table([[1, None], [None, 1]])) == Agreement(None, 0, 0, "no unit with two votes")
     assert cohen(table([["left", "right"], ["left", "right"]])).value == 1.0
@@ -152,5 +133,6 @@ def test_each_tag_has_its_own_alpha_and_prevalence() -> None:
     assert [(row.tag, row.prevalence) for row in rows] == [("s", 0.75), ("t", 0.5)]
     assert rows[0].agreement.value == 0.0
     assert rows[1].agreement.value == 1.0
-    (unknown,) = tag_alphas(units, workers, [[], [], [], []], names=["u"])
-    assert unknown.agreement.reason == "no variation"
+    assert tag_alphas(units, workers, [[], [], [], []]) == []
+    (always,) = tag_alphas(units, workers, [["u"]] * 4)
+    assert always.agreement.reason == "no variation"

@@ -29,12 +29,6 @@ def test_the_interval_ends_where_its_tails_are_a_fortieth(hits: int, trials: int
         assert 1 - slow_tail(hits + 1, trials, Fraction(high)) == pytest.approx(0.025, rel=1e-6)
 
 
-def test_the_interval_covers_the_truth_often_enough() -> None:
-    draws = np.random.default_rng(4).binomial(60, 0.1, 400)
-    known = {int(hits): exact_interval(int(hits), 60) for hits in set(draws.tolist())}
-    assert np.mean([known[int(hits)][0] <= 0.1 <= known[int(hits)][1] for hits in draws]) >= 0.95
-
-
 def test_half_hits_only_widen_the_interval() -> None:
     low, high = exact_interval(10.5, 40)
     assert low == exact_interval(10, 40)[0]
@@ -62,13 +56,9 @@ def test_the_spreads_p_value_is_the_tail_of_chi_square() -> None:
     # with two degrees of freedom the tail is exp(-x / 2)
     for counts in ([40, 20, 20], [5, 9, 13], [200, 180, 150]):
         statistic, p_value = even_spread(counts)
+        expected = sum(counts) / 3
+        assert statistic == pytest.approx(sum((count - expected) ** 2 / expected for count in counts))
         assert p_value == pytest.approx(math.exp(-statistic / 2), rel=1e-12)
-
-
-def test_the_spreads_p_value_is_right_on_average() -> None:
-    draws = np.random.default_rng(1).multinomial(200, [0.1] * 10, 2000)
-    refused = np.mean([even_spread(row.tolist())[1] < 0.05 for row in draws])
-    assert refused == pytest.approx(0.05, abs=0.015)
 
 
 def test_the_bound_for_fractions_lies_between_the_tail_and_e_times_it() -> None:

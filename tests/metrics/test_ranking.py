@@ -31,17 +31,18 @@ def ranked(row: Row) -> list[list[bool]]:
 
 
 def table(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores, right and mask [B, K], rows filled up with candidates that are not there and would win."""
+    """Scores, which are right and which are there [B, K]; rows are filled up with candidates that are not there."""
     width = max(map(len, rows))
     filled = [row + [(99.0, True, False)] * (width - len(row)) for row in rows]
     columns = np.array(filled, object)
-    return columns[..., 0].astype(float), columns[..., 1].astype(bool), columns[..., 2].astype(bool)
+    scores, right, there = (columns[..., part].astype(float) for part in range(3))
+    return np.where(there > 0, scores, -np.inf), right > 0, there > 0
 
 
 @given(st.lists(candidates(), min_size=1, max_size=4), st.integers(0, 7), st.integers(1, 9))
 def test_every_figure_is_the_mean_over_all_ways_to_break_ties(rows: list[Row], k: int, block: int) -> None:
-    scores, right, mask = table(rows)
-    found = count_ranks(scores, right, mask, block)
+    scores, right, _ = table(rows)
+    found = count_ranks(scores, right, block)
     for number, row in enumerate(rows):
         orders = ranked(row)
         firsts = [order.index(True) + 1 for order in orders]
@@ -57,16 +58,16 @@ def test_one_right_candidate_is_the_same_as_a_table_with_one(rows: list[Row]) ->
     target = (right & mask).argmax(axis=1)
     alone = np.zeros(right.shape, bool)
     alone[np.arange(len(rows)), target] = True
-    one, other = count_ranks(scores, target, mask), count_ranks(scores, alone, mask)
+    one, other = count_ranks(scores, target), count_ranks(scores, alone)
     assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in RankCounts.__dataclass_fields__)
 
 
 @given(st.lists(candidates(), min_size=1, max_size=4))
 def test_what_is_picked_gives_the_accuracy_again(rows: list[Row]) -> None:
     scores, right, mask = table(rows)
-    picked = best(np.where(mask, scores, -np.inf))
+    picked = best(scores)
     assert picked.sum(axis=1) == pytest.approx(np.ones(len(rows)))
-    assert (picked * (right & mask)).sum(axis=1) == pytest.approx(accuracy(count_ranks(scores, right, mask)))
+    assert (picked * (right & mask)).sum(axis=1) == pytest.approx(accuracy(count_ranks(scores, right)))
 
 
 def test_candidates_at_minus_infinity_are_not_there() -> None:
@@ -100,4 +101,4 @@ def test_a_score_that_is_no_number_is_refused_with_its_place(value: float) -> No
 @pytest.mark.parametrize("right", [np.array([0, 1]), np.array([[True, False], [False, True]])])
 def test_a_query_without_a_right_candidate_is_refused(right: np.ndarray) -> None:
     with pytest.raises(DataError, match="query 1: no candidate is right"):
-        count_ranks(np.zeros((2, 2)), right, np.array([[True, True], [True, False]]))
+        count_ranks(np.array([[0.0, 0.0], [0.0, -np.inf]]), right)

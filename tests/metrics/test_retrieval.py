@@ -159,7 +159,6 @@ def test_relations_are_sets_of_pairs() -> None:
     assert held(one.turned()) == {(candidate, query) for query, candidate in held(one)}
     dense = one.among(np.arange(12), 7)
     assert {(int(q), int(c)) for q, c in np.argwhere(dense)} == held(one)
-    assert np.array_equal(one.mask(slice(1, 3), 7), dense[one.queries[1:3]])
 
 
 def test_names_that_nobody_scored_are_counted() -> None:

@@ -59,7 +59,7 @@ def test_an_artifact_is_finished_for_its_own_config_and_parents_only(tmp_path: P
 def test_a_folder_without_manifest_is_unfinished(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="has no manifest"):
         open_artifact(tmp_path)
-    with pytest.raises(UnfinishedError, match="is not there"):
+    with pytest.raises(UnfinishedError, match="does not exist"):
         open_artifact(tmp_path / "none")
 
 

@@ -43,13 +43,6 @@ def test_any_table_round_trips(tmp_path_factory: pytest.TempPathFactory, rows: l
     assert sorted(read_table(path, LedgerRow), key=lambda row: row.key()) == sorted(rows, key=lambda row: row.key())
 
 
-def test_equal_tables_are_byte_equal_whatever_the_order(tmp_path: Path) -> None:
-    rows = [Split("b", "test"), Split("a", "train")]
-    write_table(tmp_path / "one", rows)
-    write_table(tmp_path / "two", rows[::-1])
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

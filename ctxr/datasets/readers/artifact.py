@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
-from ctxr.datasets.changes import RESTORE
+from ctxr.datasets.changes import refuse_edited
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import in_string_order
 from ctxr.errors import DataError
 from ctxr.store.artifacts import Artifact, open_artifact
-from ctxr.store.kinds import REVISE_LABELS as REVISED
+from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
 from ctxr.store.tables import read_table
 
@@ -75,9 +75,8 @@ def _by_id(rows: Iterable[R]) -> dict[str, R]:
 def _check_paths(table: Path, images: Iterable[Image]) -> None:
     inside = table.parent.resolve()
     for image in images:
-        parts = PurePosixPath(image.path)
-        odd = parts.is_absolute() or ".." in parts.parts or any(sign in image.path for sign in "\\:\0")
-        if image.path and (odd or not (table.parent / image.path).resolve().is_relative_to(inside)):
+        file = (table.parent / image.path).resolve()
+        if image.path and not (stays_inside(image.path) and file.is_relative_to(inside)):
             raise DataError(
                 f"{table}: image {image.id!r}: the path {image.path!r} does not stay inside the artifact",
                 hint="run the command that made this artifact again",
@@ -110,7 +109,7 @@ def _check_references(
     for query in queries.values():
         if query.image_set not in sets or any(name not in texts for name in query.texts):
             raise DataError(
-                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that is not there", hint=hint
+                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that does not exist", hint=hint
             )
     for row in judgments:
         question = queries.get(row.query)
@@ -137,11 +136,5 @@ def open_sets(path: Path) -> tuple[Artifact, Dataset]:
             f"{path} holds {artifact.manifest.kind}, not {' or '.join(KINDS)}",
             hint="name the right folder, or the --workdir that it is in",
         )
-    if edited := artifact.changed_files():
-        raise DataError(
-            f"{path / edited[0]} was changed since it was written",
-            hint=RESTORE
-            if artifact.manifest.verb == REVISED
-            else f"restore it, or run ctxr {artifact.manifest.verb} again to rebuild what changed",
-        )
+    refuse_edited(artifact)
     return artifact, dataset_of(artifact)

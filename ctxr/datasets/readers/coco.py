@@ -97,13 +97,14 @@ def _add_captions(galleries: Galleries, file: JsonFile, gallery: str, by_id: Map
     return blank
 
 
-def licences_of_files(path: Path) -> dict[str, tuple[str, str, str]]:
+def licences_of_files(path: Path, missing: str) -> dict[str, tuple[str, str, str]]:
     """Of each photo that the COCO JSON `path` names, by its file's name: name of the licence, "", and the licence's address.
 
-    A photo without a known licence is left out, and so is an address that is none. Raises DataError naming file and row.
+    A photo without a known licence is left out, and so is an address that is none. Raises DataError naming file and row, and
+    UsageError with the hint `missing`.
     """
-    file = read_json(path)
-    if not is_captions(file) and not (isinstance(file.value, dict) and "images" in file.value):
+    file = read_json(path, missing)
+    if not isinstance(file.value, dict) or "images" not in file.value:
         raise DataError(f"{path}: expected COCO captions with `images` and `licenses`", hint="restore the file")
     names = _licences(file)
     rows = _rows(file, "licenses", {"id": int, "name": str}) if names else []

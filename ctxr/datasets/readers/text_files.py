@@ -68,9 +68,10 @@ def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
         raise DataError(f"{path}:{line} is not UTF-8 text: {byte}", hint=save) from error
 
 
-def read_json(path: Path) -> JsonFile:
-    """A parsed JSON file. Raises DataError naming file:line where it is no JSON or no UTF-8."""
-    text = read_utf8(path)
+def read_json(path: Path, missing: str = "name an existing file or folder") -> JsonFile:
+    """A parsed JSON file. Raises DataError naming file:line where it is no JSON or no UTF-8, and UsageError with the hint `missing` if
+    it cannot be opened."""
+    text = read_utf8(path, missing)
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except json.JSONDecodeError as error:

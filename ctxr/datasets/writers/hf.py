@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import ModuleType
 from typing import IO, Any
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
-from ctxr.datasets.writers.shards import Shards
+from ctxr.datasets.writers.shards import Add, Shards
 from ctxr.errors import CtxrError
 from ctxr.store.records import ImageSet
 
@@ -63,7 +64,7 @@ def write(job: ExportJob) -> ExportResult:
     sets, queries = job.by_split(), {}
 
     def shards(folder: str, split: str, columns: dict[str, Any]) -> Shards[dict[str, Any]]:
-        begin = partial(_Parquet, arrow, parquet, columns)
+        begin = partial(_parquet, arrow, parquet, columns)
         return Shards(job.out / folder, f"{SPLITS[split]}-{{number:05d}}.parquet", job.shard_bytes, begin)
 
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
@@ -110,38 +111,37 @@ def _set_row(job: ExportJob, image_set: ImageSet) -> tuple[dict[str, Any], int]:
     return row, sum(map(len, pictures))
 
 
-class _Parquet:
+@contextmanager
+def _parquet(
+    arrow: ModuleType, parquet: ModuleType, columns: dict[str, Any], stream: IO[bytes]
+) -> Iterator[Add[dict[str, Any]]]:
     """A parquet file, written in row groups that are held in memory until they are full."""
+    features = {name: _feature(kind) for name, kind in columns.items()}
+    described = json.dumps({"info": {"features": features}}, separators=(",", ":"))
+    schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in columns.items()], {"huggingface": described})
+    writer = parquet.ParquetWriter(stream, schema)
+    rows: list[dict[str, Any]] = []
+    sizes: list[int] = []
 
-    def __init__(self, arrow: ModuleType, parquet: ModuleType, columns: dict[str, Any], stream: IO[bytes]) -> None:
-        features = {name: _feature(kind) for name, kind in columns.items()}
-        described = json.dumps({"info": {"features": features}}, separators=(",", ":"))
-        fields = [(name, _type(arrow, kind)) for name, kind in columns.items()]
-        self._arrow, self._schema = arrow, arrow.schema(fields, metadata={"huggingface": described})
-        self._writer = parquet.ParquetWriter(stream, self._schema)
-        self._rows: list[dict[str, Any]] = []
-        self._bytes = 0
+    def flush() -> None:
+        if rows:
+            writer.write_table(arrow.Table.from_pylist(rows, schema))
+        rows.clear()
+        sizes.clear()
 
-    def add(self, row: dict[str, Any], size: int) -> None:
-        """Hold a row, or write all that are held."""
-        self._rows.append(row)
-        self._bytes += size
-        if self._bytes >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
-            self._flush()
+    def add(row: dict[str, Any], size: int) -> None:
+        rows.append(row)
+        sizes.append(size)
+        if sum(sizes) >= _GROUP_BYTES or len(rows) >= _GROUP_ROWS:
+            flush()
 
-    def finish(self) -> None:
-        """Write the last rows and the footer."""
-        self._flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Close the writer, which would otherwise do so when it is collected."""
-        self._writer.close()
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, self._schema))
-        self._rows, self._bytes = [], 0
+    try:
+        yield add
+        flush()
+        writer.close()
+    finally:
+        with suppress(OSError, ValueError):  # after an error: else it would do so when it is collected
+            writer.close()
 
 
 def _type(arrow: ModuleType, kind: Any) -> Any:

@@ -14,6 +14,7 @@ from PIL import Image as Pillow
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.coco import licences_of_files
+from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, some
@@ -80,12 +81,7 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
         return Licences()
     if path.suffix.lower() == ".json":
         return _of_captions(path, dataset)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    text = read_utf8(path, _HINT)
     every = [*source_names(dataset), *dataset.images, *(source.name for source in dataset.sources)]
     names = {source.file: source.name for source in dataset.sources} | {name: name for name in every}
     licences: dict[str, Licence] = {}
@@ -108,14 +104,9 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
 
 def _of_captions(path: Path, dataset: Dataset) -> Licences:
     """Licences of the images whose files a COCO JSON names."""
-    if not path.is_file():
-        raise UsageError(f"{path} cannot be read: there is no such file", hint=_HINT)
-    by_file = licences_of_files(path)
-    licences = {}
-    for image in dataset.images.values():
-        licence = by_file.get(image.id.rpartition("/")[2]) if image.index is None else None
-        if licence is not None:
-            licences[image.id] = Licence(*licence)
+    by_file = licences_of_files(path, _HINT)
+    photos = [image.id for image in dataset.images.values() if image.index is None]
+    licences = {photo: Licence(*by_file[name]) for photo in photos if (name := photo.rpartition("/")[2]) in by_file}
     if not licences:
         raise DataError(f"{path} names the licence of no image here", hint="it names them by the files of the photos")
     return Licences(licences)
@@ -291,7 +282,7 @@ class ExportJob:
             if judgment.candidate not in self._candidates.get(judgment.query, ()):
                 raise DataError(
                     f"a judgment by {judgment.worker} is about {judgment.candidate!r} of the query {judgment.query!r}, "
-                    "which is not there",
+                    "which does not exist",
                     hint="restore the tables that the dataset was read from",
                 )
             judgments[judgment.query].append(judgment)

@@ -2,12 +2,14 @@
 
 import io
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 import msgspec
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
-from ctxr.datasets.writers.shards import Shards
+from ctxr.datasets.writers.shards import Add, Shards
 from ctxr.store.paths import safe_name
 from ctxr.store.records import ImageSet
 
@@ -21,7 +23,7 @@ def write(job: ExportJob) -> ExportResult:
     shards: dict[str, int] = {}
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for split, sets in job.by_split().items():
-            with Shards(job.out, f"{split}-{{number:06d}}.tar", job.shard_bytes, _Tar) as tars:
+            with Shards(job.out, f"{split}-{{number:06d}}.tar", job.shard_bytes, _tar) as tars:
                 for number, image_set in enumerate(sets):
                     sample = _sample(job, image_set, split, number)
                     tars.add(sample, _size(sample))
@@ -44,23 +46,17 @@ def _sample(job: ExportJob, image_set: ImageSet, split: str, number: int) -> dic
     return {f"{key}.json": msgspec.json.encode(row), **files}
 
 
-class _Tar:
-    """A tar of samples, each its files by name."""
+@contextmanager
+def _tar(stream: IO[bytes]) -> Iterator[Add[dict[str, bytes]]]:
+    """A tar of samples, each its files by name; its two empty last blocks are written if the block ends well."""
+    tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
+    def add(files: dict[str, bytes], size: int) -> None:
+        for name, content in files.items():
+            tar.addfile(_header(name, len(content)), io.BytesIO(content))
 
-    def add(self, row: dict[str, bytes], size: int) -> None:
-        """Write one sample."""
-        for name, content in row.items():
-            self._tar.addfile(_header(name, len(content)), io.BytesIO(content))
-
-    def finish(self) -> None:
-        """Write the two empty blocks at the end."""
-        self._tar.close()
-
-    def abandon(self) -> None:
-        """Nothing: a tar holds nothing but the stream."""
+    yield add
+    tar.close()
 
 
 def _size(files: dict[str, bytes]) -> int:

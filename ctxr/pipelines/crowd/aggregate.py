@@ -263,6 +263,10 @@ class DatasetStage(Stage):
     source: Path
     figures: "_Figures"
 
+    def out(self) -> Path:
+        """The folder that the options name."""
+        return self.options.folder()
+
     def inputs(self, progress: Progress) -> Inputs:
         """The answers, with everything that is decided and measured from them."""
         config, out = self.options, self.out()

@@ -23,6 +23,10 @@ class TaskStage(Stage):
     options: ExportTasks
     batch: TaskBatch
 
+    def out(self) -> Path:
+        """The folder that the options name."""
+        return self.options.folder()
+
     def inputs(self, progress: Progress) -> Inputs:
         """The units, and those of an earlier round that somebody has seen."""
         config, out = self.options, self.out()

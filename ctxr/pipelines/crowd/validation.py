@@ -196,7 +196,7 @@ def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPic
         chosen = [decision for unit, decision in decisions.items() if name in ("all", split_of[unit])]
         reasons = Counter(decision.reason for decision in chosen)
         kept, decided = reasons[None], len(chosen) - reasons["too_few_votes"]
-        low, high = wilson_interval(kept, decided, 0.95)
+        low, high = wilson_interval(kept, decided)
         dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str) if reason)
         votes = sum(decision.right + decision.wrong for decision in chosen)
         share = f"{kept / decided:.3f} ({low:.3f}–{high:.3f})" if decided else None

@@ -160,6 +160,10 @@ class SetsStage(Stage):
     retried: Artifact | None = None
     """The finished result of the same options and inputs, whose failures are tried again."""
 
+    def out(self) -> Path:
+        """The folder that the options name."""
+        return self.options.folder()
+
     def __init__(self, options: BuildSets | Filter, of_rank: CommandOf | None = None) -> None:
         """`of_rank`: make no unit of a video; the error about a missing one names this command."""
         super().__init__(options)

@@ -46,6 +46,10 @@ class RebuildStage(Stage):
     KIND = IMAGE_SETS
     options: Rebuild
 
+    def out(self) -> Path:
+        """The folder that the options name."""
+        return self.options.folder()
+
     def inputs(self, progress: Progress) -> Inputs:
         """The recipe, and a folder that may be written."""
         artifact, recipe = recipe_of(self.options.source())

@@ -172,7 +172,7 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
     _check_worker(dataset, config.worker)
     trials = trials_of(dataset, config.worker)
     if not trials:
-        return AuditReport(dataset.name, 0, (), ("no target is known: nothing can be tried",), dataset.notes)
+        return AuditReport(dataset.name, 0, (), ("no target is known, so there is nothing to test",), dataset.notes)
     verdicts = []
     missing: list[str] = []
     for rule in rules(dataset, trials, config.skip_pictures, progress):

@@ -346,6 +346,10 @@ class RegionsStage(Stage):
     KIND = REGION_FEATURES
     options: RegionsConfig
 
+    def out(self) -> Path:
+        """The folder that the options name."""
+        return self.options.folder()
+
     def inputs(self, progress: Progress) -> Inputs:
         """The pictures by content, and the extractor with its resolved name."""
         dataset = open_dataset(self.options.dataset, self.options.workdir, progress)

@@ -102,10 +102,10 @@ def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
     """How many of these pictures are not where they should lie, and the first of them, by its file where it has one; "" for none."""
     files = {image: dataset.picture(dataset.images[image]) for image in images}
     missing = [str(file or image) for image, file in files.items() if file is None or not file.is_file()]
-    are = "is" if len(missing) == 1 else "are"
     if not missing:
         return ""
-    return f"{len(missing)} of {len(files)} pictures of {dataset.name} {are} not there, the first is {missing[0]}"
+    are = "is" if len(missing) == 1 else "are"
+    return f"{len(missing)} of {len(files)} pictures of {dataset.name} {are} missing, the first is {missing[0]}"
 
 
 def picture_files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:

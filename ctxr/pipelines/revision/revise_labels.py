@@ -80,7 +80,8 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: Clas
         return audit(config, progress)
     if config.entail:
         return revise(config, progress, classifier)
-    return plan(config, progress)
+    with progress.task("reading the labels", None):
+        return plan(config, progress)
 
 
 def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:

@@ -154,6 +154,9 @@ class _ExportStage(Stage):
     options: Export
     source: Path
 
+    def out(self) -> Path:
+        return self.options.folder()
+
     def inputs(self, progress: Progress) -> Inputs:
         self.source = chosen(self.options.input, self.options.workdir, CHAIN, progress)
         _check_separate(self.source, self.out())

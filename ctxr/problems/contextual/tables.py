@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ctxr.engine.report import Table
-from ctxr.metrics.agreement import LEVEL
 from ctxr.metrics.compare import FEW_CLUSTERS, Interval
+from ctxr.metrics.proportions import LEVEL
 from ctxr.problems.contextual.examples import EvalSplit
 from ctxr.problems.contextual.figures import Correlation, Error, unit_of
 from ctxr.problems.figures import PARTS, Figure, RunDifference

@@ -55,7 +55,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--out", "file"], 2, "file is a file, not a folder"),
         (["clip.mp4", "--splits", "none.csv"], 2, "no such file: none.csv"),
         (["clip.mp4", "--config", "none.toml"], 2, "none.toml cannot be read"),
-        (["--yield-curve"], 4, "work/sets is not there"),
+        (["--yield-curve"], 4, "work/sets does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -119,7 +119,7 @@ def test_a_limit_that_the_sets_were_built_with_is_not_dropped_silently(footage: 
 def test_filtering_needs_a_limit_and_finished_sets(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to filter by"):
         run(Filter(workdir=tmp_path))
-    with pytest.raises(UnfinishedError, match="is not there"):
+    with pytest.raises(UnfinishedError, match="does not exist"):
         run(Filter(workdir=tmp_path, brisque=0.65))
 
 

@@ -1,6 +1,7 @@
 """A classifier that knows the drawn world's truth and errs as often as it is told to, the same way whenever it is asked."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import CandidateRow
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Silent
+from ctxr.engine.progress import ProgressTask, Silent
 from ctxr.models.entailment.base import Claim
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
@@ -69,9 +70,10 @@ def truth_of(workdir: Path) -> dict[str, CaptionTruth]:
 
 
 class Listening(Silent):
-    """Remembers what was noted and what it was warned of."""
+    """Remembers what was noted, what it was warned of, and which progress it showed."""
 
     def __init__(self) -> None:
+        self.tasks: list[str] = []
         self.notes: list[str] = []
         self.warned: list[str] = []
 
@@ -80,6 +82,10 @@ class Listening(Silent):
 
     def warn(self, text: str) -> None:
         self.warned.append(text)
+
+    def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
+        self.tasks.append(label)
+        return super().task(label, total)
 
 
 class Hashed:

@@ -74,7 +74,7 @@ def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release:
 def test_a_release_without_its_pictures_cannot_be_revised(tmp_path: Path) -> None:
     folder = write_release(tmp_path / "release", test=None)
     config = ReviseLabels(folder, workdir=tmp_path / "work", entail=True, by="hashed")
-    with pytest.raises(DataError, match="pictures of release are not there"):
+    with pytest.raises(DataError, match="pictures of release are missing"):
         run(config, classifier=LikesImg9())
 
 

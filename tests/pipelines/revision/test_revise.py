@@ -22,7 +22,7 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import write_captions
 from tests.pipelines.revision.conftest import DRAWN
-from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
+from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, truth_of
 from tests.problems.scores import scores_of
 
 
@@ -236,8 +236,10 @@ def test_a_round_that_is_not_there_or_is_turned_already_is_said_with_the_way_on(
 
 def test_without_entail_it_says_what_it_would_do_and_writes_nothing(workdir: Path) -> None:
     before = bytes_of(workdir)
-    report = run(ReviseLabels(workdir=workdir, by="hashed"))
+    progress = Listening()
+    report = run(ReviseLabels(workdir=workdir, by="hashed"), progress)
     assert report.did == "planned"
+    assert progress.tasks == ["reading the labels"]
     assert report.facts["classifier"].startswith("none yet")
     assert report.facts["retriever"] == "hashed"
     assert bytes_of(workdir) == before

@@ -37,10 +37,10 @@ def test_a_picture_that_is_gone_is_named_by_its_place_in_the_plan_and_before_any
     gone = dataset.picture(dataset.images[next(one for one in dataset.sets if one.id == "test").images[3]])
     assert gone is not None
     gone.unlink()
-    said = f"1 of 56 pictures of dataset is not there, the first is {gone}"
+    said = f"1 of 56 pictures of dataset is missing, the first is {gone}"
     assert run(ReviseLabels(workdir=workdir, by="hashed")).notes == (f"{said}: --entail needs all of them",)
     judge = StandIn(workdir / "dataset")
-    with pytest.raises(DataError, match="is not there") as refused:
+    with pytest.raises(DataError, match="is missing") as refused:
         run(options(workdir), classifier=judge)
     assert (refused.value.message, judge.claims) == (said, 0)
     assert refused.value.hint == "restore it, or name a dataset that holds its pictures"

@@ -1,7 +1,9 @@
 """Image sets that the tests of exporting share, plain and with descriptions."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from ctxr.datasets.readers.artifact import open_sets
 from ctxr.store.artifacts import Content, finish
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.store.tables import write_table
+from tests.exports import export
 from tests.pipelines.curation.test_build_sets import build
 
 
@@ -57,3 +60,16 @@ def described(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         content=Content([*made.files, "texts.jsonl", "queries.jsonl", "judgments.jsonl"], made.counts, made.models),
     )
     return folder / "sets"
+
+
+@pytest.fixture(scope="session")
+def exported(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The described sets in a format, made once: only to be read."""
+
+    @cache
+    def folder(to: str) -> Path:
+        out = tmp_path_factory.mktemp("exported") / to
+        export(described, out, to)
+        return out
+
+    return folder

@@ -18,7 +18,7 @@ HEADER = "source,licence,attribution,url\n"
 def card(sets: Path, out: Path, licences: str = "", **options: Any) -> str:
     file = out.parent / "licences.csv"
     file.write_text(HEADER + licences)
-    export(sets, out, options.pop("to", "imagecode"), licences=file if licences else None, **options)
+    export(sets, out, options.pop("to", "fiftyone"), licences=file if licences else None, **options)
     return (out / "README.md").read_text()
 
 

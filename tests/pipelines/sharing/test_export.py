@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,13 @@ def own(sets: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_two_equal_exports_are_byte_equal_and_the_second_run_does_nothing(
-    described: Path, tmp_path: Path, to: str
+    described: Path, exported: Callable[[str], Path], tmp_path: Path, to: str
 ) -> None:
-    first = export(described, tmp_path / "a", to)
-    export(described, tmp_path / "elsewhere" / "b", to)
-    assert same_tree(tmp_path / "a", tmp_path / "elsewhere" / "b")
+    first = export(described, tmp_path / "elsewhere" / "b", to)
+    assert same_tree(exported(to), tmp_path / "elsewhere" / "b")
     assert not first.up_to_date
-    assert export(described, tmp_path / "a", to).up_to_date
-    assert {check.state for check in check_artifact(tmp_path / "a", Silent())} == {"ok"}
+    assert export(described, exported(to), to).up_to_date
+    assert {check.state for check in check_artifact(exported(to), Silent())} == {"ok"}
 
 
 def test_shards_are_bounded_and_bear_nothing_of_the_machine(
@@ -234,8 +234,7 @@ def test_a_forged_list_of_files_removes_nothing_outside(sets: Path, tmp_path: Pa
     assert (tmp_path / "victim.txt").read_text() == "precious"
 
 
-def test_test_answers_can_be_kept_back(described: Path, tmp_path: Path) -> None:
-    export(described, tmp_path / "open", "webdataset")
+def test_test_answers_can_be_kept_back(described: Path, exported: Callable[[str], Path], tmp_path: Path) -> None:
     export(described, tmp_path / "hidden", "webdataset", hide_test=True)
 
     def answers(folder: Path) -> dict[str, list[Any]]:
@@ -249,7 +248,7 @@ def test_test_answers_can_be_kept_back(described: Path, tmp_path: Path) -> None:
                         found.setdefault(row["split"], []).extend(query["judgments"] for query in row["queries"])
         return found
 
-    assert all(answers(tmp_path / "open")["test"])
+    assert all(answers(exported("webdataset"))["test"])
     hidden = answers(tmp_path / "hidden")
     assert hidden["test"]
     assert not any(hidden["test"])

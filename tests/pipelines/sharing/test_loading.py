@@ -3,7 +3,9 @@
 import io
 import json
 import re
+import tarfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +48,22 @@ def pixels(dataset: Dataset, name: str) -> Any:
     return read_image(file)
 
 
-def test_the_released_code_finds_sets_and_targets_as_it_reads_them(described: Path, tmp_path: Path) -> None:
-    export(described, tmp_path / "out", "imagecode")
+def test_the_released_code_finds_sets_and_targets_as_it_reads_them(
+    described: Path, exported: Callable[[str], Path]
+) -> None:
+    out = exported("imagecode")
     _, dataset = open_sets(described)
     by_id = {image_set.id: image_set for image_set in dataset.sets}
     seen = 0
     for file, side in (("train_data.json", "train"), ("valid_data.json", "valid")):
-        table = json.loads((tmp_path / "out" / file).read_text())
+        table = json.loads((out / file).read_text())
         assert {name for name in table if "open-images" not in name} == {
             one.id for one in dataset.sets if one.kind == "video" and dataset.split_of(one) == side
         }
         for name, texts in table.items():
             # the order in which the released code lists a set
             listed = sorted(
-                (tmp_path / "out" / "image-sets" / name).iterdir(),
+                (out / "image-sets" / name).iterdir(),
                 key=lambda path: int(str(path).split("/")[-1].split(".")[0][3:]),
             )
             assert len(listed) == 10
@@ -78,17 +82,19 @@ def test_the_released_code_finds_sets_and_targets_as_it_reads_them(described: Pa
                 3: "3",
             }
     assert seen >= 4
-    test = json.loads((tmp_path / "out" / "test_data_unlabeled.json").read_text())
+    test = json.loads((out / "test_data_unlabeled.json").read_text())
     assert {name: len(texts) for name, texts in test.items()} == {
         one.id: 2 for one in dataset.sets if dataset.split_of(one) == "test"
     }
 
 
-def test_datasets_opens_typed_splits_with_the_very_pictures(described: Path, tmp_path: Path) -> None:
+def test_datasets_opens_typed_splits_with_the_very_pictures(
+    described: Path, exported: Callable[[str], Path], tmp_path: Path
+) -> None:
     datasets = library("datasets")
-    export(described, tmp_path / "out", "hf")
+    out = exported("hf")
     _, dataset = open_sets(described)
-    loaded = datasets.load_dataset(str(tmp_path / "out"), "sets", cache_dir=str(tmp_path / "cache"))
+    loaded = datasets.load_dataset(str(out), "sets", cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train", "validation", "test"]
     assert isinstance(loaded["train"].features["images"].feature, datasets.Image)
     rows = {row["id"]: row for split in loaded.values() for row in split}
@@ -99,7 +105,7 @@ def test_datasets_opens_typed_splits_with_the_very_pictures(described: Path, tmp
         assert row["shot"] == image_set.shot
         for name, picture in list(zip(image_set.images, row["images"], strict=True))[::5]:
             assert np.array_equal(np.asarray(picture.convert("RGB")), pixels(dataset, name))
-    queries = datasets.load_dataset(str(tmp_path / "out"), "queries", cache_dir=str(tmp_path / "cache"))
+    queries = datasets.load_dataset(str(out), "queries", cache_dir=str(tmp_path / "cache"))
     asked = [row for split in queries.values() for row in split]
     assert len(asked) == 2 * sum(image_set.kind == "video" for image_set in dataset.sets)
     for row in asked:
@@ -117,14 +123,14 @@ def test_datasets_opens_sets_about_which_nothing_is_asked(sets: Path, tmp_path: 
 
 # the library does not close the tars that it has read
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_webdataset_streams_sets_with_pictures_in_order(described: Path, tmp_path: Path) -> None:
+def test_webdataset_streams_sets_with_pictures_in_order(described: Path, exported: Callable[[str], Path]) -> None:
     webdataset = library("webdataset")
-    export(described, tmp_path / "out", "webdataset")
+    out = exported("webdataset")
     _, dataset = open_sets(described)
     by_id = {image_set.id: image_set for image_set in dataset.sets}
     seen = []
     for split in ("train", "valid", "test"):
-        shards = sorted(str(path) for path in (tmp_path / "out").glob(f"{split}-*.tar"))
+        shards = sorted(str(path) for path in out.glob(f"{split}-*.tar"))
         for sample in webdataset.WebDataset(shards, shardshuffle=False).decode("rgb8"):
             row = sample["json"]
             image_set = by_id[row["id"]]
@@ -168,40 +174,37 @@ def test_mlcroissant_validates_and_reads_every_record(described: Path, tmp_path:
     assert {record["queries/targets"][0] for record in asked} == {1, 3}
 
 
-def test_fiftyone_imports_a_sample_for_each_place_in_a_set(described: Path, tmp_path: Path) -> None:
+def test_fiftyone_imports_a_sample_for_each_place_in_a_set(described: Path, exported: Callable[[str], Path]) -> None:
     library("fiftyone")
     from fiftyone.utils.data.importers import LegacyFiftyOneDatasetImporter  # type: ignore[import-not-found]
 
-    export(described, tmp_path / "out", "fiftyone")
+    out = exported("fiftyone")
     _, dataset = open_sets(described)
-    with LegacyFiftyOneDatasetImporter(str(tmp_path / "out")) as importer:
+    with LegacyFiftyOneDatasetImporter(str(out)) as importer:
         samples = list(importer)
     assert len(samples) == 10 * len(dataset.sets)
     assert all(Path(sample.filepath).is_file() for sample in samples)
 
 
-def test_the_fiftyone_layout_is_what_its_importer_reads(described: Path, tmp_path: Path) -> None:
-    export(described, tmp_path / "out", "fiftyone")
+def test_the_fiftyone_layout_is_what_its_importer_reads(described: Path, exported: Callable[[str], Path]) -> None:
+    out = exported("fiftyone")
     _, dataset = open_sets(described)
-    samples = json.loads((tmp_path / "out" / "samples.json").read_text())["samples"]
+    samples = json.loads((out / "samples.json").read_text())["samples"]
     places = {(sample["set_id"], sample["position"]): sample for sample in samples}
     assert len(places) == len(samples) == 10 * len(dataset.sets)
     for image_set in dataset.sets:
         for position, name in enumerate(image_set.images):
             sample = places[image_set.id, position]
-            picture = (tmp_path / "out" / sample["filepath"]).read_bytes()
+            picture = (out / sample["filepath"]).read_bytes()
             assert picture == (described / dataset.images[name].path).read_bytes()
             assert sample["tags"] == [dataset.split_of(image_set), image_set.kind]
             described_here = image_set.kind == "video" and position in (1, 3)
             assert len(sample["descriptions"]) == described_here
-    assert json.loads((tmp_path / "out" / "metadata.json").read_text())["media_type"] == "image"
+    assert json.loads((out / "metadata.json").read_text())["media_type"] == "image"
 
 
-def test_every_picture_in_a_shard_is_a_picture(sets: Path, tmp_path: Path) -> None:
-    import tarfile
-
-    export(sets, tmp_path / "out", "webdataset")
-    with tarfile.open(next((tmp_path / "out").glob("train-*.tar"))) as tar:
+def test_every_picture_in_a_shard_is_a_picture(exported: Callable[[str], Path]) -> None:
+    with tarfile.open(next(exported("webdataset").glob("train-*.tar"))) as tar:
         for member in tar:
             stream = tar.extractfile(member)
             assert stream is not None

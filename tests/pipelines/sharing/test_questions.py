@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_rows_that_refer_to_nothing_are_named(dataset: Dataset, tmp_path: Path) 
         imagecode.write(job_of(ask(dataset, [gold("q", images[0])], texts=("gone",)), tmp_path / "b"))
     for row in (gold("q", "clip9/img0"), gold("other", "clip0/img0")):
         with pytest.raises(
-            DataError, match=f"is about '{row.candidate}' of the query '{row.query}', which is not there"
+            DataError, match=f"is about '{row.candidate}' of the query '{row.query}', which does not exist"
         ):
             imagecode.write(job_of(ask(dataset, [row]), tmp_path / "c"))
 
@@ -95,13 +96,14 @@ def test_a_set_on_no_side_is_refused_by_imagecode_alone(dataset: Dataset, tmp_pa
     assert [file.name for file in (tmp_path / "b").iterdir()] == ["unsplit-000000.tar"]
 
 
-def test_descriptions_travel_with_a_recipe(described: Path, footage: Path, tmp_path: Path) -> None:
-    export(described, tmp_path / "recipe", "recipe")
-    shutil.move(tmp_path / "recipe", tmp_path / "mail")
+def test_descriptions_travel_with_a_recipe(
+    described: Path, exported: Callable[[str], Path], footage: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(exported("recipe"), tmp_path / "mail")
     rebuild(tmp_path / "mail", footage, tmp_path / "rebuilt")
     for table in ("texts.jsonl", "queries.jsonl", "judgments.jsonl"):
         assert (tmp_path / "rebuilt" / table).read_bytes() == (described / table).read_bytes()
-    export(described, tmp_path / "a", "imagecode")
+    shutil.copytree(exported("imagecode"), tmp_path / "a")
     export(tmp_path / "rebuilt", tmp_path / "b", "imagecode")
     for name in ("README.md", "manifest.json"):  # they say what they were made from
         (tmp_path / "a" / name).unlink()

@@ -89,9 +89,6 @@ def tally(oddities: Sequence[Oddity]) -> list[str]:
 THRESHOLD = 3.0
 """Similarity of 0..5 from which a pair counts as entailed (entailment paper, section 6; CxC extends its positives likewise)."""
 
-MOST_SHOWN = 30
-"""Signs of a column's name that are shown of a file that is something else."""
-
 _NLI = {
     "entailment": ("entailment", 1),
     "neutral": ("neutral", 0),
@@ -179,31 +176,22 @@ FORMATS = (
 )  # fmt: skip
 """Every format, the more particular ones first."""
 
-SOURCES = tuple(dict.fromkeys(one.source for one in FORMATS))
 
-
-def find_format(path: str, columns: Collection[str], source: str | None) -> PairFormat:
-    """The format of a file with these columns, among those of `source` if it is named.
-
-    Raises DataError saying which columns are missing from the likeliest one.
-    """
-    chosen = [one for one in FORMATS if source in (None, one.source)]
-    if not chosen:
-        raise DataError(f"{source!r} is no entailment dataset that ctxr reads", hint=f"one of {', '.join(SOURCES)}")
-    fitting = next((one for one in chosen if not one.missing(columns)), None)
+def find_format(path: str, columns: Collection[str]) -> PairFormat:
+    """The format of a file with these columns. Raises DataError saying which columns are missing from the likeliest one."""
+    fitting = next((known for known in FORMATS if not known.missing(columns)), None)
     if fitting is not None:
         return fitting
     if {"image1", "image2"} <= set(columns):
         raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
-    nearest = min(chosen, key=lambda one: one.far_from(path, columns))
-    if len(nearest.missing(columns)) == len(nearest.needs()):
-        named = ", ".join(repr(one[:MOST_SHOWN]) for one in list(columns)[:3] if one) or "nothing"
-        raise DataError(
-            f"{path}:1: the header names {named}, which is no dataset of entailment", hint=f"of {', '.join(SOURCES)}"
-        )
-    lacking = ", ".join(nearest.missing(columns))
+    nearest = min(FORMATS, key=lambda known: known.far_from(path, columns))
+    lacking = nearest.missing(columns)
+    if len(lacking) == len(nearest.needs()):
+        named = ", ".join(repr(name[:30]) for name in list(columns)[:3] if name) or "nothing"
+        sources = ", ".join(dict.fromkeys(known.source for known in FORMATS))
+        raise DataError(f"{path}:1: the header names {named}, which is no dataset of entailment", hint=f"of {sources}")
     raise DataError(
-        f"{path}:1: the header lacks {lacking} to be {nearest.source}",
+        f"{path}:1: the header lacks {', '.join(lacking)} to be {nearest.source}",
         hint="restore the header; test files without labels cannot be used",
     )
 
@@ -248,7 +236,7 @@ class Rows:
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
         if self._json:
-            self.columns = tuple(json_object(header) or ())
+            self.columns = tuple(_json_object(header) or ())
             self._ahead.append((first[0], header))
         else:
             self.columns = _names(header, self._delimiter, path)
@@ -286,7 +274,7 @@ class Rows:
         return header
 
     def _json_cells(self, line: int, text: str) -> dict[str, str] | None:
-        value = json_object(text)
+        value = _json_object(text)
         if value is None:
             self.note(line, "not_json", "the line is no JSON object")
             return None
@@ -336,7 +324,7 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def json_object(text: str) -> dict[str, Any] | None:
+def _json_object(text: str) -> dict[str, Any] | None:
     """The JSON object in a line; None if it holds none."""
     try:
         value = json.loads(text)
@@ -461,41 +449,31 @@ def _add(captions: Captions, at: str, key: str, image: str, text: str) -> None:
 _SPLITS_OF_PAIRS: dict[str, SplitName] = {
     "train": "train", "dev": "valid", "val": "valid", "valid": "valid", "validation": "valid", "test": "test",
 }  # fmt: skip
-_WORD = re.compile(r"[a-z]+")
-_HEADLESS = next(one.headless for one in FORMATS if one.headless)
 
 
-def read_pairs(
-    path: Path,
-    source: str | None = None,
-    split: SplitName | None = None,
-    captions: Captions | None = None,
-    language: str = "en",
-) -> Reading:
-    """The pairs of a published file, with everything that is odd in it.
+def read_pairs(path: Path, captions: Captions | None = None) -> Reading:
+    """The pairs of a published file, with everything that is odd in it. Which dataset it is follows from its columns, its side from
+    its name (`train`, `dev`, `valid`, `test`). Rows of a multilingual file that are not English are left out, and counted.
 
     Args:
-        source: which dataset it is; default: by its columns.
-        split: its side; default: what the file's name says (`train`, `dev`, `valid`, `test`).
         captions: give pictures their premise, and captions their text.
-        language: rows of a multilingual file in another language are left out, and counted.
 
     Rows are kept whatever is doubtful about them, unless they have no label, no text, or say again what was said. Raises
     UsageError for a file that cannot be opened, DataError for columns that fit no dataset.
     """
-    rows = Rows(path, _HEADLESS if source in (None, "sts-b") else ())
-    pair_format = find_format(str(path), rows.columns, source)
-    reader = _Reader(rows, pair_format, split or _side(path), captions or Captions(), language)
+    rows = Rows(path, next(known.headless for known in FORMATS if known.headless))
+    pair_format = find_format(str(path), rows.columns)
+    words = reversed(re.findall("[a-z]+", path.name.lower()))
+    split = next((_SPLITS_OF_PAIRS[word] for word in words if word in _SPLITS_OF_PAIRS), None)
+    reader = _Reader(rows, pair_format, split, captions or Captions())
     for row in rows:
         reader.take(row)
     return Reading(tuple(reader.pairs.values()), tuple(rows.oddities), rows.read, pair_format.source)
 
 
 class _Reader:
-    def __init__(
-        self, rows: Rows, pair_format: PairFormat, split: SplitName | None, captions: Captions, language: str
-    ) -> None:
-        self.rows, self.format, self.split, self.captions, self.language = rows, pair_format, split, captions, language
+    def __init__(self, rows: Rows, pair_format: PairFormat, split: SplitName | None, captions: Captions) -> None:
+        self.rows, self.format, self.split, self.captions = rows, pair_format, split, captions
         self.pairs: dict[str, EntailmentPair] = {}
         self.said: dict[tuple[str | None, ...], tuple[int, EntailmentPair]] = {}
 
@@ -522,8 +500,8 @@ class _Reader:
     def _pair(self, row: Row) -> EntailmentPair | None:
         form = self.format
         language = _cell(row, form.language)
-        if language and language != self.language:
-            self.rows.note(row.line, "language", f"the row is in {language!r}, not {self.language!r}")
+        if language not in ("", "en"):
+            self.rows.note(row.line, "language", f"the row is in {language!r}, not 'en'")
             return None
         labelled = self._label(row)
         if labelled is None:
@@ -610,11 +588,3 @@ def similarity(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value <= 5 else None
-
-
-def _side(path: Path) -> SplitName | None:
-    """The side that a file's name says: the last word that is one."""
-    return next(
-        (_SPLITS_OF_PAIRS[word] for word in reversed(_WORD.findall(path.name.lower())) if word in _SPLITS_OF_PAIRS),
-        None,
-    )
