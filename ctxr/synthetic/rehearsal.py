@@ -28,7 +28,7 @@ from ctxr.synthetic.crowd.profiles import PROFILES, Profile
 from ctxr.synthetic.crowd.sayings import Scenes
 from ctxr.synthetic.crowd.visitor import Cast, Person, SimulatedJudge, SimulatedTruth, image_ids, work_in_turns
 from ctxr.synthetic.world.footage import World
-from ctxr.synthetic.world.kinds import Verdict
+from ctxr.synthetic.world.predicates import Verdict
 
 CAST = (("careful", 10), ("hasty", 2), ("position-biased", 2), ("spammer", 2))
 """How many workers of each kind come."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ctxr.synthetic.world.kinds import Verdict
+from ctxr.synthetic.world.predicates import Verdict
 
 
 @dataclass(frozen=True)

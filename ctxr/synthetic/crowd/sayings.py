@@ -10,7 +10,7 @@ from ctxr.errors import DataError
 from ctxr.store.records import ImageSet
 from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.footage import World
-from ctxr.synthetic.world.kinds import Verdict
+from ctxr.synthetic.world.predicates import Verdict
 from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import true_statements

@@ -16,7 +16,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.errors import CtxrError
 from ctxr.synthetic.crowd.profiles import Profile, chances
 from ctxr.synthetic.crowd.sayings import Saying, Scenes
-from ctxr.synthetic.world.kinds import Verdict
+from ctxr.synthetic.world.predicates import Verdict
 
 _SECONDS = 60
 
