@@ -44,7 +44,7 @@ def trials_of(dataset: Dataset, worker: str) -> list[Trial]:
 
 
 def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: Progress) -> Iterator[Rule | str]:
-    """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tried.
+    """Each rule with its credits [Q], NaN where it does not apply, or the sentence that says why it cannot be tested.
 
     The images of a video set lie in one shot in the order of time, so its first image is the candidate nearest to the
     start of the shot and its last the one nearest to the end. Photos have no time: their first image is the anchor that
@@ -172,7 +172,7 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
     _check_worker(dataset, config.worker)
     trials = trials_of(dataset, config.worker)
     if not trials:
-        return AuditReport(dataset.name, 0, (), ("no target is known: nothing can be tried",), dataset.notes)
+        return AuditReport(dataset.name, 0, (), ("no target is known: no rule can be tested",), dataset.notes)
     verdicts = []
     missing: list[str] = []
     for rule in rules(dataset, trials, config.skip_pictures, progress):

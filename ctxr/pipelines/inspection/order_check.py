@@ -192,7 +192,7 @@ def _checked(
     label = f"targets by {run}"
     if not changed:
         why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
-        yield Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tried")
+        yield Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tested")
         return
     yield _explained(
         label, f"{split}, {changed} of {len(rows)} targets would move", accuracy, credits, others, sets, seed

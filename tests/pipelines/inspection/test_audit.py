@@ -109,7 +109,7 @@ def test_pictures_need_not_be_opened(tmp_path: Path) -> None:
 def test_without_targets_there_is_nothing_to_try(tmp_path: Path) -> None:
     result = runner.invoke(app, ["audit", str(write_release(tmp_path, train=None, valid=None))])
     assert result.exit_code == 0
-    assert "no target is known: nothing can be tried" in result.stdout
+    assert "no target is known: no rule can be tested" in result.stdout
 
 
 def test_a_worker_who_named_no_target_is_refused(tmp_path: Path) -> None:
