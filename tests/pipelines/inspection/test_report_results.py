@@ -41,9 +41,10 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
     found = find_scored(work)
     assert found is not None
-    assert (found.names, found.runs) == (("plain-vs-with-context",), ("plain", "with context"))
+    assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
+    assert found.runs == ["plain", "with context"]
     assert len(found.rows) == 2 * 4
-    assert found.notes == ()
+    assert found.notes == []
 
 
 def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path) -> None:
@@ -52,8 +53,8 @@ def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path
     (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
     found = find_scored(work)
     assert found is not None
-    assert found.names == ("plain-vs-with-context",)
-    assert found.notes == ("1 evaluations on other datasets are in results/ and are not shown",)
+    assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
+    assert found.notes == ["1 evaluations on other datasets are in results/ and are not shown"]
 
 
 def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Pa
     file.write_text(json.dumps(json.loads(file.read_text())))
     found = find_scored(work)
     assert found is not None
-    assert found.notes == ("results/plain-vs-with-context/figures.json was changed since it was written",)
+    assert found.notes == ["results/plain-vs-with-context/figures.json was changed since it was written"]
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
         find_scored(work)
@@ -76,11 +77,13 @@ def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Pat
     scored = find_scored(work)
     assert scored is not None
     panel = results._panel(scored, "test")
-    assert [name for _, name in panel.names] == ["plain", "with context", "half (1 of 4)"]
-    assert [row[:2] for row in panel.rows] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
-    assert panel.notes[0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
-    assert panel.notes[1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
-    assert None in [one.low for one in panel.whiskers]
+    assert [name for _, name in panel["names"]] == ["plain", "with context", "half (1 of 4)"]
+    assert [row[:2] for row in panel["rows"]] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
+    assert (
+        panel["notes"][0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
+    )
+    assert panel["notes"][1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
+    assert None in [whisker["low"] for whisker in panel["whiskers"]]
 
 
 def test_provenance_names_the_evaluations_and_their_runs(work: Path, page: Path) -> None:
