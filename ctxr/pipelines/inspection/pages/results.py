@@ -12,7 +12,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
-from ctxr.pipelines.inspection.pages.edition import Edition, Section
+from ctxr.pipelines.inspection.pages.edition import Edition
 from ctxr.pipelines.inspection.pages.plots import ticks
 from ctxr.problems import open_run, problem_of, problems
 from ctxr.problems.figures import PARTS
@@ -388,7 +388,3 @@ def make_tables(edition: Edition) -> Mapping[str, Any] | None:
     edition.evaluations += tuple(artifacts)
     edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
     return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}
-
-
-RESULTS_SECTION = Section("results", "Results", make_results)
-TABLES_SECTION = Section("tables", "Tables", make_tables)

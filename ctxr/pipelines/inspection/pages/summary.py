@@ -10,7 +10,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
 from ctxr.pipelines.inspection.pages.chain import ALONE, runs_as_evaluated
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, reason_name
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, reason_name
 from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
@@ -149,9 +149,6 @@ def _steps(
     ]
 
 
-SUMMARY_SECTION = Section("summary", "Overview", make_summary)
-
-
 def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
     origins = [
@@ -210,6 +207,3 @@ def _in_words(value: Any) -> str:
     if isinstance(value, float):
         return plain(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-PROVENANCE_SECTION = Section("provenance", "Provenance", make_provenance)
