@@ -50,6 +50,9 @@ HEADS = (
 OVER_TINY = "encoder=ctxr-tiny"
 REGIONS = "grid"
 
+FEW = 150
+"""Pictures, or sets of them, that are drawn before another process has started."""
+
 VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "zero-shot": ("clip-zero-shot", (OVER_TINY,)),
     "none": ("clip-none", (OVER_TINY, "shared_distractors=true", *TUNED)),
@@ -235,7 +238,9 @@ def _compared(done: Rehearsed, aggregated: AggregateReport) -> dict[str, Table]:
 def run_models(work: Path, queries: int, seed: int, progress: Progress) -> tuple[Table, Path]:
     """Draw a benchmark with `queries` on train, train and evaluate each variant: accuracies, and the report."""
     dataset = work / "dataset"
-    write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), progress)
+    sizes: dict[str, Any] = {"train": queries, "valid": queries // 8, "test": queries // 3}
+    workers = 2 if queries > FEW else 1
+    write_benchmark(WorldBenchmark(dataset, **sizes, targets=10, seed=seed, workers=workers), progress)
     run_command("regions", progress, dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work)
     for name, (recipe, changes) in VARIANTS.items():
         run_command("train", progress, recipe=recipe, dataset=dataset, name=name, changes=changes, workdir=work)
@@ -266,9 +271,6 @@ BY = "ctxr-tiny"
 """What proposes candidates, and is tuned."""
 
 RESAMPLES = 1000
-
-FEW = 150
-"""Pictures that are drawn before another process has started."""
 
 
 def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str, Table], Path]:
