@@ -174,7 +174,10 @@ def test_nothing_sticks_out_to_the_side(show: Open, page: Path, width: int) -> N
 
 def test_thousands_of_sets_come_in_pages(show: Open, tmp_path: Path) -> None:
     write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 40, 2500)])
-    tab = show(run(Report(workdir=tmp_path)).page).tab
+    written = run(Report(workdir=tmp_path))
+    assert (written.sets, written.pictures) == (2500, 40)
+    assert written.bytes < 2_000_000
+    tab = show(written.page).tab
     expect(tab.locator(".card")).to_have_count(20)
     expect(tab.locator("#pager")).to_contain_text("page 1 of 125")
     assert tab.locator("#pager button", has_text="Next").evaluate(LEAP) == 0
@@ -202,13 +205,15 @@ def test_other_pages_are_linked_to_beside_the_parts(show: Open, page: Path, tmp_
 
 
 def test_hostile_names_are_shown_and_not_obeyed(show: Open, tmp_path: Path) -> None:
-    hostile = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>\''
+    hostile = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>&\u2028\''
     out = tmp_path / "sets"
     unit = video_unit(out, "clip")
     unit.sets[:] = [msgspec.structs.replace(unit.sets[0], id=hostile)]
     unit.ledger[-1] = msgspec.structs.replace(unit.ledger[-1], reason=hostile)
     write(out, [unit], failures=[Failure(hostile, hostile, hostile, hostile, hostile)], config={hostile: hostile})
-    opened = show(run(Report(workdir=tmp_path)).page)
+    page = run(Report(workdir=tmp_path)).page
+    assert page.read_text(encoding="utf-8").count("<script") == 2
+    opened = show(page)
     assert opened.titles() == [hostile]
     opened.tab.locator(".card .title").click()
     expect(opened.tab.locator("#look-title")).to_have_text(hostile)
