@@ -13,27 +13,13 @@ from ctxr.store.records import Failure
 from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import photo_unit, project, video_unit, write
 
-ANSWER = "async () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-"""Waits until what was asked for is drawn."""
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(Report(workdir=project(tmp_path_factory.mktemp("report") / "work"))).page
-
 
 def test_every_part_is_there_and_shows_its_pictures(show: Open, page: Path) -> None:
     tab = show(page).tab
     expect(tab.locator("h1")).to_have_text("14 sets of images")
     assert tab.locator(".top nav a").all_text_contents() == [
-        "Overview",
-        "Sets",
-        "Timelines",
-        "Left out",
-        "Distributions",
-        "Failures",
-        "Provenance",
-    ]
+        "Overview", "Sets", "Results", "Timelines", "Left out", "Distributions", "Failures", "Provenance",
+    ]  # fmt: skip
     expect(tab.locator(".card")).to_have_count(14)
     first = tab.locator(".card img").first
     first.evaluate("(image) => image.decode()")
@@ -168,6 +154,8 @@ def test_what_was_left_out_stands_beside_its_reason(show: Open, page: Path) -> N
 def test_nothing_sticks_out_to_the_side(show: Open, page: Path, width: int) -> None:
     tab = show(page, width=width).tab
     assert tab.evaluate("document.documentElement.scrollWidth") == width
+    tab.locator("#results").scroll_into_view_if_needed()
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.locator(".card .title").first.click()
     assert tab.evaluate("document.getElementById('look').scrollWidth <= document.getElementById('look').clientWidth")
 

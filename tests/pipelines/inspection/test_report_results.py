@@ -16,16 +16,6 @@ from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import project
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return evaluated_project(project(tmp_path_factory.mktemp("results") / "work"), runs=3)
-
-
-@pytest.fixture(scope="module")
-def page(work: Path) -> Path:
-    return run(Report(workdir=work)).page
-
-
 def texts(opened: object) -> list[str]:
     found: list[str] = opened.tab.locator(".miss blockquote").all_text_contents()  # type: ignore[attr-defined]
     return found
@@ -86,18 +76,20 @@ def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Pat
     assert None in [whisker["low"] for whisker in panel["whiskers"]]
 
 
-def test_provenance_names_the_evaluations_and_their_runs(work: Path, page: Path) -> None:
+def test_provenance_names_the_evaluations_and_their_runs(evaluated: Path, page: Path) -> None:
     content = page.read_text()
-    found = find_scored(work)
+    found = find_scored(evaluated)
     assert found is not None
     for one in found.artifacts:
         assert f"<b>results/{one.path.name}</b>" in content
         assert one.sha256 in content
 
 
-def test_a_page_holds_the_hardest_queries_of_many(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_holds_the_hardest_queries_of_many(
+    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(results, "MOST_QUERIES", 3)
-    content = run(Report(workdir=work, out=tmp_path / "few.html")).page.read_text()
+    content = run(Report(workdir=evaluated, out=tmp_path / "few.html")).page.read_text()
     assert "The page holds the 3 hardest of 28 queries" in content
 
 
@@ -181,10 +173,3 @@ def test_pages_turn_and_a_set_opens_from_its_query(show: Open, page: Path) -> No
 def test_a_button_stays_under_the_pointer_while_the_page_around_it_is_drawn(show: Open, page: Path, width: int) -> None:
     button = show(page, width=width).tab.locator("#r-pager button", has_text="Next")
     assert button.evaluate(LEAP) == 0  # pressed here and let go there is no click
-
-
-@pytest.mark.parametrize("width", [420, 800, 1280, 1600])
-def test_no_result_sticks_out_to_the_side(show: Open, page: Path, width: int) -> None:
-    tab = show(page, width=width).tab
-    tab.locator("#results").scroll_into_view_if_needed()
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
