@@ -42,7 +42,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "considered": f"{counts['considered']} sampled frames and photos, {counts['embedded']} embedded"
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
         "excluded": _numbers(counts["reasons"]),
-        "splits": _splits(counts),
+        "splits": _numbers(counts["splits"], "{name} {number}"),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
         "failed": f"{len(report.failures)}, reasons in {report.artifact / 'failures.jsonl'}"
         if report.failures
@@ -99,7 +99,7 @@ def _next_after_tasks(report: ExportTasksReport) -> str:
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
     """What answers were merged."""
-    reasons = ", ".join(f"{code} {number}" for code, number in report.reasons.items())
+    reasons = _numbers(report.reasons, "{name} {number}")
     rows = {
         "from": report.platform,
         "new": report.new,
@@ -115,8 +115,7 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
 
 def dataset(report: AggregateReport) -> Iterator[Block]:
     """Figures of the crowd, what is in the dataset, and answers that break the rules of assignment."""
-    yield from report.tables.values()
-    yield Sentences("notes", report.notes)
+    yield from _tables(report)
     yield Sentences("answers that break the rules of assignment", report.violations)
     counts = report.counts
     rows = {
@@ -171,7 +170,7 @@ def export(report: ExportReport) -> Iterator[Block]:
         "read": report.read,
         "format": report.to,
         "sets": f"{counts['sets']}, {counts['images']} images, {counts['queries']} queries",
-        "splits": _splits(counts),
+        "splits": _numbers(counts["splits"], "{name} {number}"),
         "left out": " ".join(report.left_out) or "nothing",
         "notes": " ".join(report.notes) or None,
         "card": report.export / "README.md",
@@ -278,7 +277,7 @@ def listening(report: ListenReport) -> Iterator[Block]:
         "model": report.model,
         "queries": f"{report.queries:,}",
         "requests": f"{report.requests:,}, answered {report.answered:,}",
-        "replies": ", ".join(f"{name} {number}" for name, number in report.outcomes.items()) or "none yet",
+        "replies": _numbers(report.outcomes, "{name} {number}", "none yet"),
         "tokens": f"{report.tokens_in:,} sent, {report.tokens_out:,} answered",
         "cost": f"{report.cost:.4f}",
         "accuracy": "–" if report.accuracy is None else f"{report.accuracy:.3f}",
@@ -296,15 +295,13 @@ def listening(report: ListenReport) -> Iterator[Block]:
 
 def revision(report: ReviseReport) -> Iterator[Block]:
     """What a round added, or would add."""
-    yield from report.tables.values()
-    yield Sentences("notes", report.notes)
+    yield from _tables(report)
     yield Summary(report.did, report.facts)
 
 
 def evaluation(report: EvalReport) -> Iterator[Block]:
     """Figures of the runs."""
-    yield from report.tables.values()
-    yield Sentences("notes", report.notes)
+    yield from _tables(report)
     rows = {"results": report.results, "dataset": report.dataset, "runs": ", ".join(report.runs)}
     yield Summary(_written(report.up_to_date), rows)
 
@@ -350,12 +347,9 @@ def checks_document(report: Sequence[Check]) -> dict[str, Any]:
     return {"checks": report, "problems": sum(check.state == "problem" for check in report)}
 
 
-def _grid(title: str, names: Sequence[str], left: int = 1) -> Grid:
-    """An empty table; the first columns hold text, the others figures."""
-    table = Grid(title=title, title_justify="left", title_style="bold")
-    for number, name in enumerate(names):
-        table.add_column(name, justify="left" if number < left else "right")
-    return table
+def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
+    yield from report.tables.values()
+    yield Sentences("notes", report.notes)
 
 
 def _finished(up_to_date: bool) -> str:
@@ -366,12 +360,8 @@ def _written(up_to_date: bool) -> str:
     return "up to date" if up_to_date else "written"
 
 
-def _numbers(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {reason}" for reason, number in counts.items()) or "none"
-
-
-def _splits(counts: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in counts["splits"].items()) or "none"
+def _numbers(counts: Mapping[str, int], form: str = "{number} {name}", none: str = "none") -> str:
+    return ", ".join(form.format(name=name, number=number) for name, number in counts.items()) or none
 
 
 def plan_table(report: PlanReport) -> Table:

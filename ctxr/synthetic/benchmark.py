@@ -24,9 +24,8 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
 from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, write_tables
-from ctxr.synthetic.world.describing import contextual_description
+from ctxr.synthetic.world.describing import TAGS, contextual_description
 from ctxr.synthetic.world.sets import SIZE, sample_sets
-from ctxr.synthetic.world.tags import TAGS
 
 Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 

@@ -34,9 +34,17 @@ from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
 from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, write_tables
 from ctxr.synthetic.world.backdrops import BACKDROPS
-from ctxr.synthetic.world.kinds import Before, Counts, Kind, Shows
-from ctxr.synthetic.world.positions import RelativePosition, Within
-from ctxr.synthetic.world.predicates import NAMES, Predicate, name_of
+from ctxr.synthetic.world.predicates import (
+    BY_NAME,
+    Before,
+    Counts,
+    Kind,
+    Predicate,
+    RelativePosition,
+    Shows,
+    Within,
+    name_of,
+)
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
 from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.sights import SceneView
@@ -85,7 +93,7 @@ class WorldCaptions(Options):
             yield "a world of captions needs pictures", "give at least one gallery some"
         if self.least > self.most:
             yield f"a picture cannot have {self.least} to {self.most} captions", "--most is at least --least"
-        if not {"Shows"} <= set(self.say) <= NAMES:
+        if not {"Shows"} <= set(self.say) <= BY_NAME.keys():
             yield f"captions cannot be made of {', '.join(self.say)}", f"take some of {', '.join(PREDICATES)}"
 
 

@@ -10,8 +10,8 @@ import msgspec
 
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import read_judgments
-from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.project_journal import has_journal
+from ctxr.cli.commands import COMMANDS, named
 from ctxr.cli.render import Block
 from ctxr.cli.views import image_sets
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, folder_of, read_rounds
@@ -20,17 +20,8 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media.text_area import TextReader
-from ctxr.pipelines.crowd import aggregate, export_tasks
-from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
+from ctxr.pipelines.crowd.config import AggregateReport
 from ctxr.pipelines.crowd.people import Worker
-from ctxr.pipelines.curation import build_sets, filter
-from ctxr.pipelines.curation.config import BuildSets, Filter
-from ctxr.pipelines.inspection import report
-from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.modelling import eval, regions, train
-from ctxr.pipelines.modelling.config import Eval, RegionsConfig, Train
-from ctxr.pipelines.revision import revise_labels
-from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS
@@ -44,6 +35,13 @@ from ctxr.synthetic.rehearsal import Rehearsed, rehearse, rehearse_audit
 from ctxr.synthetic.world.films import BLUR
 from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 
+
+def run_command(verb: str, progress: Progress, /, **options: Any) -> Any:
+    """Run a command of the table with these options; returns its report."""
+    command = COMMANDS[verb]
+    return named(command.run)(named(command.config)(**options), progress)
+
+
 TUNED = ("lr=5e-4", "batch=36", "epochs=3", "schedule=cosine", "warmup=0.1")
 HEADS = (
     "lr=1e-3", "weight_decay=0.01", "batch=36", "epochs=3", "schedule=cosine", "warmup=0.1", "layers=1", "inner=64",
@@ -51,6 +49,9 @@ HEADS = (
 )  # fmt: skip
 OVER_TINY = "encoder=ctxr-tiny"
 REGIONS = "grid"
+
+FEW = 150
+"""Pictures, or sets of them, that are drawn before another process has started."""
 
 VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "zero-shot": ("clip-zero-shot", (OVER_TINY,)),
@@ -102,15 +103,15 @@ def run(config: Demo, progress: Progress | None = None) -> DemoReport:
 
         world = write_world(folder, wanted, progress=advance)
     sources = (str(folder / "videos"), str(folder / "photos"))
-    built = build_sets.run(BuildSets(sources=sources, workdir=work, encoder="ctxr-tiny"), progress)
+    built: SetsReport = run_command("build-sets", progress, sources=sources, workdir=work, encoder="ctxr-tiny")
     text = MAX_TEXT if _can_read(progress) else None
-    filtered = filter.run(Filter(workdir=work, brisque=BRISQUE, max_text=text), progress)
+    filtered: SetsReport = run_command("filter", progress, workdir=work, brisque=BRISQUE, max_text=text)
     tables = {"detected": _detected(built.artifact, filtered.artifact, world, text)}
     tables |= run_crowd(work, filtered.artifact, world, config.seed, progress)
     accuracy, models = run_models(config.out / "models", config.queries, config.seed, progress)
     more, revision = run_revision(config.out / "captions", config, progress)
-    pages = Report(filtered.artifact, workdir=work, more=(str(models), str(revision)))
-    page = report.run(pages, progress).page
+    links = (str(models), str(revision))
+    page = run_command("report", progress, input=filtered.artifact, workdir=work, more=links).page
     return DemoReport(config.out, (page, models, revision), built, filtered, tables | {"accuracy": accuracy} | more)
 
 
@@ -185,21 +186,12 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
     if done is None:
         for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
-        tasks = ExportTasks(
-            task="describe",
-            workdir=work,
-            targets=TARGETS,
-            # in so small a world every set is worth three votes, and validation alone would keep nobody busy
-            train_needed=2,
-            train_most=3,
-            disjoint="none",
-            attention_every=10,
-            seed=seed,
-        )
-        export_tasks.run(tasks, progress)
+        # in so small a world every set is worth three votes, and validation alone would keep nobody busy
+        protocol = {"targets": TARGETS, "train_needed": 2, "train_most": 3, "disjoint": "none", "attention_every": 10}
+        run_command("export-tasks", progress, task="describe", workdir=work, seed=seed, **protocol)
         done = rehearse(work, sets, world, seed, progress)
         write_bytes(work / "rehearsal.json", msgspec.json.encode({"sets": fingerprint, "done": asdict(done)}))
-    return _compared(done, aggregate.run(Aggregate(workdir=work, resamples=500), progress))
+    return _compared(done, run_command("aggregate", progress, workdir=work, resamples=500))
 
 
 def _remembered(work: Path, fingerprint: str) -> Rehearsed | None:
@@ -246,16 +238,18 @@ def _compared(done: Rehearsed, aggregated: AggregateReport) -> dict[str, Table]:
 def run_models(work: Path, queries: int, seed: int, progress: Progress) -> tuple[Table, Path]:
     """Draw a benchmark with `queries` on train, train and evaluate each variant: accuracies, and the report."""
     dataset = work / "dataset"
-    write_benchmark(WorldBenchmark(dataset, queries, queries // 8, queries // 3, targets=10, seed=seed), progress)
-    regions.run(RegionsConfig(dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work), progress)
+    sizes: dict[str, Any] = {"train": queries, "valid": queries // 8, "test": queries // 3}
+    workers = 2 if queries > FEW else 1
+    write_benchmark(WorldBenchmark(dataset, **sizes, targets=10, seed=seed, workers=workers), progress)
+    run_command("regions", progress, dataset=dataset, by="grid:ctxr-tiny", name=REGIONS, workdir=work)
     for name, (recipe, changes) in VARIANTS.items():
-        train.run(Train(recipe, dataset, name, changes=changes, workdir=work), progress)
-    accuracy = eval.run(Eval(tuple(VARIANTS), dataset, work, split="test", compare=True), progress).tables[
-        "test/accuracy"
-    ]
+        run_command("train", progress, recipe=recipe, dataset=dataset, name=name, changes=changes, workdir=work)
+    results = {"dataset": dataset, "workdir": work, "split": "test", "compare": True}
+    accuracy = run_command("eval", progress, runs=tuple(VARIANTS), **results).tables["test/accuracy"]
     few = f"trained on {queries} drawn descriptions: too few to tell neighbours apart (docs/log.md has the larger run)"
     runs = "none: tuned without context, batch: within each set, module: with a transformer on top, temporal: and positions"
-    return replace(accuracy, note=f"{few}; {runs}; {accuracy.note}"), report.run(Report(workdir=work), progress).page
+    shown = replace(accuracy, note=f"{few}; {runs}; {accuracy.note}")
+    return shown, run_command("report", progress, workdir=work).page
 
 
 DRAWN: dict[str, Any] = {"least": 2, "most": 4, "hypotheses": 6, "texts": 2, "say": ("Shows", "Before")}
@@ -278,9 +272,6 @@ BY = "ctxr-tiny"
 
 RESAMPLES = 1000
 
-FEW = 150
-"""Pictures that are drawn before another process has started."""
-
 
 def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str, Table], Path]:
     """Draw captions, train and judge a classifier, revise, ask people, train retrieval with and without what was added, report."""
@@ -290,21 +281,20 @@ def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str,
     pictures["pair_valid"] = max(8, sizes.pairs // 4)
     write_captions(WorldCaptions(dataset, **pictures, seed=seed, workers=workers, **DRAWN), progress)
     recipe, changes = CLASSIFIER
-    train.run(Train(recipe, dataset, changes=changes, workdir=work), progress)
-    judged = eval.run(Eval((recipe,), dataset, work, split="test", resamples=RESAMPLES), progress)
-    revision = ReviseLabels(entail=True, by=BY, per_image=MOST, sample=sizes.looks, seed=seed, workdir=work)
-    revise_labels.run(revision, progress)
-    export_tasks.run(ExportTasks(task="entail", workdir=work, seed=seed), progress)
+    run_command("train", progress, recipe=recipe, dataset=dataset, changes=changes, workdir=work)
+    test: dict[str, Any] = {"workdir": work, "split": "test", "resamples": RESAMPLES}
+    judged = run_command("eval", progress, runs=(recipe,), dataset=dataset, **test)
+    revision: dict[str, Any] = {"entail": True, "by": BY, "per_image": MOST, "sample": sizes.looks}
+    run_command("revise-labels", progress, seed=seed, workdir=work, **revision)
+    run_command("export-tasks", progress, task="entail", workdir=work, seed=seed)
     answers = _answers(work, dataset, seed, progress)
-    audit = revise_labels.run(ReviseLabels(audit=True, seed=seed, workdir=work), progress)
+    audit = run_command("revise-labels", progress, audit=True, seed=seed, workdir=work)
     (first,) = read_rounds(revised)
     runs = [run for run in RUNS if first.added or run == "as-written"]
     for run in runs:
-        train.run(Train(RUNS[run], revised, run, changes=RETRIEVAL, workdir=work), progress)
-    comparison = Eval(
-        (*runs, BY), revised, work, split="test", compare=True, resamples=RESAMPLES, permutations=RESAMPLES
-    )
-    compared = eval.run(comparison, progress).tables
+        run_command("train", progress, recipe=RUNS[run], dataset=revised, name=run, changes=RETRIEVAL, workdir=work)
+    comparison = {"compare": True, "permutations": RESAMPLES} | test
+    compared = run_command("eval", progress, runs=(*runs, BY), dataset=revised, **comparison).tables
     quality, reliability = judged.tables["test/quality"], audit.tables["reliability"]
     note = f"{first.images} pictures; {answers} answers of simulated people; the classifier learned from {sizes.pairs} pictures: too few"
     gold = tuple(row for row in compared["test/entailed"].rows if row[2] == "gold")
@@ -316,7 +306,7 @@ def run_revision(work: Path, sizes: Demo, progress: Progress) -> tuple[dict[str,
         "entailed": replace(compared["test/entailed"], rows=gold),
         "differences": compared["test/differences"],
     }
-    return tables, report.run(Report(revised, workdir=work), progress).page
+    return tables, run_command("report", progress, input=revised, workdir=work).page
 
 
 def _answers(work: Path, dataset: Path, seed: int, progress: Progress) -> int:

@@ -24,11 +24,9 @@ from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
 from ctxr.store.records import Text
 from ctxr.store.tables import read_table
-from ctxr.synthetic.crowd.profiles import PROFILES, Profile
-from ctxr.synthetic.crowd.sayings import Scenes
-from ctxr.synthetic.crowd.visitor import Cast, Person, SimulatedJudge, SimulatedTruth, image_ids, work_in_turns
+from ctxr.synthetic.crowd import PROFILES, Cast, Person, SimulatedJudge, SimulatedTruth, image_ids, work_in_turns
 from ctxr.synthetic.world.footage import World
-from ctxr.synthetic.world.kinds import Verdict
+from ctxr.synthetic.world.predicates import Verdict
 
 CAST = (("careful", 10), ("hasty", 2), ("position-biased", 2), ("spammer", 2))
 """How many workers of each kind come."""
@@ -62,9 +60,8 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
     Raises CtxrError when the server cannot be started.
     """
     rng = np.random.default_rng(seed)
-    dataset = read_artifact(sets)
-    truth = SimulatedTruth(Scenes(world, dataset), dataset, image_ids(dataset))
-    named: dict[str, Profile] = {profile.name: profile for profile in PROFILES}
+    truth = SimulatedTruth(world, read_artifact(sets))
+    named = {profile.name: profile for profile in PROFILES}
     cast = [named[kind] for kind, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:
         people = [

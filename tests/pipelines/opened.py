@@ -1,8 +1,13 @@
 """A page of ours in a tab of a headless browser."""
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import pytest
 from playwright.sync_api import Page
 
 
@@ -27,3 +32,11 @@ LEAP = """async (button) => {
   return button.getBoundingClientRect().top - top;
 }"""
 """How far a button moves, in pixels, once what has come into view with it is drawn."""
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    """What the scripts of a page are given; a number that is none in JSON fails."""
+    found = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    decoded: dict[str, Any] = json.loads(found[1], parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    return decoded

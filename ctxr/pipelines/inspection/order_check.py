@@ -64,24 +64,24 @@ def _named(image: Image) -> int | None:
 
 
 def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
+    name = "order of frames"
     videos = {one.id for one in dataset.sets if one.kind == "video"}
     falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}
     as_text = [name for name, own in falling.items() if in_string_order(own)]
-    mixed = [name for name in falling if name not in as_text]
     if as_text:
-        first = as_text[0]
         detail = (
             f"{len(as_text)} of {len(videos)} sets of video are sorted by name as text, "
-            f"{_listed(numbers[first])} in {first}: targets that count by number point at other images"
+            f"{_listed(numbers[as_text[0]])} in {as_text[0]}: targets that count by number point at other images"
         )
-        return Check("order of frames", "problem", detail, CURE)
-    if mixed:
-        detail = f"{len(mixed)} sets of video have frames whose numbers do not ascend, {_listed(numbers[mixed[0]])} in {mixed[0]}"
-        return Check("order of frames", "problem", detail, CURE)
+        return Check(name, "problem", detail, CURE)
+    if falling:
+        first, own = next(iter(falling.items()))
+        detail = f"{len(falling)} sets of video have frames whose numbers do not ascend, {_listed(own)} in {first}"
+        return Check(name, "problem", detail, CURE)
     ascending = len(videos & numbers.keys())
     if videos and not ascending:
-        return Check("order of frames", "note", f"none of {len(videos)} sets of video says the numbers of its frames")
-    return Check("order of frames", "ok", f"numbers ascend in {ascending} of {len(videos)} sets of video")
+        return Check(name, "note", f"none of {len(videos)} sets of video says the numbers of its frames")
+    return Check(name, "ok", f"numbers ascend in {ascending} of {len(videos)} sets of video")
 
 
 def _listed(numbers: list[int]) -> str:
@@ -141,73 +141,55 @@ def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -
     Args:
         reference: encoder whose zero-shot scores the runs are, "" for the run's own name.
     """
-    targets: dict[str, list[tuple[str, str, int]]] = {}
-    for query, image_set, position in dataset.targets():
-        targets.setdefault(dataset.split_of(image_set) or "none", []).append((query.id, image_set.id, position))
     orders = {one.id: numbers for one in dataset.sets if (numbers := numbers_of(dataset, one)) is not None}
-    candidates = {one.id: one.images for one in dataset.sets}
     for run in runs:
         values = run.scorers[0].values
-        scored = {
-            split: rows
-            for split, queries in targets.items()
-            if (
-                rows := [
-                    (name, position, [own[image] for image in candidates[name]])
-                    for query, name, position in queries
-                    if (own := values.get(query, {})).keys() >= set(candidates[name])
-                ]
-            )
-        }
-        if not scored:
+        # by side: the set, the position of the target, and the scores of the candidates of each query
+        sides: dict[str, list[tuple[str, int, list[float]]]] = {}
+        for query, image_set, position in dataset.targets():
+            own = values.get(query.id, {})
+            if own.keys() >= set(image_set.images):
+                row = (image_set.id, position, [own[image] for image in image_set.images])
+                sides.setdefault(dataset.split_of(image_set) or "none", []).append(row)
+        if not sides:
             yield Check(f"targets by {run.name}", "note", "it scores no query here whose target is known")
-        for split, rows in scored.items():
-            yield from _checked(run.name, split, rows, orders, reference or run.name, seed)
-
-
-def _checked(
-    run: str,
-    split: str,
-    rows: list[tuple[str, int, list[float]]],
-    orders: Mapping[str, list[int]],
-    encoder: str,
-    seed: int,
-) -> Iterator[Check]:
-    """About the queries of a side: the set, the place of the target, and the scores of the candidates of each."""
-    sets = [name for name, _, _ in rows]
-    credits = np.array([credit(scores, position) for _, position, scores in rows])
-    accuracy = mean_interval(credits, sets, np.random.default_rng(seed))
-    yield from _banded(run, encoder, split, accuracy)
-    others = {
-        what: np.array([
-            credit(scores, moved(orders[name], position, what) if name in orders else position)
-            for name, position, scores in rows
-        ])
-        for what in (AS_TEXT, BY_NUMBER)
-    }  # fmt: skip
-    changed = sum(
-        name in orders and any(moved(orders[name], position, what) != position for what in others)
-        for name, position, _ in rows
-    )
-    label = f"targets by {run}"
-    if not changed:
-        why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
-        yield Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tried")
-        return
-    yield _explained(
-        label, f"{split}, {changed} of {len(rows)} targets would move", accuracy, credits, others, sets, seed
-    )
+        for split, rows in sides.items():
+            sets = [name for name, _, _ in rows]
+            credits = np.array([credit(scores, position) for _, position, scores in rows])
+            accuracy = mean_interval(credits, sets, np.random.default_rng(seed))
+            yield from _banded(run.name, reference or run.name, split, accuracy)
+            yield _explained(f"targets by {run.name}", split, rows, orders, accuracy, credits, seed)
 
 
 def _explained(
-    label: str, split: str, accuracy: Interval, credits: Doubles, others: dict[str, Doubles], sets: list[str], seed: int
+    label: str,
+    split: str,
+    rows: list[tuple[str, int, list[float]]],
+    orders: Mapping[str, list[int]],
+    accuracy: Interval,
+    credits: Doubles,
+    seed: int,
 ) -> Check:
     """Whether another order of counting gives significantly more hits, on the same queries."""
+    sets = [name for name, _, _ in rows]
+    places = {
+        what: [moved(orders[name], position, what) if name in orders else position for name, position, _ in rows]
+        for what in (AS_TEXT, BY_NUMBER)
+    }
+    changed = sum(set(alternatives) != {row[1]} for *alternatives, row in zip(*places.values(), rows, strict=True))
+    if not changed:
+        why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
+        return Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tested")
+    others = {
+        what: np.array([credit(scores, position) for position, (_, _, scores) in zip(positions, rows, strict=True)])
+        for what, positions in places.items()
+    }
     p_values = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
     flips = dict(zip(others, p_values, strict=True))
     means = {what: other.mean() for what, other in others.items()}
-    alternatives = [f"{100 * means[what]:.1f} % if {what} (p {flips[what]:.2g})" for what in others]
-    detail = f"{split}: accuracy {_percent(accuracy)}; it would be {', '.join(alternatives)}"
+    would_be = ", ".join(f"{100 * means[what]:.1f} % if {what} (p {flips[what]:.2g})" for what in others)
+    would_move = f"{split}, {changed} of {len(rows)} targets would move"
+    detail = f"{would_move}: accuracy {_percent(accuracy)}; it would be {would_be}"
     better = [what for what in others if flips[what] < SURE and means[what] > credits.mean()]
     if better:
         return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
@@ -244,10 +226,7 @@ def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[
     bands = REFERENCES.get((encoder, split))
     if bands is None or accuracy.value is None:
         return
-    low, high = (
-        accuracy.value if accuracy.low is None else accuracy.low,
-        accuracy.value if accuracy.high is None else accuracy.high,
-    )
+    low, high = (accuracy.value if end is None else end for end in (accuracy.low, accuracy.high))
     inside = [band for band in bands if low <= band.high and high >= band.low]
     name, figure = f"accuracy of {run}", f"{split}: {_percent(accuracy)}"
     names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)

@@ -19,8 +19,7 @@ from ctxr import __version__
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
-from ctxr.pipelines.inspection.pages import distributions as timelines
-from ctxr.pipelines.inspection.pages import results, revision, sets, summary
+from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
 from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section, Thumbnails
 from ctxr.pipelines.inspection.pages.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
@@ -29,27 +28,22 @@ from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS
 
 SECTIONS: tuple[Section, ...] = (
-    summary.SUMMARY_SECTION,
-    sets.SETS_SECTION,
-    results.RESULTS_SECTION,
-    revision.REVISION_SECTION,
-    results.TABLES_SECTION,
-    timelines.TIMELINES_SECTION,
-    sets.DROPPED_SECTION,
-    timelines.DISTRIBUTIONS_SECTION,
-    sets.FAILURES_SECTION,
-    summary.PROVENANCE_SECTION,
+    Section("summary", "Overview", summary.make_summary),
+    Section("sets", "Sets", sets.make_sets),
+    Section("results", "Results", results.make_results),
+    Section("revision", "Revised labels", revision.make_revision),
+    Section("tables", "Tables", results.make_tables),
+    Section("timelines", "Timelines", distributions.make_timelines),
+    Section("dropped", "Left out", sets.make_dropped),
+    Section("distributions", "Distributions", distributions.make_distributions),
+    Section("failures", "Failures", sets.make_failures),
+    Section("provenance", "Provenance", summary.make_provenance),
 )
-"""Parts of the page in the order in which they are read. A new one needs its `Section`, `templates/<id>.html`, and, if it
-moves, `static/<id>.js`."""
+"""Parts of the page in the order in which they are read. A new one needs a row here, `templates/<id>.html`, and, if it moves,
+`static/<id>.js`."""
 
-OF_CAPTIONS: tuple[Section, ...] = (
-    revision.REVISION_SECTION,
-    results.TABLES_SECTION,
-    results.RESULTS_SECTION,
-    summary.PROVENANCE_SECTION,
-)
-"""Those that say something of captions without image sets of ours."""
+OF_CAPTIONS = ("revision", "tables", "results", "provenance")
+"""Those that say something of captions without image sets of ours, in their order."""
 
 FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 """How a page starts, by which it is known as ours before it is written over."""
@@ -84,7 +78,7 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
             task.advance()
     others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]
     edition = Edition(chain, pictures, _link(page, chain.root), progress)
-    content = write_page(edition, folder.name if separate else "", more=others)
+    content = write_page(edition, folder.name if separate else "", others)
     _put_folder(folder, separate)
     write_bytes(page, content)
     if pictures.missing:
@@ -154,9 +148,7 @@ def _put_folder(folder: Path, wanted: bool) -> None:
             shutil.rmtree(folder)
 
 
-def write_page(
-    edition: Edition, folder: str, sections: Sequence[Section] | None = None, more: Sequence[tuple[str, str]] = ()
-) -> bytes:
+def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
     """The whole page in UTF-8. `folder` is the folder of its pictures, relative to it; "" has them inside. `more` are other pages,
     by name and address.
 
@@ -173,7 +165,8 @@ def write_page(
         "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "width": WIDTH, "height": HEIGHT
     }  # fmt: skip
     revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"
-    sections = sections or (OF_CAPTIONS if revised else SECTIONS)
+    by_id = {section.id: section for section in SECTIONS}
+    sections = [by_id[name] for name in (OF_CAPTIONS if revised else by_id)]
     # the overview counts what the others could not show, so it is made last
     contexts = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
     if edition.chain.last.kind == ALONE and contexts.get("results") is None and contexts.get("tables") is not None:

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -54,24 +54,16 @@ LEXICONS = ("body_parts", "colours")
 """Word lists that ship with ctxr: one entry a line, its forms separated by spaces, `#` before a comment."""
 
 
-@dataclass(frozen=True)
-class Lexicon:
-    """A list of words.
-
-    Attributes:
-        entries: how many things it names. words: every form, lower-case.
-    """
-
-    name: str
-    entries: int
-    words: frozenset[str]
-
-
-def load_lexicon(name: str) -> Lexicon:
-    """One of `LEXICONS`."""
+def load_lexicon(name: str) -> list[list[str]]:
+    """The things that one of `LEXICONS` names, each with all its forms, lower-case."""
     lines = (Path(__file__).parent / "lexicons" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    entries = [line.split() for line in lines if line.strip() and not line.startswith("#")]
-    return Lexicon(name, len(entries), frozenset(word for entry in entries for word in entry))
+    return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def mention_percent(parsed: Sequence[Parsed], lexicon: list[list[str]]) -> float | None:
+    """In how many percent of the descriptions something of a lexicon is named; None without descriptions."""
+    share = mention_share(parsed, frozenset(word for forms in lexicon for word in forms))
+    return None if share is None else 100 * share
 
 
 def published_table(
@@ -102,44 +94,40 @@ def _figures(
     yield from _counts(dataset)
     whole = len(parsed) == DESCRIPTIONS
     everything = language(list(parsed.values()))
-    for name, attribute, published_value, digits in (
-        ("mean length", "mean_length", 23.3, 1),
-        ("word types", "word_types", 6916, 0),
-        ("mean tree depth", "mean_depth", 5.1, 1),
-        ("mean sentences", "mean_sentences", 1.6, 1),
+    for name, attribute, scale, published_value, digits in (
+        ("mean length", "mean_length", 1, 23.3, 1),
+        ("word types", "word_types", 1, 6916, 0),
+        ("mean tree depth", "mean_depth", 1, 5.1, 1),
+        ("mean sentences", "mean_sentences", 1, 1.6, 1),
+        ("3 or more sentences %", "three_or_more", 100, 11.8, 1),
     ):
-        yield name, None if everything is None else getattr(everything, attribute), published_value, digits, whole
-    yield "3 or more sentences %", None if everything is None else 100 * everything.three_or_more, 11.8, 1, whole
+        value = getattr(everything, attribute, None)
+        yield name, None if value is None else scale * value, published_value, digits, whole
     parts = parts_of(dataset, parsed)
     for name, lexicon, said_of in (
         ("body parts", "body_parts", {"video": 72.1, "photos": 30.2}),
         ("colours", "colours", {"video": 33.6, "photos": 61.4}),
     ):
         for part, published_value in said_of.items():
-            share = mention_share(parts[part], load_lexicon(lexicon).words)
-            yield f"{name}, {part} %", None if share is None else 100 * share, published_value, 1, whole
-    yield "photo sets over video sets, mean distance", _ratio(dataset, distances), 1.13, 2, whole
+            percent = mention_percent(parts[part], load_lexicon(lexicon))
+            yield f"{name}, {part} %", percent, published_value, 1, whole
+    yield "photo sets over video sets, mean distance", mean_distances(dataset, distances)[1], 1.13, 2, whole
     phenomena = {one.phenomenon: one for one in phenomena_shares(dataset)}
     for name, published in _PHENOMENA.items():
+        share = phenomena.get(name)
+        all_judged = share is not None and share.judged["all"] == _LOOKED[name]
         for part, published_value in zip(PARTS, published, strict=True):
-            here = phenomena[name].percent(part) if name in phenomena else None
-            yield (
-                f"{name}, {part} %",
-                here,
-                published_value,
-                1,
-                name in phenomena and phenomena[name].judged["all"] == _LOOKED[name],
-            )
+            yield f"{name}, {part} %", None if share is None else share.percent(part), published_value, 1, all_judged
     sizes: Counter[str | None] = Counter(dataset.split_of(one) for one in dataset.sets)
     complete = {split: sizes[split] == _SETS[split] for split in _SETS}
     authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     for writer, published_value in _WRITERS.items():
         yield f"valid by {writer}", authors[writer] or None, published_value, 0, complete["valid"]
-    videos: dict[str, set[str]] = {"valid": set(), "test": set()}
-    for one in dataset.sets:
-        if one.kind == "video" and (split := dataset.split_of(one)) in videos:
-            videos[str(split)].add(one.source)
-    both = len(videos["valid"] & videos["test"]) if all(videos.values()) else None
+    valid, test = (
+        {one.source for one in dataset.sets if one.kind == "video" and dataset.split_of(one) == split}
+        for split in ("valid", "test")
+    )
+    both = len(valid & test) if valid and test else None
     yield "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
 
 
@@ -164,14 +152,21 @@ def _counts(dataset: Dataset) -> Iterator[Row]:
         yield f"descriptions of {name}", texts[name], published, 0, sum(texts.values()) == DESCRIPTIONS
 
 
-def _ratio(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> float | None:
+def mean_distances(
+    dataset: Dataset, distances: Mapping[str, tuple[float, float]]
+) -> tuple[dict[str, tuple[int, float, float]], float | None]:
+    """By kind, the number of sets and the means of their mean and closest distance; and the ratio of photo sets to video sets.
+
+    `distances` is (mean, closest) by set id.
+    """
     means = {}
     for kind in ("video", "photos"):
-        values = [distances[one.id][0] for one in dataset.sets if one.kind == kind and one.id in distances]
-        if not values:
-            return None
-        means[kind] = sum(values) / len(values)
-    return means["photos"] / means["video"] if means["video"] else None
+        pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
+        if pairs:
+            mean, closest = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
+            means[kind] = len(pairs), mean, closest
+    ratio = means["photos"][1] / means["video"][1] if len(means) == 2 and means["video"][1] > 0 else None
+    return means, ratio
 
 
 PARTS = ("all", "video", "photos")
@@ -186,11 +181,6 @@ MOST_POSITIONS = 20
 def image_queries(dataset: Dataset) -> list[Query]:
     """Queries that ask for an image, not for a label, and have a text; in the order of their ids."""
     return [query for _, query in sorted(dataset.queries.items()) if query.labels is None and query.texts]
-
-
-def descriptions_of(dataset: Dataset) -> dict[str, str]:
-    """The whole text of each query that asks for an image, by query id."""
-    return {query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)}
 
 
 def parts_of(dataset: Dataset, parsed: Mapping[str, Parsed]) -> dict[str, list[Parsed]]:
@@ -223,23 +213,25 @@ def by_split(dataset: Dataset) -> Table | str:
     return Table("Sets and descriptions by split", heads, tuple(rows))
 
 
+def _largest(rows: Iterable[tuple[Any, ...]], names: int) -> tuple[tuple[Any, ...], ...]:
+    """The rows with the largest counts, which follow `names` names, and one with the sums of the others."""
+    ranked = sorted(rows, key=lambda row: (-row[names], row[:names]))
+    if others := ranked[MOST_ROWS:]:
+        sums = map(sum, list(zip(*others, strict=True))[names:])
+        ranked[MOST_ROWS:] = [(f"{len(others)} others", *[""] * (names - 1), *sums)]
+    return tuple(ranked)
+
+
 def by_source(dataset: Dataset) -> Table | str:
     """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
-    if not dataset.sets:
-        return ""
     texts_of = Counter(query.image_set for query in image_queries(dataset))
-    sets: Counter[tuple[str, str]] = Counter()
-    texts: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
     for image_set in dataset.sets:
         key = (collection_of(image_set), image_set.kind)
-        sets[key] += 1
-        texts[key] += texts_of[image_set.id]
-    ranked = sorted(sets, key=lambda key: (-sets[key], key))
-    rows: list[tuple[object, ...]] = [(*key, sets[key], texts[key]) for key in ranked[:MOST_ROWS]]
-    others = ranked[MOST_ROWS:]
-    if others:
-        rows.append((f"{len(others)} others", "", sum(sets[key] for key in others), sum(texts[key] for key in others)))
-    return Table("Sets and descriptions by source", ("source", "kind", "sets", "descriptions"), tuple(rows))
+        sets, texts = counts.get(key, (0, 0))
+        counts[key] = sets + 1, texts + texts_of[image_set.id]
+    rows = _largest(((*key, *row) for key, row in counts.items()), names=2)
+    return Table("Sets and descriptions by source", ("source", "kind", "sets", "descriptions"), rows) if rows else ""
 
 
 def per_set(dataset: Dataset) -> Table | str:
@@ -250,11 +242,9 @@ def per_set(dataset: Dataset) -> Table | str:
     numbers = sorted(set(texts_of.values()))
     rows = []
     for split in (*SPLITS, None):
-        sets = [one for one in dataset.sets if dataset.split_of(one) == split and texts_of[one.id]]
-        if sets:
-            tally = Counter(texts_of[one.id] for one in sets)
-            mean = sum(texts_of[one.id] for one in sets) / len(sets)
-            rows.append((split or "no split", *(tally[number] for number in numbers), mean))
+        sets = [one for one in dataset.sets if dataset.split_of(one) == split]
+        if counts := [texts_of[one.id] for one in sets if texts_of[one.id]]:
+            rows.append((split or "no split", *(counts.count(number) for number in numbers), sum(counts) / len(counts)))
     heads = ("split", *(f"{number} each" for number in numbers), "mean")
     return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
 
@@ -287,14 +277,13 @@ def mentions(dataset: Dataset, parsed: Mapping[str, Parsed]) -> Table | str:
     """In how many percent of the descriptions body parts and colours are named."""
     if not parsed:
         return ""
-    lists = [load_lexicon(name) for name in LEXICONS]
-    parts = {part: shares_of for part, shares_of in parts_of(dataset, parsed).items() if shares_of}
-    rows = []
-    for one in lists:
-        shares_of = [mention_share(texts, one.words) or 0.0 for texts in parts.values()]
-        rows.append((one.name.replace("_", " "), *(100 * share for share in shares_of)))
-    sizes = ", ".join(f"{one.entries} {one.name.replace('_', ' ')} ({len(one.words)} forms)" for one in lists)
-    return Table("Descriptions that name … (%)", ("", *parts), tuple(rows), f"ctxr's own lists: {sizes}", digits=1)
+    lexicons = {name.replace("_", " "): load_lexicon(name) for name in LEXICONS}
+    parts = {part: texts for part, texts in parts_of(dataset, parsed).items() if texts}
+    rows = tuple(
+        (name, *(mention_percent(texts, lexicon) for texts in parts.values())) for name, lexicon in lexicons.items()
+    )
+    sizes = (f"{len(lexicon)} {name} ({len(set().union(*lexicon))} forms)" for name, lexicon in lexicons.items())
+    return Table("Descriptions that name … (%)", ("", *parts), rows, f"ctxr's own lists: {', '.join(sizes)}", digits=1)
 
 
 def writers(dataset: Dataset) -> Table | str:
@@ -302,10 +291,7 @@ def writers(dataset: Dataset) -> Table | str:
     written = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     if not set(written) - {UNKNOWN}:
         return ""
-    ranked = sorted(written.items(), key=lambda pair: (-pair[1], pair[0]))
-    rows, others = ranked[:MOST_ROWS], ranked[MOST_ROWS:]
-    rows += [(f"{len(others)} others", sum(count for _, count in others))] if others else []
-    return Table("Descriptions by writer", ("writer", "descriptions"), tuple(rows))
+    return Table("Descriptions by writer", ("writer", "descriptions"), _largest(written.items(), names=1))
 
 
 def positions(dataset: Dataset) -> Table | str:
@@ -330,22 +316,16 @@ def positions(dataset: Dataset) -> Table | str:
 
 def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> Table | str:
     """Mean pairwise and closest distance of sets, by kind; `distances` is (mean, closest) by set id."""
-    rows = []
-    means: dict[str, float] = {}
-    for kind in ("video", "photos"):
-        pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
-        if pairs:
-            means[kind] = math.fsum(mean for mean, _ in pairs) / len(pairs)
-            closest = math.fsum(least for _, least in pairs) / len(pairs)
-            rows.append((kind, len(pairs), means[kind], closest))
-    if not rows:
+    means, ratio = mean_distances(dataset, distances)
+    if not means:
         return "no distances: the dataset has no embeddings (use --encoder NAME)"
-    note = ""
-    if len(means) == 2 and means["video"] > 0:
-        ratio = means["photos"] / means["video"]
-        note = f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
+    note = (
+        ""
+        if ratio is None
+        else f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
+    )
     heads = ("kind", "sets", "mean distance", "mean of the closest pair")
-    return Table("Distances within sets", heads, tuple(rows), note)
+    return Table("Distances within sets", heads, tuple((kind, *row) for kind, row in means.items()), note)
 
 
 def phenomena_shares(dataset: Dataset) -> list[PhenomenonShare]:
@@ -365,10 +345,8 @@ def phenomena_table(dataset: Dataset) -> Table | str:
 
 def licences(dataset: Dataset) -> Table | str:
     """Images by licence, where the publisher names it."""
-    if not dataset.licences:
-        return ""
     rows = sorted(Counter(dataset.licences.values()).items(), key=lambda row: (-row[1], row[0]))
-    return Table("Images by licence", ("licence", "images"), tuple(rows))
+    return Table("Images by licence", ("licence", "images"), tuple(rows)) if rows else ""
 
 
 def run(config: Stats, progress: Progress | None = None) -> StatsReport:
@@ -382,7 +360,9 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     progress = progress or Silent()
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    described = descriptions_of(dataset)
+    described = {
+        query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)
+    }
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
         progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
                   "(pip install 'ctxr[stats]')")  # fmt: skip

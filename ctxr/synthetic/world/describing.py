@@ -1,35 +1,56 @@
 """Contextual descriptions: text that is true of one scene of a set and of no other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
 
-from ctxr.synthetic.world.kinds import Before, Lacks, Verdict, every
-from ctxr.synthetic.world.moments import (
-    Appears,
-    FirstTime,
-    LastTime,
-    Leaves,
-    Moved,
-    NoLonger,
-    NotYet,
-    Now,
-    Temporal,
-    judge,
-)
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.moments import BY_NAME, FirstTime, LastTime, Moved, Now, Temporal, judge
+from ctxr.synthetic.world.predicates import Before, Counts, Lacks, Predicate, Verdict, every, name_of
 from ctxr.synthetic.world.scenes import Scene, choose
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import compose, kind_of, propose, true_predicates
-from ctxr.synthetic.world.tags import TAGS, tags_of
 
+TAGS = ("context", "temporal", "quantities", "spatial", "negation", "visibility", "nuances")
+"""Phenomena of descriptions, in the order of the benchmark's table (ImageCoDe, Table 2)."""
+
+_SHOWN_BY = {
+    "quantities": {"Counts", "AllAre"},
+    "spatial": {"Beside", "Within", "Outermost", "Behind"},
+    "negation": {"Lacks", "Apart", "NoLonger", "NotYet"},
+    "visibility": {"Apart", "Behind", "CutOff", "Entire", "Hidden", "Appears", "Leaves", "NoLonger", "NotYet"},
+    "nuances": {"Hidden", "Bigger"},
+}
+"""Names of the predicates that show a phenomenon."""
+
+_WEIGHTS = {
+    "Appears": 2, "Leaves": 2, "NoLonger": 1.5, "NotYet": 1, "FirstTime": 2, "LastTime": 1, "Now": 3, "Moved": 2,
+}  # fmt: skip
 _ROUNDS = 5  # of searching before a target is given up
 _TRIES = 300  # predicates proposed in a round
 
 
+def tags_of(predicates: Iterable[Predicate | Temporal]) -> tuple[str, ...]:
+    """Return the phenomena of the predicates, in the order of `TAGS`.
+
+    What is said in the light of other scenes is temporal and needs context; a face is a nuance.
+    """
+    tags: set[str] = set()
+    for predicate in predicates:
+        tags.update(tag for tag, names in _SHOWN_BY.items() if name_of(predicate) in names)
+        if isinstance(predicate, Temporal):
+            tags |= {"context", "temporal"}
+        if isinstance(predicate, Counts) and predicate.number == 0:
+            tags.add("negation")
+        if isinstance(predicate, FirstTime | LastTime | Now):
+            tags.update(tags_of((predicate.predicate,)))
+        if getattr(getattr(predicate, "kind", None), "face", ""):
+            tags.add("nuances")
+    return tuple(tag for tag in TAGS if tag in tags)
+
+
 class Description(msgspec.Struct, frozen=True):
-    """One or more English sentences about one scene of a set, the predicates that must all hold, and the phenomena (`tags.TAGS`)."""
+    """One or more English sentences about one scene of a set, the predicates that must all hold, and the phenomena (`TAGS`)."""
 
     text: str
     predicates: tuple[Predicate | Temporal, ...]
@@ -46,18 +67,10 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
     if not actors:
         return None
     kind = kind_of(rng, actors[int(rng.integers(len(actors)))])
-    style = choose(
-        rng, ("appears", "leaves", "gone", "not yet", "first", "last", "now", "moved"), (2, 2, 1.5, 1, 2, 1, 3, 2)
-    )
-    if style == "moved":
+    name = choose(rng, tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
+    if name == "Moved":
         return Moved(kind, choose(rng, ("left", "right", "up", "down")))
-    only_now: dict[str, type[FirstTime | LastTime | Now]] = {"first": FirstTime, "last": LastTime, "now": Now}
-    if style in only_now:
-        return only_now[style](propose(rng, seen[target]))
-    of_kind: dict[str, type[Appears | Leaves | NoLonger | NotYet]] = {
-        "appears": Appears, "leaves": Leaves, "gone": NoLonger, "not yet": NotYet
-    }  # fmt: skip
-    return of_kind[style](kind)
+    return BY_NAME[name](propose(rng, seen[target]) if name in ("FirstTime", "LastTime", "Now") else kind)
 
 
 def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:

@@ -181,20 +181,6 @@ def seen_in(scene: Scene, width: int, height: int) -> tuple[Seen, ...]:
     return tuple(rows)
 
 
-def shot_rows(video: str, film: Film) -> list[ShotTruth]:
-    """Return a row for each shot of a film."""
-    ends = [take.first - 1 for take in film.takes[1:]] + [len(film.times) - 1]
-    return [
-        ShotTruth(video, index, take.first, last, film.times[take.first], take.shot)
-        for index, (take, last) in enumerate(zip(film.takes, ends, strict=True))
-    ]
-
-
-def cut_rows(video: str, film: Film) -> list[CutTruth]:
-    """Return a row for each change of shot of a film."""
-    return [CutTruth(video, cut.first, cut.last, cut.kind, film.times[cut.first]) for cut in film.transitions]
-
-
 def frame_rows(video: str, film: Film) -> list[FrameTruth]:
     """Return a row for each frame of a film."""
     rows: list[FrameTruth] = []
@@ -355,8 +341,14 @@ def _film(
     encode(film, folder / path)
     stored = (video_format.width, video_format.height, video_format.rotation, video_format.rate, video_format.variable)
     tables["videos"].append(VideoTruth(video, path, name, *stored, len(film.times)))
-    tables["shots"] += shot_rows(video, film)
-    tables["cuts"] += cut_rows(video, film)
+    lasts = [take.first - 1 for take in film.takes[1:]] + [len(film.times) - 1]
+    tables["shots"] += [
+        ShotTruth(video, shot, take.first, last, film.times[take.first], take.shot)
+        for shot, (take, last) in enumerate(zip(film.takes, lasts, strict=True))
+    ]
+    tables["cuts"] += [
+        CutTruth(video, cut.first, cut.last, cut.kind, film.times[cut.first]) for cut in film.transitions
+    ]
     tables["frames"] += frame_rows(video, film)
     say(f"{path}: {len(film.times)} frames, {len(film.takes)} shots")
 

@@ -8,11 +8,18 @@ own, but not after "now" or "for the first time". In the slots, `one` is a noun 
 import numpy as np
 
 from ctxr.synthetic.world import words
-from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks
-from ctxr.synthetic.world.moments import FirstTime, LastTime, Moved, Now, Temporal
-from ctxr.synthetic.world.occlusion import CutOff, Hidden
-from ctxr.synthetic.world.positions import Outermost, RelativePosition, Within
-from ctxr.synthetic.world.predicates import Predicate, name_of
+from ctxr.synthetic.world.moments import FirstTime, LastTime, Now, Temporal
+from ctxr.synthetic.world.predicates import (
+    AllAre,
+    Before,
+    Counts,
+    Kind,
+    Lacks,
+    Predicate,
+    RelativePosition,
+    Within,
+    name_of,
+)
 from ctxr.synthetic.world.scenes import choose
 
 FORMS: dict[str, tuple[str, ...]] = {
@@ -160,10 +167,9 @@ def _case(predicate: Predicate | Temporal) -> str:
             return "Counts.one"
         case AllAre(kind) if not kind.shape:
             return "AllAre.word"
-        case CutOff(_, case) | Outermost(_, case) | Hidden(_, case) | Moved(_, case) if case:
-            return f"{name}.{case}"
         case _:
-            return name
+            details = (f"{name}.{getattr(predicate, field, '')}" for field in ("side", "edge", "amount", "direction"))
+            return next((key for key in details if key in FORMS), name)
 
 
 def _word(rng: np.random.Generator, kind: Kind) -> str:

@@ -1,12 +1,22 @@
 """What can be said of one scene of a sequence, in the light of those before and after it."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import get_args
 
 import msgspec
 
-from ctxr.synthetic.world.kinds import Kind, Lacks, Shows, Verdict, every, negated, some
-from ctxr.synthetic.world.positions import middle
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.predicates import (
+    Kind,
+    Lacks,
+    Predicate,
+    Shows,
+    Verdict,
+    every,
+    middle,
+    name_of,
+    negated,
+    some,
+)
 from ctxr.synthetic.world.sights import SceneView, Sight
 
 GONE = 0.02
@@ -20,46 +30,39 @@ def _shown(view: SceneView, name: str) -> float:
     return 0.0 if sight is None else sight.shown
 
 
-class _Passing(msgspec.Struct, frozen=True, tag=True):
-    """One of the kind is partly there, and not there at all in the scene `STEP` further on."""
+def _passing(kind: Kind, views: list[SceneView], index: int, step: int, partly: Callable[[Sight], bool]) -> Verdict:
+    """Return whether one of the kind is `partly` there, and not there at all in the scene `step` further on."""
+    if not 0 <= index + step < len(views):
+        return False
+    now, other = views[index], views[index + step]
 
-    kind: Kind
-
-    STEP: ClassVar[int]
-
-    def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never of one without a scene `STEP` further on."""
-        if not 0 <= index + self.STEP < len(views):
-            return False
-        now, other = views[index], views[index + self.STEP]
-        return some(self._one(now, other, actor.name) for actor in now.scene.actors if self.kind.fits(actor))
-
-    def _one(self, now: SceneView, other: SceneView, name: str) -> Verdict:
+    def passes(name: str) -> Verdict:
         elsewhere = _shown(other, name)
         if _shown(now, name) <= GONE or elsewhere >= CLEAR:
             return False
-        return True if elsewhere <= GONE and self._partly(now.sights[name]) else None
+        return True if elsewhere <= GONE and partly(now.sights[name]) else None
 
-    def _partly(self, sight: Sight) -> bool:
-        raise NotImplementedError
+    return some(passes(actor.name) for actor in now.scene.actors if kind.fits(actor))
 
 
-class Appears(_Passing, frozen=True, tag=True):
+class Appears(msgspec.Struct, frozen=True, tag=True):
     """One of the kind just begins to appear: it was not there in the scene before, and now it is there in part."""
 
-    STEP = -1
+    kind: Kind
 
-    def _partly(self, sight: Sight) -> bool:
-        return 0.08 <= sight.shown <= 0.8 and sight.hidden >= 0.12
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never of the first one."""
+        return _passing(self.kind, views, index, -1, lambda sight: 0.08 <= sight.shown <= 0.8 and sight.hidden >= 0.12)
 
 
-class Leaves(_Passing, frozen=True, tag=True):
+class Leaves(msgspec.Struct, frozen=True, tag=True):
     """One of the kind is about to leave: an edge cuts it now, and in the next scene it is gone."""
 
-    STEP = 1
+    kind: Kind
 
-    def _partly(self, sight: Sight) -> bool:
-        return sight.shown >= 0.08 and sight.beyond >= 0.12
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never of the last one."""
+        return _passing(self.kind, views, index, 1, lambda sight: sight.shown >= 0.08 and sight.beyond >= 0.12)
 
 
 class NoLonger(msgspec.Struct, frozen=True, tag=True):
@@ -85,41 +88,41 @@ class NotYet(msgspec.Struct, frozen=True, tag=True):
         return every([until, some(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
 
 
-class _OnlyNow(msgspec.Struct, frozen=True, tag=True):
-    """A predicate is true, and in none of certain other scenes."""
+def _only_now(predicate: Predicate, view: SceneView, others: list[SceneView]) -> Verdict:
+    """Return whether a predicate holds of a scene and of none of the others; never where there are none to compare with."""
+    if not others:
+        return False
+    return every([predicate.verdict(view), negated(some(predicate.verdict(other) for other in others))])
+
+
+class FirstTime(msgspec.Struct, frozen=True, tag=True):
+    """A predicate is true for the first time: in no scene before it was."""
 
     predicate: Predicate
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
-        """Return whether it holds of the scene at `index`; never where there is no other scene to compare with."""
-        if not (others := self._others(views, index)):
-            return False
-        elsewhere = some(self.predicate.verdict(view) for view in others)
-        return every([self.predicate.verdict(views[index]), negated(elsewhere)])
-
-    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
-        raise NotImplementedError
+        """Return whether it holds of the scene at `index`; never of the first one."""
+        return _only_now(self.predicate, views[index], views[:index])
 
 
-class FirstTime(_OnlyNow, frozen=True, tag=True):
-    """A predicate is true for the first time: in no scene before it was."""
-
-    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
-        return views[:index]
-
-
-class LastTime(_OnlyNow, frozen=True, tag=True):
+class LastTime(msgspec.Struct, frozen=True, tag=True):
     """A predicate is true for the last time: in no scene after it is."""
 
-    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
-        return views[index + 1 :]
+    predicate: Predicate
+
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never of the last one."""
+        return _only_now(self.predicate, views[index], views[index + 1 :])
 
 
-class Now(_OnlyNow, frozen=True, tag=True):
+class Now(msgspec.Struct, frozen=True, tag=True):
     """A predicate is true now and was not in the scene before."""
 
-    def _others(self, views: list[SceneView], index: int) -> list[SceneView]:
-        return views[max(0, index - 1) : index]
+    predicate: Predicate
+
+    def verdict(self, views: list[SceneView], index: int) -> Verdict:
+        """Return whether it holds of the scene at `index`; never of the first one."""
+        return _only_now(self.predicate, views[index], views[max(0, index - 1) : index])
 
 
 class Moved(msgspec.Struct, frozen=True, tag=True):
@@ -151,6 +154,8 @@ class Moved(msgspec.Struct, frozen=True, tag=True):
 
 Temporal = Appears | Leaves | NoLonger | NotYet | FirstTime | LastTime | Now | Moved
 """Anything that can be said of a scene in its sequence only."""
+BY_NAME: dict[str, Callable[..., Temporal]] = {name_of(predicate): predicate for predicate in get_args(Temporal)}
+"""Each of them by its name."""
 
 
 def judge(predicate: Predicate | Temporal, views: list[SceneView], index: int) -> Verdict:

@@ -1,18 +1,27 @@
 """Statements: words together with the structure that decides whether they are true."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
-from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks, Shows, Verdict, every
 from ctxr.synthetic.world.language import a, noun, say, sentence
 from ctxr.synthetic.world.moments import Temporal
-from ctxr.synthetic.world.occlusion import AMOUNTS, Behind, CutOff, Entire, Hidden, NoOverlap
 from ctxr.synthetic.world.outlines import SHAPES
-from ctxr.synthetic.world.positions import Bigger, Outermost, RelativePosition, Within
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.predicates import (
+    AMOUNTS,
+    BY_NAME,
+    AllAre,
+    Before,
+    Counts,
+    Kind,
+    Lacks,
+    Predicate,
+    Shows,
+    Verdict,
+    every,
+)
 from ctxr.synthetic.world.scenes import Actor, Scene, choose
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.words import BACKDROP_PHRASES, PLACE_PHRASES, SIDE_PHRASES
@@ -33,6 +42,15 @@ _WEIGHTS = {
     "Before": 6, "Shows": 20, "Lacks": 10, "Counts": 12, "Beside": 16, "Within": 11, "Outermost": 3, "Behind": 8,
     "CutOff": 5, "Hidden": 4, "Entire": 3, "Bigger": 3, "AllAre": 3, "Apart": 2,
 }  # fmt: skip
+
+_DETAILS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Beside": ("side", tuple(SIDE_PHRASES)),
+    "Within": ("region", tuple(PLACE_PHRASES)),
+    "Outermost": ("side", ("left", "right", "top", "bottom")),
+    "CutOff": ("edge", ("left", "top", "right", "bottom", "")),
+    "Hidden": ("amount", tuple(AMOUNTS)),
+}
+"""What is drawn for a predicate beside its kinds: the field, and what it may be."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -75,21 +93,15 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
     if what == "AllAre":
         field = choose(rng, ("shape", "colour", "size", "texture"))
         return AllAre(Kind(**{field: getattr(actor, field)}))
-    makers: dict[str, Callable[[], Predicate]] = {
-        "Before": lambda: Before(scene.backdrop.name),
-        "Shows": lambda: Shows(kind),
-        "Lacks": lambda: Lacks(_absent(rng, kind)),
-        "Beside": lambda: RelativePosition(kind, choose(rng, tuple(SIDE_PHRASES)), second),
-        "Within": lambda: Within(kind, choose(rng, tuple(PLACE_PHRASES))),
-        "Outermost": lambda: Outermost(kind, choose(rng, ("left", "right", "top", "bottom"))),
-        "Behind": lambda: Behind(kind, second),
-        "CutOff": lambda: CutOff(kind, choose(rng, ("left", "top", "right", "bottom", ""))),
-        "Hidden": lambda: Hidden(kind, choose(rng, tuple(AMOUNTS))),
-        "Entire": lambda: Entire(kind),
-        "Bigger": lambda: Bigger(kind, second),
-        "Apart": NoOverlap,
-    }
-    return makers[what]()
+    if what == "Lacks":
+        return Lacks(_absent(rng, kind))
+    values = {"kind": kind, "other": second, "backdrop": scene.backdrop.name}
+    if what in _DETAILS:
+        field, choices = _DETAILS[what]
+        values[field] = choose(rng, choices)
+    kind_of_predicate = BY_NAME[what]
+    predicate: Predicate = kind_of_predicate(**{field: values[field] for field in kind_of_predicate.__struct_fields__})
+    return predicate
 
 
 def _absent(rng: np.random.Generator, kind: Kind) -> Kind:

@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,15 @@ def healthy(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(footage, folder / "footage")
     build(folder / "footage", folder / "sets", sources=(str(folder / "footage"),))
     return folder
+
+
+@pytest.fixture
+def project(healthy: Path, tmp_path: Path) -> Iterator[Path]:
+    """The healthy project, to be harmed; put back in its place, where its sources are remembered, from `saved`."""
+    shutil.copytree(healthy, tmp_path / "saved")
+    yield healthy
+    shutil.rmtree(healthy)
+    shutil.copytree(tmp_path / "saved", healthy)
 
 
 def problems(artifact: Path) -> list[Check]:
@@ -84,17 +93,33 @@ OTHER: list[tuple[Callable[[Path], object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("harm", "name", "detail"), [*CURABLE, *OTHER])
-def test_harm_is_found_named_and_has_a_cure(
-    healthy: Path, tmp_path: Path, harm: Callable[[Path], object], name: str, detail: str
-) -> None:
-    shutil.copytree(healthy / "footage", tmp_path / "footage")
-    build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
-    harm(tmp_path)
-    (found,) = problems(tmp_path / "sets")
+def harmed(project: Path, harm: Callable[[Path], object], name: str, detail: str) -> str:
+    """The cure that the doctor names for what was harmed."""
+    harm(project)
+    (found,) = problems(project / "sets")
     assert found.name == name
     assert detail in found.detail
-    assert found.cure
+    return found.cure
+
+
+@pytest.mark.parametrize(("harm", "name", "detail"), CURABLE)
+def test_harm_is_found_and_named_and_its_cure_cures(
+    project: Path, tmp_path: Path, harm: Callable[[Path], object], name: str, detail: str
+) -> None:
+    command, _, then = harmed(project, harm, name, detail).partition("   then ")
+    assert then == "run ctxr build-sets again as before"
+    assert command.endswith(str(project / "sets" / "manifest.json"))
+    subprocess.run(shlex.split(command), check=True)
+    build(project / "footage", project / "sets", sources=(str(project / "footage"),))
+    assert problems(project / "sets") == []
+    assert same_tree(project / "sets", tmp_path / "saved" / "sets")
+
+
+@pytest.mark.parametrize(("harm", "name", "detail"), OTHER)
+def test_other_harm_is_found_and_named_and_has_a_cure(
+    project: Path, harm: Callable[[Path], object], name: str, detail: str
+) -> None:
+    assert harmed(project, harm, name, detail)
 
 
 def test_a_source_that_moved_is_a_note_not_a_problem(healthy: Path, tmp_path: Path) -> None:
@@ -120,21 +145,6 @@ def test_the_machine_is_looked_at_without_a_network(tmp_path: Path, monkeypatch:
     assert checks["ffmpeg"].state == "note"
     assert checks["encoder ctxr-tiny"].state == "ok"
     assert checks["disk"].state in {"ok", "problem"}
-
-
-@pytest.mark.parametrize("harm", [harm for harm, _, _ in CURABLE])
-def test_the_cure_cures(healthy: Path, tmp_path: Path, harm: Callable[[Path], object]) -> None:
-    shutil.copytree(healthy / "footage", tmp_path / "footage")
-    build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
-    harm(tmp_path)
-    (found,) = problems(tmp_path / "sets")
-    command, _, then = found.cure.partition("   then ")
-    assert then == "run ctxr build-sets again as before"
-    assert command.endswith(str(tmp_path / "sets" / "manifest.json"))
-    subprocess.run(shlex.split(command), check=True)
-    build(tmp_path / "footage", tmp_path / "sets", sources=(str(tmp_path / "footage"),))
-    assert problems(tmp_path / "sets") == []
-    assert same_tree(tmp_path / "sets", healthy / "sets")
 
 
 def test_the_sets_behind_a_filter_are_looked_at_where_they_stand_beside(healthy: Path, tmp_path: Path) -> None:

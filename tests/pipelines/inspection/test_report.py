@@ -12,27 +12,18 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.inspection.config import Report, ReportPage
+from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run
 from ctxr.store.records import Failure
+from tests.pipelines.opened import data_of
 from tests.pipelines.report_artifacts import paint, photo_unit, project, video_unit, write
 
 runner = CliRunner()
-HOSTILE = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>&\u2028"
 
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     return project(tmp_path / "work")
-
-
-def data_of(page: Path) -> dict[str, object]:
-    found = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL
-    )
-    assert found
-    decoded: dict[str, object] = json.loads(found[1])
-    return decoded
 
 
 def test_the_page_is_about_the_whole_chain_and_says_so(work: Path) -> None:
@@ -41,23 +32,14 @@ def test_the_page_is_about_the_whole_chain_and_says_so(work: Path) -> None:
     assert f"{work / 'sets'} → {work / 'filtered'}" in result.stdout
     page = (work / "report.html").read_text(encoding="utf-8")
     assert page.index("<b>sets</b>") < page.index("<b>filtered</b>")
-
-
-def test_json_names_the_page_and_what_is_in_it(work: Path) -> None:
-    result = runner.invoke(app, ["report", "-w", str(work), "--json"])
-    told = json.loads(result.stdout)
-    assert told["page"] == (work / "report.html").as_posix()
-    assert (told["sets"], told["missing"], told["folder"]) == (14, [], None)
+    told = json.loads(runner.invoke(app, ["report", "-w", str(work), "--json"]).stdout)
+    assert (told["page"], told["sets"]) == ((work / "report.html").as_posix(), 14)
+    assert (told["missing"], told["notes"], told["folder"]) == ([], [], None)
 
 
 def test_equal_artifacts_give_equal_bytes_wherever_they_lie(tmp_path: Path) -> None:
-    first, second = (run(Report(workdir=project(tmp_path / name))).page for name in ("here", "there"))
-    assert first.read_bytes() == second.read_bytes()
-
-
-def test_a_second_page_replaces_the_first(work: Path) -> None:
-    first = run(Report(workdir=work)).page.read_bytes()
-    assert run(Report(workdir=work)).page.read_bytes() == first
+    first, second = (run(Report(workdir=project(tmp_path / name))).page.read_bytes() for name in ("here", "there"))
+    assert first == second == run(Report(workdir=tmp_path / "here")).page.read_bytes()  # in the place of the first
 
 
 def test_a_named_artifact_is_reported_on_with_what_it_was_made_from(work: Path) -> None:
@@ -162,23 +144,6 @@ def test_a_picture_that_is_a_link_out_of_the_artifact_is_not_shown(work: Path, t
     assert run(Report(workdir=work)).missing == ["images/clip0-shot0_0/img0.jpg is missing"]
 
 
-def test_names_cannot_break_out_of_where_they_stand(tmp_path: Path) -> None:
-    out = tmp_path / "sets"
-    unit = video_unit(out, "clip")
-    rename = msgspec.structs.replace
-    unit.sets[:] = [rename(unit.sets[0], id=HOSTILE)]
-    unit.ledger[-1] = rename(unit.ledger[-1], reason=HOSTILE)
-    failure = Failure("x" + HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-    write(out, [unit], failures=[failure], config={"note": HOSTILE, HOSTILE: 1})
-    page = run(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
-    assert page.count("<script") == 2
-    assert "<img" not in page
-    assert "\u2028" not in page.split('id="data">')[1].split("</script>")[0]
-    rows = data_of(tmp_path / "report.html")["sets"]
-    assert isinstance(rows, list)
-    assert rows[0]["id"] == HOSTILE
-
-
 def test_no_set_at_all_is_a_page_that_says_why(tmp_path: Path) -> None:
     out = tmp_path / "sets"
     unit = video_unit(out, "clip")
@@ -214,7 +179,6 @@ def test_many_pictures_lie_in_a_folder_beside_the_page(work: Path) -> None:
     written = run(Report(workdir=work, inside=5))
     assert written.folder == work / "report"
     named = data_of(written.page)["pictures"]
-    assert isinstance(named, list)
     assert sorted(file.name for file in (work / "report").glob("*.jpg")) == sorted(
         name.removeprefix("report/") for name in named
     )
@@ -248,13 +212,6 @@ def test_a_page_never_takes_the_place_of_something_else(work: Path, out: str, se
     with pytest.raises(UsageError, match=sentence):
         run(Report(workdir=work, out=work / out))
     assert (work / "notes.html").read_text() == "mine"
-
-
-def test_thousands_of_sets_are_one_page(tmp_path: Path) -> None:
-    write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 60, 3000)])
-    written: ReportPage = run(Report(workdir=tmp_path))
-    assert (written.sets, written.pictures) == (3000, 60)
-    assert written.bytes < 2_000_000
 
 
 def test_the_policy_of_the_page_lets_nothing_be_fetched(work: Path) -> None:

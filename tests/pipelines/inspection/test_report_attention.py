@@ -1,6 +1,5 @@
 """What the candidates attended to, in the report: computed from the run's own weights, kept, and absent without error."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -12,7 +11,7 @@ from playwright.sync_api import expect
 
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
-from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.pages.results import EvaluationRows, attended, find_scored
 from ctxr.pipelines.inspection.report import run
 from ctxr.pipelines.modelling.config import Train
@@ -20,7 +19,7 @@ from ctxr.pipelines.modelling.train import run as train
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.evaluated import at_random, describe_sets, evaluate, write_scores
 from tests.pipelines.modelling.training.conftest import SMALL
-from tests.pipelines.opened import Open
+from tests.pipelines.opened import Open, data_of
 from tests.pipelines.report_artifacts import project
 
 
@@ -46,11 +45,8 @@ def scored_of(work: Path) -> EvaluationRows:
     return found
 
 
-def shown(page: Path) -> list[dict[str, Any]]:
-    """The queries in the data of a page."""
-    match = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(), re.DOTALL)
-    assert match is not None
-    queries: list[dict[str, Any]] = json.loads(match[1])["results"]["queries"]
+def queries_of(written: ReportPage) -> list[dict[str, Any]]:
+    queries: list[dict[str, Any]] = data_of(written.page)["results"]["queries"]
     return queries
 
 
@@ -86,7 +82,7 @@ def test_a_run_that_is_gone_or_was_trained_again_shows_nothing(work: Path, tmp_p
     manifest.write_text(manifest.read_text() + "\n")
     assert attended(copy, scored_of(copy), ["x"], Silent()) == ({}, [])
     shutil.rmtree(copy / "runs")
-    assert all("attention" not in one for row in shown(run(Report(workdir=copy)).page) for one in row["runs"])
+    assert all("attention" not in one for row in queries_of(run(Report(workdir=copy))) for one in row["runs"])
 
 
 def test_a_missing_picture_is_told_and_the_page_is_written(work: Path, tmp_path: Path) -> None:
@@ -120,7 +116,7 @@ def test_a_dataset_outside_of_the_project_has_its_attention_as_well(work: Path, 
     copy = tmp_path / "copy"
     shutil.copytree(work, copy)
     (copy / "dataset").rename(tmp_path / "mine")
-    inside = shown(run(Report(workdir=work)).page)
-    outside = shown(run(Report(workdir=copy, input=tmp_path / "mine")).page)
+    inside = queries_of(run(Report(workdir=work)))
+    outside = queries_of(run(Report(workdir=copy, input=tmp_path / "mine")))
     assert [query["runs"] for query in outside] == [query["runs"] for query in inside]
     assert any("attention" in one for query in outside for one in query["runs"])

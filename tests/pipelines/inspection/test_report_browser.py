@@ -13,27 +13,13 @@ from ctxr.store.records import Failure
 from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import photo_unit, project, video_unit, write
 
-ANSWER = "async () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-"""Waits until what was asked for is drawn."""
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(Report(workdir=project(tmp_path_factory.mktemp("report") / "work"))).page
-
 
 def test_every_part_is_there_and_shows_its_pictures(show: Open, page: Path) -> None:
     tab = show(page).tab
     expect(tab.locator("h1")).to_have_text("14 sets of images")
     assert tab.locator(".top nav a").all_text_contents() == [
-        "Overview",
-        "Sets",
-        "Timelines",
-        "Left out",
-        "Distributions",
-        "Failures",
-        "Provenance",
-    ]
+        "Overview", "Sets", "Results", "Timelines", "Left out", "Distributions", "Failures", "Provenance",
+    ]  # fmt: skip
     expect(tab.locator(".card")).to_have_count(14)
     first = tab.locator(".card img").first
     first.evaluate("(image) => image.decode()")
@@ -168,13 +154,18 @@ def test_what_was_left_out_stands_beside_its_reason(show: Open, page: Path) -> N
 def test_nothing_sticks_out_to_the_side(show: Open, page: Path, width: int) -> None:
     tab = show(page, width=width).tab
     assert tab.evaluate("document.documentElement.scrollWidth") == width
+    tab.locator("#results").scroll_into_view_if_needed()
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.locator(".card .title").first.click()
     assert tab.evaluate("document.getElementById('look').scrollWidth <= document.getElementById('look').clientWidth")
 
 
 def test_thousands_of_sets_come_in_pages(show: Open, tmp_path: Path) -> None:
     write(tmp_path / "sets", [photo_unit(tmp_path / "sets", "album", 40, 2500)])
-    tab = show(run(Report(workdir=tmp_path)).page).tab
+    written = run(Report(workdir=tmp_path))
+    assert (written.sets, written.pictures) == (2500, 40)
+    assert written.bytes < 2_000_000
+    tab = show(written.page).tab
     expect(tab.locator(".card")).to_have_count(20)
     expect(tab.locator("#pager")).to_contain_text("page 1 of 125")
     assert tab.locator("#pager button", has_text="Next").evaluate(LEAP) == 0
@@ -202,13 +193,15 @@ def test_other_pages_are_linked_to_beside_the_parts(show: Open, page: Path, tmp_
 
 
 def test_hostile_names_are_shown_and_not_obeyed(show: Open, tmp_path: Path) -> None:
-    hostile = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>\''
+    hostile = '</script><img src=x onerror="alert(1)"><script>alert(2)</script>&\u2028\''
     out = tmp_path / "sets"
     unit = video_unit(out, "clip")
     unit.sets[:] = [msgspec.structs.replace(unit.sets[0], id=hostile)]
     unit.ledger[-1] = msgspec.structs.replace(unit.ledger[-1], reason=hostile)
     write(out, [unit], failures=[Failure(hostile, hostile, hostile, hostile, hostile)], config={hostile: hostile})
-    opened = show(run(Report(workdir=tmp_path)).page)
+    page = run(Report(workdir=tmp_path)).page
+    assert page.read_text(encoding="utf-8").count("<script") == 2
+    opened = show(page)
     assert opened.titles() == [hostile]
     opened.tab.locator(".card .title").click()
     expect(opened.tab.locator("#look-title")).to_have_text(hostile)

@@ -1,10 +1,8 @@
 """Reports on what holds no image sets of ours: a drawn or described dataset, a published release, results alone."""
 
-import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -15,20 +13,12 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.inspection.config import Report, ReportPage
 from ctxr.pipelines.inspection.report import run
 from tests.pipelines.evaluated import TEST, VALID, at_random, evaluate, evaluated_project, release, write_scores
-from tests.pipelines.opened import Open
+from tests.pipelines.opened import Open, data_of
 from tests.pipelines.report_artifacts import project
 from tests.pipelines.world_dataset import write_world_dataset
 from tests.releases import draw_sets
 
 runner = CliRunner()
-
-
-def data_of(written: ReportPage) -> dict[str, Any]:
-    """What the scripts of a page are given; a number that is none in JSON fails."""
-    found = re.search(r'id="data">(.*?)</script>', written.page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    decoded: dict[str, Any] = json.loads(found[1], parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    return decoded
 
 
 def parts_of(written: ReportPage) -> list[str]:
@@ -58,7 +48,7 @@ def test_a_drawn_dataset_is_shown_with_descriptions_splits_and_results(drawn: Pa
     assert [path.name for path in written.chain] == ["dataset"]
     assert (written.sets, written.pictures, written.missing, written.notes) == (4, 40, [], [])
     assert parts_of(written) == ["summary", "sets", "results", "distributions", "provenance"]
-    page, data = written.page.read_text(encoding="utf-8"), data_of(written)
+    page, data = written.page.read_text(encoding="utf-8"), data_of(written.page)
     assert "7 descriptions: 3 of 2 sets on train, 4 of 2 sets on valid." in page
     assert sorted(one["split"] for one in data["sets"]) == ["train", "train", "valid", "valid"]
     assert sorted(len(one["texts"]) for one in data["sets"]) == [1, 2, 2, 2]
@@ -81,7 +71,7 @@ def test_a_release_is_shown_with_the_evaluations_of_the_workdir(tmp_path: Path) 
     written = run(Report(workdir=work, input=tmp_path / "release"))
     assert (written.chain, written.sets, written.pictures) == ([tmp_path / "release"], 7, 50)
     assert "2 of 7 sets have no pictures here: their images are named by position" in written.notes
-    data = data_of(written)
+    data = data_of(written.page)
     assert parts_of(written) == ["summary", "sets", "results", "provenance"]
     assert all(number >= 0 for rows in data["results"]["sets"].values() for _, number, *_ in rows)
     hidden = [place for one in data["sets"] if one["split"] == "test" for place, _ in one["texts"]]
@@ -96,7 +86,7 @@ def test_a_release_without_pictures_is_its_texts_and_says_so_once(tmp_path: Path
     assert [note for note in written.notes if "picture" in note] == [
         "7 of 7 sets have no pictures here: their images are named by position"
     ]
-    assert {number for rows in data_of(written)["results"]["sets"].values() for _, number, *_ in rows} == {-1}
+    assert {number for rows in data_of(written.page)["results"]["sets"].values() for _, number, *_ in rows} == {-1}
 
 
 def test_results_alone_are_a_page_without_pictures_that_says_so(tmp_path: Path) -> None:

@@ -16,16 +16,6 @@ from tests.pipelines.opened import LEAP, Open
 from tests.pipelines.report_artifacts import project
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return evaluated_project(project(tmp_path_factory.mktemp("results") / "work"), runs=3)
-
-
-@pytest.fixture(scope="module")
-def page(work: Path) -> Path:
-    return run(Report(workdir=work)).page
-
-
 def texts(opened: object) -> list[str]:
     found: list[str] = opened.tab.locator(".miss blockquote").all_text_contents()  # type: ignore[attr-defined]
     return found
@@ -41,9 +31,10 @@ def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> 
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
     found = find_scored(work)
     assert found is not None
-    assert (found.names, found.runs) == (("plain-vs-with-context",), ("plain", "with context"))
+    assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
+    assert found.runs == ["plain", "with context"]
     assert len(found.rows) == 2 * 4
-    assert found.notes == ()
+    assert found.notes == []
 
 
 def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path) -> None:
@@ -52,8 +43,8 @@ def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path
     (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
     found = find_scored(work)
     assert found is not None
-    assert found.names == ("plain-vs-with-context",)
-    assert found.notes == ("1 evaluations on other datasets are in results/ and are not shown",)
+    assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
+    assert found.notes == ["1 evaluations on other datasets are in results/ and are not shown"]
 
 
 def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Path) -> None:
@@ -62,7 +53,7 @@ def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Pa
     file.write_text(json.dumps(json.loads(file.read_text())))
     found = find_scored(work)
     assert found is not None
-    assert found.notes == ("results/plain-vs-with-context/figures.json was changed since it was written",)
+    assert found.notes == ["results/plain-vs-with-context/figures.json was changed since it was written"]
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
         find_scored(work)
@@ -76,25 +67,29 @@ def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Pat
     scored = find_scored(work)
     assert scored is not None
     panel = results._panel(scored, "test")
-    assert [name for _, name in panel.names] == ["plain", "with context", "half (1 of 4)"]
-    assert [row[:2] for row in panel.rows] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
-    assert panel.notes[0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
-    assert panel.notes[1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
-    assert None in [one.low for one in panel.whiskers]
+    assert [name for _, name in panel["names"]] == ["plain", "with context", "half (1 of 4)"]
+    assert [row[:2] for row in panel["rows"]] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
+    assert (
+        panel["notes"][0] == "Scored on a part of the 4 queries, so not to be compared with the others: half (1 of 4)."
+    )
+    assert panel["notes"][1].endswith("the figure rests on fewer than 5 sets or all draws are alike.")
+    assert None in [whisker["low"] for whisker in panel["whiskers"]]
 
 
-def test_provenance_names_the_evaluations_and_their_runs(work: Path, page: Path) -> None:
+def test_provenance_names_the_evaluations_and_their_runs(evaluated: Path, page: Path) -> None:
     content = page.read_text()
-    found = find_scored(work)
+    found = find_scored(evaluated)
     assert found is not None
     for one in found.artifacts:
         assert f"<b>results/{one.path.name}</b>" in content
         assert one.sha256 in content
 
 
-def test_a_page_holds_the_hardest_queries_of_many(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_holds_the_hardest_queries_of_many(
+    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(results, "MOST_QUERIES", 3)
-    content = run(Report(workdir=work, out=tmp_path / "few.html")).page.read_text()
+    content = run(Report(workdir=evaluated, out=tmp_path / "few.html")).page.read_text()
     assert "The page holds the 3 hardest of 28 queries" in content
 
 
@@ -178,10 +173,3 @@ def test_pages_turn_and_a_set_opens_from_its_query(show: Open, page: Path) -> No
 def test_a_button_stays_under_the_pointer_while_the_page_around_it_is_drawn(show: Open, page: Path, width: int) -> None:
     button = show(page, width=width).tab.locator("#r-pager button", has_text="Next")
     assert button.evaluate(LEAP) == 0  # pressed here and let go there is no click
-
-
-@pytest.mark.parametrize("width", [420, 800, 1280, 1600])
-def test_no_result_sticks_out_to_the_side(show: Open, page: Path, width: int) -> None:
-    tab = show(page, width=width).tab
-    tab.locator("#results").scroll_into_view_if_needed()
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,6 +1,7 @@
 """`ctxr stats`: every table on small releases that can be counted by hand, on the toy world, and on the real files."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ctxr.models.picture_vectors import distances_of, vectors_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
-from ctxr.pipelines.inspection.stats import run
+from ctxr.pipelines.inspection.stats import LEXICONS, load_lexicon, run
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.world_dataset import write_world_dataset
 from tests.releases import TEST, annotation_yaml, draw_sets, write_release
@@ -258,6 +259,15 @@ def test_a_file_that_is_no_statistics_is_left_alone(tmp_path: Path) -> None:
     assert victim.read_bytes() == b"a video"
     for _ in range(2):
         run(Stats(dataset=tmp_path / "cap.json", out=tmp_path / "stats.json"))
+
+
+def test_the_lexicons_hold_what_they_are_named_after_in_lower_case() -> None:
+    body, colours = ([word for forms in load_lexicon(name) for word in forms] for name in LEXICONS)
+    assert all(re.fullmatch(r"[a-z]+", word) for word in body + colours)
+    assert {"hand", "hands", "teeth", "eye"} <= set(body)
+    assert {"red", "grey", "gray", "blonde"} <= set(colours)
+    assert not set(body) & set(colours)
+    assert [len(load_lexicon(name)) for name in LEXICONS] == [90, 51]
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from ctxr.synthetic.world.describing import contextual_description
-from ctxr.synthetic.world.kinds import Counts, Kind, Lacks, Shows
+from ctxr.synthetic.world.describing import TAGS, contextual_description, tags_of
 from ctxr.synthetic.world.language import say
 from ctxr.synthetic.world.moments import (
     Appears,
@@ -18,11 +17,10 @@ from ctxr.synthetic.world.moments import (
     Temporal,
     judge,
 )
-from ctxr.synthetic.world.positions import Within
+from ctxr.synthetic.world.predicates import Counts, Kind, Lacks, Shows, Within
 from ctxr.synthetic.world.scenes import Actor, Backdrop, Scene
 from ctxr.synthetic.world.sets import sample_sets
 from ctxr.synthetic.world.sights import SceneView
-from ctxr.synthetic.world.tags import TAGS, tags_of
 
 
 @pytest.mark.parametrize("kind", ["video", "photos"])

@@ -5,12 +5,26 @@ import pytest
 
 from ctxr.synthetic.world.attributes import COLOURS, SIZES
 from ctxr.synthetic.world.backdrops import BACKDROPS
-from ctxr.synthetic.world.kinds import AllAre, Before, Counts, Kind, Lacks, Shows
 from ctxr.synthetic.world.language import noun, say
-from ctxr.synthetic.world.occlusion import Behind, CutOff, Entire, Hidden, NoOverlap
 from ctxr.synthetic.world.outlines import SHAPES
-from ctxr.synthetic.world.positions import Bigger, Outermost, RelativePosition, Within
-from ctxr.synthetic.world.predicates import Predicate
+from ctxr.synthetic.world.predicates import (
+    AllAre,
+    Before,
+    Behind,
+    Bigger,
+    Counts,
+    CutOff,
+    Entire,
+    Hidden,
+    Kind,
+    Lacks,
+    NoOverlap,
+    Outermost,
+    Predicate,
+    RelativePosition,
+    Shows,
+    Within,
+)
 from ctxr.synthetic.world.scenes import Actor, Backdrop, Scene, sample_scene
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import true_statements

@@ -1,7 +1,7 @@
 """What a report is about, read into units: image sets, a dataset, a release, or results alone."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,8 +18,8 @@ from ctxr.engine.project import DATASETS, SETS, latest
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
-from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, open_artifact
-from ctxr.store.kinds import EVALUATION, IMAGE_SETS
+from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
+from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RUN, RUNS
 from ctxr.store.records import Facts, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
@@ -116,9 +116,7 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
     if path is None:
         name = workdir.resolve().name
         note = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
-        if all(
-            open_artifact(file.parent).manifest.kind != EVALUATION for file in (workdir / RESULTS).glob(f"*/{MANIFEST}")
-        ):
+        if all(artifact.manifest.kind != EVALUATION for artifact in artifacts_in(workdir / RESULTS)):
             note = f"{name} holds tables of results and nothing else, so the page is about them alone"
         return [ChainStage(workdir, name, ALONE)], [note]
     artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
@@ -155,18 +153,28 @@ def _parent(artifact: Artifact) -> str | None:
 
 
 def _sibling(path: Path, fingerprint: str) -> Artifact | None:
-    for artifact in _readable(path.resolve().parent):
+    for artifact in artifacts_in(path.resolve().parent, damaged=False):
         if artifact.manifest.kind in KINDS and artifact.sha256 == fingerprint:
             return artifact
     return None
 
 
-def _readable(folder: Path) -> Iterator[Artifact]:
+def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:
+    """The artifacts in a folder, by name. Raises DataError for a damaged one, which is left out where `damaged` is false."""
     for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
         try:
             yield open_artifact(manifest.parent)
         except DataError:
-            continue  # damaged: not the one
+            if damaged:
+                raise
+
+
+def runs_as_evaluated(project: Path, parents: Iterable[Parent]) -> Iterator[Artifact]:
+    """The runs among the parents of evaluations that still lie in the project as they were then."""
+    for parent in parents:
+        folder = project / RUNS / parent.name
+        if parent.kind == RUN and (folder / MANIFEST).is_file() and open_artifact(folder).sha256 == parent.sha256:
+            yield open_artifact(folder)
 
 
 def _stage(artifact: Artifact) -> ChainStage:

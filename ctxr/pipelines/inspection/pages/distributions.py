@@ -11,7 +11,7 @@ from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
 from ctxr.pipelines.inspection.pages import edition as ledger
 from ctxr.pipelines.inspection.pages.chain import number
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, time_code
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import Plot, curve, histogram, plain, ticks
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import LedgerRow
@@ -124,9 +124,6 @@ def _facts(unit: SourceUnit) -> str:
     return " · ".join(filter(None, facts))
 
 
-TIMELINES_SECTION = Section("timelines", "Timelines", make_timelines)
-
-
 def make_distributions(edition: Edition) -> Mapping[str, Any] | None:
     """The plots there is something for, and of image sets a sentence for each that there is nothing for.
 
@@ -226,6 +223,3 @@ def _parted(
     above = values >= limit if keep_above else values > limit
     inside = above if keep_above else ~above
     return [("kept", kept, values[inside]), ("dropped", dropped, values[~inside])]
-
-
-DISTRIBUTIONS_SECTION = Section("distributions", "Distributions", make_distributions)

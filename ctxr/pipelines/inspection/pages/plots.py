@@ -1,7 +1,7 @@
 """Plots as inline SVG: bars and lines on labelled axes, with the current limit as a line."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,22 +13,11 @@ WIDTH, HEIGHT = 520, 260
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One bar in SVG units, `series` decides its colour, `title` is what it says when pointed at."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    series: str
-    title: str
-
-
-@dataclass(frozen=True)
 class Plot:
-    """Everything the template draws. Ticks are (position, label); `limit` is (position, label, whether the label goes left).
+    """Everything the template draws, in SVG units. Ticks are (position, label); `limit` is (position, label, whether the label goes left).
 
     Attributes:
+        bars: x, y, width, height, series, which decides the colour, and title, shown when pointed at. line: (x, y, title) of its dots.
         series: names of the colours used, with what they mean.
         says: the plot in one sentence, for those who do not see it.
     """
@@ -36,13 +25,13 @@ class Plot:
     title: str
     x_label: str
     y_label: str
-    bars: list[Bar]
-    line: list[tuple[float, float, str]]
+    says: str
     x_ticks: list[tuple[float, str]]
     y_ticks: list[tuple[float, str]]
     limit: tuple[float, str, bool] | None
-    series: list[tuple[str, str]]
-    says: str
+    bars: Sequence[Mapping[str, Any]] = ()
+    line: Sequence[tuple[float, float, str]] = ()
+    series: Sequence[tuple[str, str]] = ()
     note: str = ""
 
 
@@ -111,8 +100,8 @@ def histogram(
             y, foot = up(float(below[at] + heights[at])), up(float(below[at]))
             interval = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
             count = f"{interval}{' %' if percent else ''}: {plain(float(heights[at]))} {meaning}"
-            width = round(max(right - left - 1, 0.5), 2)
-            bars.append(Bar(left + 0.5, y, width, round(foot - y, 2), name, count))
+            box = {"x": left + 0.5, "y": y, "width": round(max(right - left - 1, 0.5), 2), "height": round(foot - y, 2)}
+            bars.append(box | {"series": name, "title": count})
         below += heights
     middle = (
         f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
@@ -121,14 +110,13 @@ def histogram(
         title,
         x_label,
         y_label,
-        bars,
-        [],
+        f"{title}: {len(everything)} values{middle}.",
         [(across(value), plain(value * scale)) for value in ticks(start, end, 6)],
         [(up(value), plain(value)) for value in y_values],
         _limit(across, limit),
-        [(name, meaning) for name, meaning, _ in filled],
-        f"{title}: {len(everything)} values{middle}.",
-        note,
+        bars,
+        series=[(name, meaning) for name, meaning, _ in filled],
+        note=note,
     )
 
 
@@ -147,13 +135,11 @@ def curve(
         title,
         x_label,
         y_label,
-        [],
-        [(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points],
+        f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}.",
         [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]],
         [(up(value), plain(value)) for value in y_values],
         _limit(across, limit),
-        [],
-        f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}.",
+        line=[(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points],
     )
 
 

@@ -1,8 +1,8 @@
 """The section on runs: accuracy with intervals, errors, attention."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,48 +11,45 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, DataError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
-from ctxr.pipelines.inspection.pages.chain import ALONE
-from ctxr.pipelines.inspection.pages.edition import Edition, Section
+from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
+from ctxr.pipelines.inspection.pages.edition import Edition
 from ctxr.pipelines.inspection.pages.plots import ticks
 from ctxr.problems import open_run, problem_of, problems
 from ctxr.problems.figures import PARTS
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
 from ctxr.problems.tables import STATIC, p_value, percent
-from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
-from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import EVALUATION, RUN, RUNS
+from ctxr.store.artifacts import Artifact, Parent
+from ctxr.store.kinds import EVALUATION
 from ctxr.store.tables import read_table
 
 
-@dataclass(frozen=True)
+@dataclass
 class EvaluationRows:
     """The evaluations of one dataset, each run once.
 
     Attributes:
-        names: folders of the evaluations. runs: in the order of the tables. rows: by run and query.
-        figures, differences: rows of `figures.json`. people: a table of human accuracy, or None.
-        tables: as the evaluations printed them. artifacts: the evaluations that `names` names.
-        notes: warnings. dataset: SHA-256 of what was evaluated on. origins: the runs, by content.
+        dataset: SHA-256 of what was evaluated on. notes: warnings. artifacts: the evaluations.
+        runs: in the order of the tables. rows: by run and query. figures, differences: rows of `figures.json`.
+        tables: as the evaluations printed them. people: a table of human accuracy, or None. origins: the runs, by name.
     """
 
-    names: tuple[str, ...]
-    runs: tuple[str, ...]
-    rows: tuple[QueryResult, ...]
-    figures: tuple[dict[str, Any], ...]
-    differences: tuple[dict[str, Any], ...]
-    people: dict[str, Any] | None
-    notes: tuple[str, ...]
-    dataset: str = ""
-    origins: tuple[Parent, ...] = ()
-    tables: tuple[dict[str, Any], ...] = ()
-    artifacts: tuple[Artifact, ...] = ()
+    dataset: str
+    notes: list[str]
+    artifacts: list[Artifact] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    rows: list[QueryResult] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    people: dict[str, Any] | None = None
+    origins: dict[str, Parent] = field(default_factory=dict)
 
     @property
-    def scorers(self) -> tuple[str, ...]:
+    def scorers(self) -> list[str]:
         """Names in `rows`: the runs, or their seeds where there are several."""
         names = dict.fromkeys(row.run for row in self.rows)
-        return tuple(name for run in self.runs for name in names if _is_of(name, run))
+        return [name for run in self.runs for name in names if _is_of(name, run)]
 
 
 def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
@@ -62,13 +59,14 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
-    artifacts = [one for one in _evaluations(project) if one.manifest.kind == EVALUATION]
-    if not artifacts:
-        return None
-    here = {open_artifact(file.parent).sha256 for file in sorted(project.glob(f"*/{MANIFEST}"))}
     by_dataset: dict[str, list[Artifact]] = {}
-    for one in artifacts:
-        by_dataset.setdefault(_dataset(one), []).append(one)
+    for one in artifacts_in(project / RESULTS):
+        if one.manifest.kind == EVALUATION:
+            dataset = next((parent.sha256 for parent in one.manifest.parents if parent.name == "dataset"), "")
+            by_dataset.setdefault(dataset, []).append(one)
+    if not by_dataset:
+        return None
+    here = {artifact.sha256 for artifact in artifacts_in(project)}
     chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, _rows(by_dataset[sha256]), sha256))
     notes = []
     if len(by_dataset) > 1:
@@ -80,39 +78,28 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
         )
     elif about is not None and chosen not in {about, *here}:
         notes.append("the evaluated dataset is not in this project, or was rebuilt since")
-    return _merge(sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)), notes)
+    scored = EvaluationRows(chosen, notes)
+    for one in sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)):
+        _add(scored, one)
+    return scored
 
 
-def _merge(artifacts: list[Artifact], notes: list[str]) -> EvaluationRows:
-    rows: list[QueryResult] = []
-    figures: list[dict[str, Any]] = []
-    differences: list[dict[str, Any]] = []
-    people: dict[str, Any] | None = None
-    runs: list[str] = []
-    shown: list[Artifact] = []
-    tables: list[dict[str, Any]] = []
-    for one in artifacts:
-        if edited := one.changed_files():
-            notes.append(f"{RESULTS}/{one.path.name}/{edited[0]} was changed since it was written")
-        content = _figures(one.path / FIGURES)
-        unseen = list(dict.fromkeys(row["run"] for row in content["figures"] if row["run"] not in runs))
-        people = people or content.get("people")
-        if not unseen:
-            continue
-        shown.append(one)
-        tables += content.get("tables", [])
-        runs += unseen
-        figures += [row for row in content["figures"] if row["run"] in unseen]
-        differences += [row for row in content["differences"] if row["run"] in unseen]
-        rows += [
-            row for row in read_table(one.path / PER_QUERY, QueryResult) if any(_is_of(row.run, run) for run in unseen)
-        ]
-    origins = {origin.name: origin for one in reversed(artifacts) for origin in one.manifest.parents}
-    return EvaluationRows(
-        tuple(one.path.name for one in shown), tuple(runs), tuple(rows), tuple(figures), tuple(differences), people, tuple(notes),
-        _dataset(artifacts[0]), tuple(origins[run] for run in runs if run in origins), tuple(tables),
-        tuple(shown),
-    )  # fmt: skip
+def _add(scored: EvaluationRows, evaluation: Artifact) -> None:
+    """Add the runs of an evaluation that are not there yet."""
+    if edited := evaluation.changed_files():
+        scored.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
+    content = _figures(evaluation.path / FIGURES)
+    new = list(dict.fromkeys(row["run"] for row in content["figures"] if row["run"] not in scored.runs))
+    scored.people = scored.people or content.get("people")
+    scored.origins = {origin.name: origin for origin in evaluation.manifest.parents} | scored.origins
+    if new:
+        scored.artifacts.append(evaluation)
+        scored.tables += content.get("tables", [])
+        scored.runs += new
+        scored.figures += [row for row in content["figures"] if row["run"] in new]
+        scored.differences += [row for row in content["differences"] if row["run"] in new]
+        rows = read_table(evaluation.path / PER_QUERY, QueryResult)
+        scored.rows += [row for row in rows if any(_is_of(row.run, run) for run in new)]
 
 
 def _is_of(scorer: str, run: str) -> bool:
@@ -130,10 +117,6 @@ def _figures(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
     return told
-
-
-def _dataset(artifact: Artifact) -> str:
-    return next((one.sha256 for one in artifact.manifest.parents if one.name == "dataset"), "")
 
 
 def _runs(artifact: Artifact) -> int:
@@ -160,11 +143,16 @@ def attended(
     where it is given, else it is searched for in the project.
     """
     shares, notes = Attended(), list[str]()
-    runs = list(_attended_runs(project, scored))
-    runs = [run for run in runs if problem_of(run.manifest.config).explains(run.manifest.config)]
+    origins = [scored.origins[run] for run in scored.runs if run in scored.origins]
+    runs = [
+        run
+        for run in runs_as_evaluated(project, origins)
+        if problem_of(run.manifest.config).explains(run.manifest.config)
+    ]
     if not runs or not shown:
         return shares, notes
-    dataset = current or _attended_dataset(project, scored.dataset)
+    folder = next((artifact.path for artifact in artifacts_in(project) if artifact.sha256 == scored.dataset), None)
+    dataset = read_dataset(folder) if current is None and folder is not None else current
     if dataset is None:
         return shares, ["attention is not shown: the dataset that was evaluated is not in this project"]
     for run in runs:
@@ -173,23 +161,6 @@ def attended(
         except CtxrError as error:
             notes.append(f"attention of {run.path.name} is not shown: {error.message}")
     return shares, notes
-
-
-def _attended_runs(project: Path, scored: EvaluationRows) -> Iterator[Artifact]:
-    """The trained runs that were evaluated, as they were then."""
-    for origin in scored.origins:
-        folder = project / RUNS / origin.name
-        if origin.kind == RUN and (folder / MANIFEST).is_file():
-            artifact = open_artifact(folder)
-            if artifact.sha256 == origin.sha256:
-                yield artifact
-
-
-def _attended_dataset(project: Path, sha256: str) -> Dataset | None:
-    for file in sorted(project.glob(f"*/{MANIFEST}")):
-        if sha256_file(file) == sha256:
-            return read_dataset(file.parent)
-    return None
 
 
 MOST_QUERIES = 3000
@@ -203,50 +174,13 @@ DIGITS = 4
 """Digits of a score that are kept for its bar."""
 
 
-@dataclass(frozen=True)
-class Whisker:
-    """One figure of the plot in SVG units: dot at `x`, interval from `low` to `high` (None where there is none), at height `y`."""
-
-    y: float
-    x: float
-    low: float | None
-    high: float | None
-    part: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One side of the benchmark: the plot and its table.
-
-    Attributes:
-        left: where the axis starts. names: (height, run) of each group. whiskers: its rows. x_ticks: (position, label).
-        chance: position of the dashed line, and what it is.
-        parts: colour and name of each part with its queries. rows: of the table, cells as text; heads: of its columns.
-        says: the plot in a sentence. notes: what does not stand on the same queries, or has no interval.
-    """
-
-    side: str
-    left: int
-    height: int
-    names: list[tuple[float, str]]
-    whiskers: list[Whisker]
-    x_ticks: list[tuple[float, str]]
-    chance: tuple[float, str] | None
-    parts: list[tuple[str, str]]
-    heads: list[str]
-    rows: list[list[str]]
-    says: str
-    notes: list[str]
-
-
 def make_results(edition: Edition) -> Mapping[str, Any] | None:
     """Fills `data["results"]`; None where nothing was evaluated."""
     chain = edition.chain
     scored = find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated)
     if scored is None or not scored.runs:
         return None
-    edition.evaluations += scored.artifacts
+    edition.evaluations += tuple(scored.artifacts)
     ranked = _ranked(scored)
     dataset = chain.dataset if scored.dataset == chain.evaluated else None
     shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)
@@ -270,7 +204,12 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     }
 
 
-def _panel(scored: EvaluationRows, split: str) -> Panel:
+def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
+    """One side of the benchmark: the plot, in SVG units, and its table, as cells of text.
+
+    `names` are (height, run) of each group of whiskers, `x_ticks` (position, label), `chance` the position of the dashed line and what
+    it is, `parts` colour and name of each part of the queries, `says` the plot in a sentence.
+    """
     figures = {
         (row["run"], row["part"], row["measure"]): row
         for row in scored.figures
@@ -302,29 +241,25 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
             y += ROW
         y += GAP
     blind = figures.get((runs[0], "all", "chance"))
-    chance = None if blind is None else (across(blind["value"]), f"chance {100 * blind['value']:.3g} %")
     whole = [run for run in runs if sizes[run] == total]
     best = max(whole, key=lambda run: figures[run, "all", "accuracy"]["value"])
-    top = _interval(figures[best, "all", "accuracy"])
-    return Panel(
-        split,
-        left,
-        round(y - GAP - ROW / 2) + BOTTOM,
-        names,
-        whiskers,
-        [(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
-        chance,
-        [
-            (
-                part,
-                f"{STATIC.get(part, part)}, {plural(figures[runs[0], part, 'accuracy']['queries'], 'query', 'queries', ',')}",
-            )
-            for part in parts
-        ],
-        *_table(scored, split, figures, runs, parts),
-        f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {percent(top)} %.",
-        _notes(called, len(whole), total, ends),
-    )
+    top = percent(_interval(figures[best, "all", "accuracy"]))
+    heads, rows = _table(scored, split, figures, sizes, parts)
+    counts = {part: plural(figures[runs[0], part, "accuracy"]["queries"], "query", "queries", ",") for part in parts}
+    return {
+        "side": split,
+        "left": left,
+        "height": round(y - GAP - ROW / 2) + BOTTOM,
+        "names": names,
+        "whiskers": whiskers,
+        "x_ticks": [(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
+        "chance": None if blind is None else (across(blind["value"]), f"chance {100 * blind['value']:.3g} %"),
+        "parts": [(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
+        "heads": heads,
+        "rows": rows,
+        "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
+        "notes": _notes(called, len(whole), total, ends),
+    }
 
 
 def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -345,47 +280,39 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Map
     return notes
 
 
-def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Any) -> Whisker:
+def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Callable[[float], float]) -> dict[str, Any]:
+    """A dot at `x` and its interval from `low` to `high`, None where there is none, at height `y`."""
     low, high = (None if row[name] is None else across(row[name]) for name in ("low", "high"))
     title = f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {plural(row['queries'], 'query', 'queries', ',')}"
     title += f" in {plural(row['clusters'], 'cluster', 'clusters', ',')}"
-    return Whisker(y, across(row["value"]), low, high, part, title)
+    return {"y": y, "x": across(row["value"]), "low": low, "high": high, "part": part, "title": title}
 
 
 def _table(
-    scored: EvaluationRows, split: str, figures: Mapping[Any, Any], runs: Sequence[str], parts: Sequence[str]
+    scored: EvaluationRows, split: str, figures: Mapping[Any, Any], sizes: Mapping[str, int], parts: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the table below the plot; differences where they were tested."""
+    """Heads and rows of the table below the plot, a row for each run with its number of queries; differences where they were tested."""
     tested = {row["run"]: row for row in scored.differences if row["side"] == split and row["part"] == "all"}
-    ranked = any((run, "all", "mrr") in figures for run in runs)
-    sizes = {run: figures[run, "all", "accuracy"]["queries"] for run in runs}
-    counted = len(set(sizes.values())) > 1
-    heads = [
-        "run",
-        *(["queries"] if counted else []),
-        *(STATIC.get(part, part) for part in parts),
-        *(["MRR"] if ranked else []),
+    runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
+
+    def cells(part: str, measure: str, shown: Callable[[Mapping[str, Any]], str]) -> list[str]:
+        found = (figures.get((run, part, measure)) for run in runs)
+        return ["–" if row is None else shown(row) for row in found]
+
+    columns = [("run", runs)]
+    if len(set(sizes.values())) > 1:
+        columns.append(("queries", [f"{sizes[run]:,}" for run in runs]))
+    columns += [
+        (STATIC.get(part, part), cells(part, "accuracy", lambda row: percent(_interval(row)))) for part in parts
     ]
+    if any((run, "all", "mrr") in figures for run in runs):
+        columns.append(("MRR", cells("all", "mrr", lambda row: f"{row['value']:.3f}")))
     if tested:
-        against = next(iter(tested.values()))["against"]
-        heads += [f"against {against}", "p, Holm"]
-    rows = []
-    for run in runs:
-        accuracies = [figures.get((run, part, "accuracy")) for part in parts]
-        cells = [run, *([f"{sizes[run]:,}"] if counted else [])]
-        cells += ["–" if row is None else percent(_interval(row)) for row in accuracies]
-        if ranked:
-            mrr = figures.get((run, "all", "mrr"))
-            cells.append("–" if mrr is None else f"{mrr['value']:.3f}")
-        if tested:
-            difference = tested.get(run)
-            cells += (
-                ["–", "–"]
-                if difference is None
-                else [percent(_interval(difference), signed=True), p_value(difference["corrected"])]
-            )
-        rows.append(cells)
-    return heads, rows
+        differences = [tested.get(run) for run in runs]
+        shares = ["–" if row is None else percent(_interval(row), signed=True) for row in differences]
+        columns.append((f"against {next(iter(tested.values()))['against']}", shares))
+        columns.append(("p, Holm", ["–" if row is None else p_value(row["corrected"]) for row in differences]))
+    return [head for head, _ in columns], [list(row) for row in zip(*(column for _, column in columns), strict=True)]
 
 
 def _interval(row: Mapping[str, Any]) -> Interval:
@@ -417,7 +344,7 @@ def _data(
             "targets": [position[image] for image in row.targets if image in position],
             "runs": [_scores(rows.get(run), position, shares.get((run, name))) for run in scored.scorers],
         })  # fmt: skip
-    return {"runs": list(scored.scorers), "sets": sets, "queries": queries}
+    return {"runs": scored.scorers, "sets": sets, "queries": queries}
 
 
 def _ease(rows: "Sequence[QueryResult] | Any") -> tuple[float, float]:
@@ -453,17 +380,11 @@ def _scores(
 def make_tables(edition: Edition) -> Mapping[str, Any] | None:
     """The tables of evaluations that have no queries to show; None without any."""
     kinds = {problem.evaluation.KIND: problem for problem in problems()}
-    artifacts = [one for one in _evaluations(edition.chain.project) if one.manifest.kind in kinds.keys() - {EVALUATION}]
+    artifacts = [
+        one for one in artifacts_in(edition.chain.project / RESULTS) if one.manifest.kind in kinds.keys() - {EVALUATION}
+    ]
     if not artifacts:
         return None
     edition.evaluations += tuple(artifacts)
     edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
     return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}
-
-
-def _evaluations(project: Path) -> list[Artifact]:
-    return [open_artifact(file.parent) for file in sorted((project / RESULTS).glob(f"*/{MANIFEST}"))]
-
-
-RESULTS_SECTION = Section("results", "Results", make_results)
-TABLES_SECTION = Section("tables", "Tables", make_tables)

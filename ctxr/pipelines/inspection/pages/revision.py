@@ -23,7 +23,7 @@ from ctxr.engine.report import share_with_interval
 from ctxr.errors import DataError
 from ctxr.media.images import thumbnail
 from ctxr.pipelines.inspection.pages.chain import inside
-from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section
+from ctxr.pipelines.inspection.pages.edition import SIDE, Edition
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import read_table
@@ -222,6 +222,3 @@ def _picture(dataset: Dataset, image: str) -> str:
     except DataError:
         return ""
     return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}" if content else ""
-
-
-REVISION_SECTION = Section("revision", "Revised labels", make_revision)

@@ -12,7 +12,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.pipelines.inspection.pages import edition as ledger
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, exact, time_code
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, exact, time_code
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Image, ImageSet
 from ctxr.store.units import SourceUnit
@@ -144,9 +144,6 @@ def _why_none(edition: Edition) -> str:
     return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."
 
 
-SETS_SECTION = Section("sets", "Sets", make_sets)
-
-
 def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
     if edition.chain.without_ledger:
@@ -180,9 +177,6 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
 
 
-DROPPED_SECTION = Section("dropped", "Left out", make_dropped)
-
-
 def make_failures(edition: Edition) -> Mapping[str, Any] | None:
     """Failures of all artifacts, each once, with the artifact it is from; and sources without a set.
 
@@ -206,6 +200,3 @@ def _barren(unit: SourceUnit) -> dict[str, Any]:
         f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3)
     )
     return {"name": unit.source.name, "considered": len(unit.ledger), "told": most or "nothing was considered"}
-
-
-FAILURES_SECTION = Section("failures", "Failures", make_failures)

@@ -9,12 +9,12 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
-from ctxr.pipelines.inspection.pages.chain import ALONE
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, Section, reason_name
+from ctxr.pipelines.inspection.pages.chain import ALONE, runs_as_evaluated
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, reason_name
 from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
-from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, open_artifact
-from ctxr.store.kinds import IMAGE_SETS, RUN, RUNS
+from ctxr.store.artifacts import Manifest
+from ctxr.store.kinds import IMAGE_SETS, RUNS
 from ctxr.store.units import SourceUnit
 
 VIDEO_STEPS = (
@@ -149,9 +149,6 @@ def _steps(
     ]
 
 
-SUMMARY_SECTION = Section("summary", "Overview", make_summary)
-
-
 def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
     origins = [
@@ -159,20 +156,13 @@ def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
         for stage in reversed(edition.chain.stages)
         if stage.sha256
     ]
-    artifacts = [(RESULTS, evaluation) for evaluation in edition.evaluations] + [(RUNS, run) for run in _runs(edition)]
+    parents = {parent.name: parent for evaluation in edition.evaluations for parent in evaluation.manifest.parents}
+    artifacts = [(RESULTS, evaluation) for evaluation in edition.evaluations]
+    artifacts += [(RUNS, run) for run in runs_as_evaluated(edition.chain.project, parents.values())]
     for folder, artifact in artifacts:
         name, manifest = f"{folder}/{artifact.path.name}", artifact.manifest
         origins.append(_origin(name, f"ctxr {manifest.verb}", artifact.sha256, manifest))
     return {"origins": origins} if origins else None
-
-
-def _runs(edition: Edition) -> Iterator[Artifact]:
-    """The runs that were evaluated and still lie in the project as they were."""
-    parents = {one.name: one for evaluation in edition.evaluations for one in evaluation.manifest.parents}
-    for name, parent in parents.items():
-        folder = edition.chain.project / RUNS / name
-        if parent.kind == RUN and (folder / MANIFEST).is_file() and open_artifact(folder).sha256 == parent.sha256:
-            yield open_artifact(folder)
 
 
 def _origin(name: str, command: str, fingerprint: str, manifest: Manifest | None) -> dict[str, Any]:
@@ -217,6 +207,3 @@ def _in_words(value: Any) -> str:
     if isinstance(value, float):
         return plain(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-PROVENANCE_SECTION = Section("provenance", "Provenance", make_provenance)

@@ -1,7 +1,20 @@
+"""Simulated workers: how they pick, what they read of a page, and that what they answer is theirs to say."""
+
+import numpy as np
 import pytest
 
-from ctxr.synthetic.crowd.profiles import BIASED, CAREFUL, HASTY, SPAMMER, Profile, chances
-from ctxr.synthetic.crowd.visitor import read_page
+from ctxr.synthetic.crowd import (
+    BIASED,
+    CAREFUL,
+    HASTY,
+    SPAMMER,
+    Person,
+    Profile,
+    SimulatedJudge,
+    Visitor,
+    chances,
+    read_page,
+)  # fmt: skip
 
 ORDER = tuple("abcdefghij")
 ONE = {image: image == "d" for image in ORDER}
@@ -37,3 +50,9 @@ def test_a_page_is_read_as_a_worker_sees_it() -> None:
     )  # fmt: skip
     assert page.quotes == ["a <b> cat"]
     assert (page.pictures, page.marked) == (["/w/x/picture/1", "/w/x/picture/2"], "/w/x/picture/1")
+
+
+def test_nobody_visits_without_knowing_what_to_answer() -> None:
+    with pytest.raises(TypeError, match=r"abstract method '?answer"):
+        Visitor("ada", "http://localhost/i/x", {}, np.random.default_rng(0))  # type: ignore[abstract]
+    assert not Person.__abstractmethods__ | SimulatedJudge.__abstractmethods__

@@ -1,4 +1,8 @@
-"""Simulated workers at the pages of a server: those who describe and find images, and those who judge entailment."""
+"""Simulated workers at the pages of a server, with whom a whole study can be rehearsed before anybody is paid.
+
+They know the drawn world's truth and differ in care, so what the aggregation must find is known: who is a spammer, how
+accurate the crowd is, how much it agrees.
+"""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -13,12 +17,60 @@ import numpy as np
 from ctxr.annotation.tasks import describe, entail, retrieve
 from ctxr.annotation.unit_factory import attention_index
 from ctxr.datasets.dataset import Dataset
-from ctxr.errors import CtxrError
-from ctxr.synthetic.crowd.profiles import Profile, chances
-from ctxr.synthetic.crowd.sayings import Saying, Scenes
-from ctxr.synthetic.world.kinds import Verdict
+from ctxr.errors import CtxrError, DataError
+from ctxr.store.records import ImageSet
+from ctxr.synthetic.world.describing import contextual_description
+from ctxr.synthetic.world.footage import World
+from ctxr.synthetic.world.predicates import Verdict
+from ctxr.synthetic.world.scenes import Scene
+from ctxr.synthetic.world.sights import SceneView
+from ctxr.synthetic.world.statements import true_statements
 
 _SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How a simulated worker behaves.
+
+    Attributes:
+        care: probability that the text is compared with every image; otherwise the pick is careless.
+        place: probability that a careless pick is the first place shown; otherwise it is any image.
+        writes: probability that a description is true of its target; otherwise it says something empty.
+    """
+
+    name: str
+    care: float
+    place: float
+    writes: float
+
+
+CAREFUL = Profile("careful", care=0.97, place=0.0, writes=1.0)
+HASTY = Profile("hasty", care=0.8, place=0.1, writes=0.9)
+BIASED = Profile("position-biased", care=0.35, place=0.9, writes=0.8)
+SPAMMER = Profile("spammer", care=0.0, place=0.0, writes=0.0)
+
+PROFILES = (CAREFUL, HASTY, BIASED, SPAMMER)
+
+
+def chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]) -> dict[str, float]:
+    """Probability of each image being picked, by image id; they sum to 1.
+
+    `verdicts` says whether the text is true (True), false (False), or undecidable (None) of each image. With care one of
+    the images for which it holds is picked, or of the undecidable ones, or of all; `order` is as shown.
+
+    >>> spread = chances(SPAMMER, {"a": True, "b": False}, ("b", "a"))
+    >>> spread["a"], spread["b"]
+    (0.5, 0.5)
+    """
+    holding = [image for image in order if verdicts.get(image) is True]
+    meant = holding or [image for image in order if verdicts.get(image, None) is None] or list(order)
+    careless = 1 - profile.care
+    spread = dict.fromkeys(order, careless * (1 - profile.place) / len(order))
+    spread[order[0]] += careless * profile.place
+    for image in meant:
+        spread[image] += profile.care / len(meant)
+    return spread
 
 
 @dataclass
@@ -56,38 +108,6 @@ class Page:
     def form(self, wanted: str) -> HtmlForm | None:
         """The form that asks for the field `wanted`."""
         return next((form for form in self.forms if wanted in form.choices or wanted in form.areas), None)
-
-
-class Browser:
-    """One person's browser: keeps cookies and one connection."""
-
-    def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
-        base = f"{parts.scheme}://{parts.netloc}"
-        self._client = httpx.Client(base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=_SECONDS)
-
-    def open(self, address: str) -> Page:
-        """The page at `address`."""
-        return _page(self._client.get(address))
-
-    def send(self, page: Page, form: HtmlForm, values: dict[str, list[str]]) -> Page:
-        """The page that comes after sending a form of `page`."""
-        return _page(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
-
-    def fetch(self, address: str) -> bytes:
-        """The bytes at `address`. Raises CtxrError for anything but an answer of 200."""
-        answer = self._client.get(address, follow_redirects=False)
-        if answer.status_code != 200:
-            raise CtxrError(f"{address} answered {answer.status_code}")
-        return answer.content
-
-    def close(self) -> None:
-        """Let the connection go."""
-        self._client.close()
-
-
-def _page(answer: httpx.Response) -> Page:
-    return read_page(answer.text, str(answer.url), answer.status_code)
 
 
 def read_page(text: str, address: str, status: int = 200) -> Page:
@@ -155,7 +175,7 @@ class _Reader(HTMLParser):
 
 
 class Visitor(ABC):
-    """One worker with a browser of their own; what they answer, `answer` says.
+    """One worker with a browser of their own: cookies and one connection; what they answer, `answer` says.
 
     Attributes:
         pictures: image id by SHA-256 of its bytes. answers: given so far.
@@ -163,10 +183,11 @@ class Visitor(ABC):
 
     def __init__(self, name: str, link: str, pictures: Mapping[str, str], rng: np.random.Generator) -> None:
         self.name, self.answers = name, 0
-        self._pictures, self._rng = pictures, rng
-        self._browser = Browser(link)
+        self._link, self._pictures, self._rng = link, pictures, rng
         self._page: Page | None = None
-        self._link = link
+        parts = urlsplit(link)
+        base = f"{parts.scheme}://{parts.netloc}"
+        self._client = httpx.Client(base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=_SECONDS)
 
     def work(self) -> bool:
         """Do what the page asks; False when there is nothing more to do."""
@@ -185,20 +206,23 @@ class Visitor(ABC):
 
     def leave(self) -> None:
         """Close the browser."""
-        self._browser.close()
+        self._client.close()
 
     def send(self, page: Page, field: str, values: list[str]) -> Page:
         """The page that comes after answering the `field` of this one. Raises CtxrError where it does not ask for it."""
         form = page.form(field)
         if form is None:
             raise CtxrError(f"{page.address} does not ask for {field}")
-        return self._browser.send(page, form, {field: values})
+        return self._post(page, form, {field: values})
 
     def images(self, page: Page) -> dict[str, str]:
         """Image id by the address of each picture of the page, in the order shown."""
         seen = {}
         for address in page.pictures:
-            content = hashlib.sha256(self._browser.fetch(address)).hexdigest()
+            answer = self._client.get(address, follow_redirects=False)
+            if answer.status_code != 200:
+                raise CtxrError(f"{address} answered {answer.status_code}")
+            content = hashlib.sha256(answer.content).hexdigest()
             if content not in self._pictures:
                 raise CtxrError(f"{address} is an unknown image")
             seen[address] = self._pictures[content]
@@ -206,9 +230,16 @@ class Visitor(ABC):
 
     def _open(self) -> Page:
         """The page behind the link, past the button of an invitation."""
-        page = self._browser.open(self._link)
+        page = _page(self._client.get(self._link))
         invitation = next((form for form in page.forms if "/i/" in form.action), None)
-        return page if invitation is None else self._browser.send(page, invitation, {})
+        return page if invitation is None else self._post(page, invitation, {})
+
+    def _post(self, page: Page, form: HtmlForm, values: dict[str, list[str]]) -> Page:
+        return _page(self._client.post(urljoin(page.address, form.action), data=form.hidden | values))
+
+
+def _page(answer: httpx.Response) -> Page:
+    return read_page(answer.text, str(answer.url), answer.status_code)
 
 
 def image_ids(dataset: Dataset) -> dict[str, str]:
@@ -248,21 +279,68 @@ class Cast:
     target: str
 
 
+EMPTY = (
+    ("nice", "good", "clear", "pretty", "normal", "lovely", "simple", "great", "plain", "fine"),
+    ("view", "scene", "look", "place", "moment", "composition", "impression", "atmosphere", "background", "mood"),
+    ("colours", "shapes", "things", "objects", "details", "parts", "forms", "tones", "elements", "lines"),
+)
+"""Words of a spammer, whose texts are long enough to be taken and true of everything."""
+
+
 @dataclass
 class SimulatedTruth:
-    """The ground truth of the simulation, hidden from the workers.
+    """The ground truth of the simulation, hidden from the workers: the scenes behind the images of sets that were built from a world.
 
     Attributes:
-        pictures: image id by SHA-256 of its bytes. sayings: by text, with what each is true of.
+        pictures: image id by SHA-256 of its bytes.
+        verdicts: by text, whether it is true of each image of its set, by image id; None if undecidable.
         targets: image id by text. casts: every vote on one of these texts.
     """
 
-    scenes: Scenes
+    world: World
     dataset: Dataset
-    pictures: Mapping[str, str]
-    sayings: dict[str, Saying] = field(default_factory=dict)
+    verdicts: dict[str, Mapping[str, Verdict]] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)
     casts: list[Cast] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pictures = image_ids(self.dataset)
+        self._frames = {(row.video, row.frame): row for row in self.world.frames}
+        self._photos = {f"{row.album}/{row.photo}": row.scene for row in self.world.photos}
+
+    def scene(self, image: str) -> Scene:
+        """The scene that an image shows. Raises DataError for an image that is not of this world."""
+        record = self.dataset.images.get(image)
+        if record is not None and record.index is not None:
+            row = self._frames.get((image.rpartition("/")[0], record.index))
+            if row is not None:
+                return self.world.scene(row)
+        if image in self._photos:
+            return self._photos[image]
+        raise DataError(f"{image!r} is no image of the drawn world in {self.world.folder}")
+
+    def describe(
+        self, image_set: ImageSet, target: str, truly: bool, rng: np.random.Generator
+    ) -> tuple[str, dict[str, Verdict]]:
+        """A text about `target` with its verdicts: one that picks it out, where one is found, else a true one; or, not `truly`, an
+        empty one."""
+        if not truly:
+            return _nothing(rng), dict.fromkeys(image_set.images, None)
+        scenes = [self.scene(image) for image in image_set.images]
+        views = [SceneView(scene) for scene in scenes]
+        position = image_set.images.index(target)
+        description = contextual_description(scenes, position, rng, ordered=image_set.kind == "video")
+        if description is not None:
+            verdicts = [description.verdict(views, index) for index in range(len(views))]
+            return description.text, dict(zip(image_set.images, verdicts, strict=True))
+        (statement, *_) = true_statements(scenes[position], rng, 1)
+        return statement.text, dict(zip(image_set.images, map(statement.verdict, views), strict=True))
+
+
+def _nothing(rng: np.random.Generator) -> str:
+    quality, other = rng.choice(EMPTY[0], 2, replace=False)
+    thing, part = rng.choice(EMPTY[1]), rng.choice(EMPTY[2])
+    return f"A {quality} {thing} and some {other} {part} can be seen"
 
 
 class Person(Visitor):
@@ -289,7 +367,7 @@ class Person(Visitor):
         if attention is not None:
             verdicts = {image: position == attention for position, image in enumerate(order)}
         else:
-            verdicts = dict(self._known.sayings[text].verdicts) if text in self._known.sayings else {}
+            verdicts = dict(self._known.verdicts.get(text, {}))
         spread = chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if text in self._known.targets:
@@ -304,13 +382,13 @@ class Person(Visitor):
         )
         for _ in range(_TRIES):
             truly = self._rng.random() < self.profile.writes
-            saying = self._known.scenes.describe(image_set, target, truly, self._rng)
-            text = " ".join(saying.text.split())
-            if text in self._known.sayings:
+            description, verdicts = self._known.describe(image_set, target, truly, self._rng)
+            text = " ".join(description.split())
+            if text in self._known.verdicts:
                 continue  # a vote is known by its text, so no two descriptions may be the same
             if page.form(describe.FIELD) is None:
                 return page
-            self._known.sayings[text] = saying
+            self._known.verdicts[text] = verdicts
             self._known.targets[text] = target
             after = self.send(page, describe.FIELD, [text])
             if after.status != 422:
