@@ -114,6 +114,20 @@ class OptionField:
         """The marker of that class; None without one."""
         return next((one for one in self.markers if one is kind or isinstance(one, kind)), None)
 
+    def hint(self) -> str:
+        """What to give: the meaning of the range, "" for an option without one."""
+        span = self.marker(Range)
+        return f"give {span.meaning}" if span else ""
+
+    def number(self, shown: str, word: Any) -> Any:
+        """The number that a word stands for, of an option typed as `shown`. Raises UsageError for another word."""
+        kind = float if float in (typing.get_args(self.kind) or (self.kind,)) else int
+        try:
+            return kind(word)
+        except ValueError as error:
+            hint = self.hint() or "see the command's --help"
+            raise UsageError(f"{shown} {word} is not {_KINDS[kind]}", hint=hint) from error
+
 
 @dataclass(frozen=True)
 class Options:
@@ -238,11 +252,12 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
             hint = did_you_mean(name, sorted(options), f"known: {', '.join(sorted(options))}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
-        values[name] = _converted(source, key, value, options[name].kind)
+        values[name] = _converted(source, key, value, options[name])
     return values
 
 
-def _converted(source: str, key: str, value: Any, kind: Any) -> Any:
+def _converted(source: str, key: str, value: Any, option: OptionField) -> Any:
+    kind = option.kind
     kinds = [one for one in typing.get_args(kind) or (kind,) if one is not type(None)]
     if typing.get_origin(kind) is tuple:
         return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
@@ -252,7 +267,8 @@ def _converted(source: str, key: str, value: Any, kind: Any) -> Any:
         return float(value)
     if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
         wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
-        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint="see the command's --help")
+        hint = option.hint() or "see the command's --help"
+        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=hint)
     return value
 
 

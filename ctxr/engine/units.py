@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.processes import die_with_parent
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.errors import did_you_mean
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,8 +57,11 @@ class RankShard:
         return sorted(units, key=lambda unit: unit.name)[self.rank :: self.world]
 
 
-def shard_rules(rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
-    """Rules of options: ranks that are none."""
+def unit_rules(engine: str, rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
+    """Rules of options: engines and ranks that are none."""
+    if engine not in ENGINES:
+        hint = did_you_mean(engine, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
+        yield f"--engine {engine} is unknown", hint
     if (rank is None) != (world is None):
         yield "--rank and --world-size go together", "for example --rank 0 --world-size 4"
     elif rank is not None and world is not None and rank >= world:
@@ -124,10 +127,7 @@ ENGINES = {"threads": "ctxr.engine.units:Local", "processes": "ctxr.engine.units
 
 
 def find_engine(name: str, workers: int) -> UnitEngine:
-    """The engine of that name. Raises UsageError for an unknown one."""
-    if name not in ENGINES:
-        hint = did_you_mean(name, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
-        raise UsageError(f"--engine {name} is unknown", hint=hint)
+    """The engine of that name; options have checked it with `unit_rules`."""
     engine: UnitEngine = resolve_name(ENGINES[name])(workers)
     return engine
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -167,6 +167,10 @@ class SetsStage(Stage):
         self._of_rank = of_rank
 
     @abstractmethod
+    def remarks(self, report: SetsReport) -> Iterator[str]:
+        """Warnings about the finished artifact."""
+
+    @abstractmethod
     def photos(self, job: SetsJob) -> None:
         """The units of all albums."""
 
@@ -245,7 +249,7 @@ class SetsStage(Stage):
 
     def _require_units(self, job: SetsJob) -> None:
         """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
-        if job.units or not job.failures:
+        if not job.failures or any(unit.source.frames for unit in job.units.values()):
             return
         if not self._earlier_result:
             write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])
@@ -256,7 +260,10 @@ class SetsStage(Stage):
         """Run the stage, and report on its result, or on what a rank did."""
         result = execute(self, progress)
         if self.shard is None or result.up_to_date:
-            return report_on(self.out(), result.up_to_date, curve, read)
+            report = report_on(self.out(), result.up_to_date, curve, read)
+            for remark in self.remarks(report):
+                progress.warn(remark)
+            return report
         job, models = self.job, self.job.models
         counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
         return SetsReport(

@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 
-from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
+from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.media.footage import WHERE, SourceLocator
-from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
+from ctxr.media.frames import decode_frames, other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
+from ctxr.media.sources import require_sources
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
+from ctxr.pipelines.curation.recipes import recipe_of, wanted_frames
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, require_ours
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
@@ -47,7 +49,9 @@ class RebuildStage(Stage):
     options: Rebuild
 
     def inputs(self, progress: Progress) -> Inputs:
-        """The recipe, and a folder that may be written."""
+        """The recipe, a folder that may be written, and one that holds sources if it is named."""
+        if self.options.videos is not None:
+            require_sources(self.options.videos)
         artifact, recipe = recipe_of(self.options.source())
         require_rebuilt(self.out())
         return Inputs([Parent("recipe", artifact.manifest.kind, artifact.sha256)], recipe)
@@ -103,21 +107,6 @@ def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
 
 _RETRY = "ctxr rebuild --videos DIR"
 """The command that retries a source; without paths, so an artifact is the same wherever it was made."""
-
-
-def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
-    """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
-    artifact = open_artifact(path, "export", "ctxr export --to recipe")
-    if artifact.manifest.config.get("to") != "recipe":
-        raise DataError(
-            f"{path} is an export to {artifact.manifest.config.get('to')}, not a recipe",
-            hint="name a folder made by ctxr export --to recipe",
-        )
-    if changed := artifact.changed_files():
-        raise DataError(
-            f"{path / changed[0]} was changed since it was written", hint="get the recipe again from where it came from"
-        )
-    return artifact, read_recipe(path)
 
 
 def require_rebuilt(out: Path) -> None:
@@ -183,17 +172,6 @@ class _Pictures:
 
 def _image(image: RecipeImage, sha256: str, height: int, width: int) -> Image:
     return Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
-
-
-def wanted_frames(images: Sequence[RecipeImage], recipe: RebuildRecipe) -> list[Wanted]:
-    """Frames of a recipe by video."""
-    grouped: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for image in images:
-        grouped[image.source, image.source_sha256, image.decoder or "pyav"].append(image)
-    return [
-        Wanted(name, recipe.sources[name].file, sha256, decoder, rows)
-        for (name, sha256, decoder), rows in sorted(grouped.items())
-    ]
 
 
 def _photos(

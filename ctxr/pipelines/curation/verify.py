@@ -16,8 +16,9 @@ from ctxr.errors import UsageError, plural
 from ctxr.media.footage import SourceLocator
 from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
+from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport
-from ctxr.pipelines.curation.rebuild import recipe_of, wanted_frames
+from ctxr.pipelines.curation.recipes import recipe_of, wanted_frames
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.records import Image, Source
@@ -29,7 +30,9 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     progress = progress or Silent()
-    path = chosen(config.check().artifact, config.workdir, SETS, progress)
+    if config.check().videos is not None:
+        require_sources(config.videos)
+    path = chosen(config.artifact, config.workdir, SETS, progress)
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
     kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
     if kind == "export" and to == "recipe":

@@ -50,6 +50,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--decoder", "vlc"], 2, "--decoder vlc is unknown"),
         (["clip.mp4", "--detector", "magic"], 2, "--detector magic is unknown"),
         (["clip.mp4", "--brisque", "65"], 2, "--brisque 65.0 is out of range"),
+        (["clip.mp4", "--engine", "ray"], 2, "--engine ray is unknown"),
         (["clip.mp4", "--max-text", "5"], 2, "--max-text 5.0 is out of range"),
         (["clip.mp4", "--workdir", "file"], 2, "file is a file, not a folder"),
         (["clip.mp4", "--out", "file"], 2, "file is a file, not a folder"),
@@ -73,18 +74,28 @@ def test_a_wrong_argument_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("encoder", "sentence"),
+    ("options", "code", "sentence"),
     [
-        ("ViT-B-33:openai", "ViT-B-33"),
-        ("ViT-B-32:openia", "openia"),
-        ("local-dir:nowhere", "nowhere"),
+        (["--encoder", "ViT-B-33:openai"], 2, "unknown encoder 'ViT-B-33:openai'"),
+        (["--encoder", "ViT-B-32:openia"], 2, "unknown encoder 'ViT-B-32:openia'"),
+        (["--encoder", "local-dir:nowhere"], 2, "encoder 'local-dir:nowhere'"),
+        (["--splits", "splits.csv"], 3, "splits.csv:1: 'clip,nowhere' is not"),
+        (["--detector-threshold", "-1"], 2, "must be above 0"),
     ],
 )
-def test_an_unknown_encoder_is_one_sentence(tmp_path: Path, encoder: str, sentence: str) -> None:
-    clip = two_shot_clip(tmp_path / "clip.mp4", 1, frames=5)
-    result = build(clip, "--out", tmp_path / "sets", encoder=encoder)
+def test_a_wrong_option_is_found_before_a_warning_and_before_an_encoder_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("open_clip.create_model", pytest.fail)
+    Path("clip.mp4").write_text("not looked at")
+    Path("splits.csv").write_text("clip,nowhere\n")
+    Path("work/sets/sources/gone").mkdir(parents=True)
+    Path("work/sets/.ctxr").touch()
+    result = runner.invoke(app, ["build-sets", "clip.mp4", *options])
     assert sentence in only_sentence(result)
-    assert result.exit_code == 2
+    assert "warning" not in result.stderr
+    assert result.exit_code == code
 
 
 def text_file(path: Path) -> None:
@@ -108,17 +119,26 @@ def dangling_link(path: Path) -> None:
     path.symlink_to(path.with_name("gone.mp4"))
 
 
-@pytest.mark.parametrize("make", [text_file, empty_file, sound_only, cut_short, dangling_link])
-def test_a_bad_file_alone_is_an_error_with_its_reason_on_disk(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def text_beside_a_broken_photo(path: Path) -> None:
+    text_file(path)
+    path.with_name("more").mkdir()
+    (path.parent / "more" / "broken.jpg").write_bytes(b"no photo")
+
+
+@pytest.mark.parametrize(
+    "make", [text_file, empty_file, sound_only, cut_short, dangling_link, text_beside_a_broken_photo]
+)
+def test_bad_files_alone_are_an_error_with_their_reasons_on_disk(tmp_path: Path, make: Callable[[Path], None]) -> None:
     (tmp_path / "videos").mkdir()
     make(tmp_path / "videos" / "clip.mp4")
     result = build(tmp_path / "videos", "--out", tmp_path / "sets")
     assert "no source could be used" in only_sentence(result)
     assert "clip.mp4" in only_sentence(result)
+    assert "too few" not in result.stderr
     assert result.exit_code == 3
-    (row,) = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
-    assert row.reason
-    assert "--retry-failed" in row.retry
+    rows = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
+    assert len(rows) == 1 + (make is text_beside_a_broken_photo)
+    assert all(row.reason and "--retry-failed" in row.retry for row in rows)
     assert not (tmp_path / "sets" / "manifest.json").exists()
 
 

@@ -84,7 +84,7 @@ def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, bui
 
 
 def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.pipelines.curation.build_sets.load_encoder", pytest.fail)
+    monkeypatch.setattr("ctxr.pipelines.curation.build_stage.load_encoder", pytest.fail)
     before = {path: path.stat().st_mtime_ns for path in built.rglob("*")}
     assert build(footage, built).up_to_date
     assert before == {path: path.stat().st_mtime_ns for path in built.rglob("*")}
@@ -92,6 +92,12 @@ def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monke
     shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
     assert shown.exit_code == 0
     assert "nothing to do" in shown.stdout
+    assert f"next  ctxr export-tasks describe -w {built.parent}" in shown.stdout
+
+
+def test_a_filter_names_the_next_command(built: Path, tmp_path: Path) -> None:
+    typed = ["filter", "--input", str(built), "--out", str(tmp_path / "filtered"), "--min-size", "10"]
+    assert f"next  ctxr export-tasks describe -w {tmp_path}" in runner.invoke(app, typed).stdout
 
 
 def test_another_threshold_is_replayed_without_decoding_the_video_and_equals_a_fresh_build(

@@ -135,7 +135,7 @@ def test_sets_that_are_made_anew_while_they_are_filtered_are_not_mixed(
         manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 1'))
         return pick_from_ledger(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ctxr.pipelines.curation.filter.pick_from_ledger", meanwhile)
+    monkeypatch.setattr("ctxr.pipelines.curation.filter_stage.pick_from_ledger", meanwhile)
     with pytest.raises(UnfinishedError, match="was rebuilt in the meantime"):
         refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
     assert not (tmp_path / "filtered" / "manifest.json").exists()

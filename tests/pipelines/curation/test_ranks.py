@@ -220,6 +220,24 @@ def test_filtering_has_ranks_too(whole: Path, tmp_path: Path) -> None:
     assert same_tree(tmp_path / "one", tmp_path / "two")
 
 
+def test_a_rank_of_a_filter_without_work_leaves_the_result_for_the_rank_with_the_failed_video(
+    footage: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(footage / "videos", tmp_path / "videos")
+    build(footage, tmp_path / "sets", sources=(str(tmp_path / "videos"),))
+    lost = (tmp_path / "videos" / "clip1.mp4").rename(tmp_path / "clip1.mp4")
+    refilter(tmp_path / "sets", tmp_path / "out", brisque=0.4)
+    before = (tmp_path / "out" / MANIFEST).read_bytes()
+    refilter(tmp_path / "sets", tmp_path / "out", brisque=0.4, rank=0, world_size=2)
+    assert merge(Merge(artifact=tmp_path / "out")).up_to_date
+    assert (tmp_path / "out" / MANIFEST).read_bytes() == before
+    lost.rename(tmp_path / "videos" / "clip1.mp4")
+    refilter(tmp_path / "sets", tmp_path / "out", brisque=0.4, rank=1, world_size=2)
+    assert merge(Merge(artifact=tmp_path / "out")).counts["failed"] == 0
+    refilter(tmp_path / "sets", tmp_path / "fresh", brisque=0.4)
+    assert same_tree(tmp_path / "out", tmp_path / "fresh")
+
+
 CHILD = "import pickle, sys; job, unit = pickle.load(sys.stdin.buffer); pickle.dump(job(unit), sys.stdout.buffer)"
 
 
