@@ -50,6 +50,7 @@ class FilterStage(SetsStage):
         if self.options.videos is not None:
             require_sources(self.options.videos)
         built = open_artifact(self.options.source(), IMAGE_SETS, _maker(self.options))
+        _check_built(built)
         refuse_changed(built, "ctxr build-sets")
         _check_same_limits(built.manifest.config, self.options)
         return Inputs([Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents], built)
@@ -74,7 +75,6 @@ class FilterStage(SetsStage):
         """Read the units, and make the instruments."""
         options, self.built = self.options, inputs.data
         built = self.built
-        _check_built(built)
         models, config = built.manifest.models, built.manifest.config
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection = models["selection"]
