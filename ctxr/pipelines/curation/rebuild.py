@@ -1,6 +1,5 @@
 """`ctxr rebuild`: the images of a recipe made again out of the owner's videos and photos."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,11 @@ from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
-from ctxr.media.footage import WHERE, SourceLocator
-from ctxr.media.frames import decode_frames, other_software, pixels_sha256
+from ctxr.media.frames import other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
 from ctxr.media.sources import require_sources
-from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
-from ctxr.pipelines.curation.recipes import recipe_of, wanted_frames
+from ctxr.pipelines.curation.originals import Originals, recipe_of
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, require_ours
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
@@ -64,19 +61,15 @@ class RebuildStage(Stage):
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Make the missing pictures; the earlier result stays valid meanwhile."""
         recipe: RebuildRecipe = inputs.data
-        sources = SourceLocator(recipe.path, self.options.videos, progress)
-        frames = [image for image in recipe.images.values() if image.index is not None]
-        photos = [image for image in recipe.images.values() if image.index is None]
-        pictures = _Pictures(out)
-        missing = [image for image in frames if not pictures.had(image)]
-        wanted = wanted_frames(missing, recipe)
-        failed: dict[str, DataError] = {}
-        for video, results, error in decode_frames(wanted, sources, pictures.frame, progress, self.options.workers):
-            for row, difference in results:
-                pictures.add(row, difference)
-            if error:
-                failed[video.name] = error
-        failed |= _photos(recipe, [image for image in photos if not pictures.had(image)], sources, pictures, progress)
+        originals, pictures = Originals(recipe.path, self.options, progress), _Pictures(out)
+        missing = [image for image in recipe.images.values() if not pictures.had(image)]
+        for row, difference in originals.recipe_frames(missing, recipe, pictures.frame):
+            pictures.add(row, difference)
+        photos = [(image, image.source) for image in missing if image.index is None]
+        for image, file in originals.photos(photos, recipe.sources.values()):
+            link_or_copy(file, out / image.path)
+            pictures.add(_image(image, image.sha256, image.height, image.width))
+        failed = originals.errors
         if not pictures.images:
             first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
             raise DataError(f"no image could be made: {first.message}{and_more(len(failed))}", hint=first.hint)
@@ -84,7 +77,7 @@ class RebuildStage(Stage):
             progress.warn(failed[name].message)
         if pictures.differences and (other := other_software(recipe.head.software)):
             progress.warn(f"other versions are installed here than where the recipe was made: {other}")
-        remember_paths(out, sources.places)
+        remember_paths(out, originals.locator.places)
         return replace(inputs, data=(recipe, pictures, failed))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
@@ -158,11 +151,6 @@ class _Pictures:
             difference = ImageDifference(image.id, "saved_file", what)
         return _image(image, sha256, *rgb.shape[:2]), difference
 
-    def photo(self, image: RecipeImage, file: Path) -> None:
-        """Copy a photo."""
-        link_or_copy(file, self._out / image.path)
-        self.add(_image(image, image.sha256, image.height, image.width))
-
     def add(self, row: Image, difference: ImageDifference | None = None) -> None:
         """Record a picture that is saved."""
         self.images[row.id] = row
@@ -172,36 +160,6 @@ class _Pictures:
 
 def _image(image: RecipeImage, sha256: str, height: int, width: int) -> Image:
     return Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
-
-
-def _photos(
-    recipe: RebuildRecipe,
-    images: Sequence[RecipeImage],
-    sources: SourceLocator,
-    pictures: _Pictures,
-    progress: Progress,
-) -> dict[str, DataError]:
-    """Copy photos by their hash; returns an error for each album with a missing photo."""
-    if not images:
-        return {}
-    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
-    files = sources.photos(albums)
-    lost: dict[str, list[str]] = defaultdict(list)
-    with progress.task("copy photos", len(images)) as task:
-        for image in images:
-            if image.sha256 in files:
-                pictures.photo(image, files[image.sha256])
-            else:
-                lost[image.source].append(image.id)
-            task.advance()
-    for name, digest in albums.items():
-        folders = {files[image.sha256].parent for image in images if image.source == name and image.sha256 in files}
-        if len(folders) == 1:
-            sources.places.setdefault(digest, folders.pop())
-    return {
-        name: VideoError("no_such_file", f"{len(ids)} photos of {name} are not found, such as {ids[0]}", WHERE)
-        for name, ids in lost.items()
-    }
 
 
 def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dict[str, DataError]) -> Content:
