@@ -133,22 +133,10 @@ def find_engine(name: str, workers: int) -> UnitEngine:
 
 
 def map_units(
-    job: Job,
-    units: Sequence[WorkUnit],
-    engine: UnitEngine,
-    progress: Progress,
-    label: str,
-    finished: Callable[[WorkUnit], bool],
-    begin: Callable[[], object] = lambda: None,
+    job: Job, units: Sequence[WorkUnit], engine: UnitEngine, progress: Progress, label: str
 ) -> Iterator[tuple[WorkUnit, Any]]:
-    """Each unit that is not `finished`, with what the job returned, as they finish; `begin` is called before the first."""
-    todo = [unit for unit in sorted(units, key=lambda unit: unit.name) if not finished(unit)]
-    if len(todo) < len(units):
-        progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} were done before")
-    if not todo:
-        return
-    begin()
-    with closing(job), progress.task(label, len(todo)) as job.task, closing(engine.run(job, todo)) as results:
+    """Each unit with what the job returned, as they finish."""
+    with closing(job), progress.task(label, len(units)) as job.task, closing(engine.run(job, units)) as results:
         for unit, result in results:
             job.task.advance(1 - job.shares.pop(unit.name, 0.0))
             yield unit, result

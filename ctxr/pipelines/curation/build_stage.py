@@ -17,14 +17,14 @@ from ctxr.media.sources import InputSource, find_sources
 from ctxr.media.video import VideoHeader
 from ctxr.models.encoders import Encoder, check_name, load_encoder
 from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets
-from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob, readable_unit
+from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob, finished_unit
 from ctxr.pipelines.curation.photos import DUPLICATE_SHARE, PhotoPicking, gather_pool, unreadable_photos
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, package_versions
 from ctxr.store.hashing import sha256_of
 from ctxr.store.paths import remember_paths
-from ctxr.store.units import SOURCES, SourceUnit, Stamp, read_stamp
+from ctxr.store.units import SOURCES, SourceUnit, Stamp
 
 
 class BuildStage(SetsStage):
@@ -201,8 +201,7 @@ def _load_encoder(options: BuildSets, progress: Progress) -> Encoder:
 
 def _scanned(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
     """The unit of an earlier run that was scanned in the same way, whatever was picked from it."""
-    before = read_stamp(artifact, name)
-    return readable_unit(artifact, name) if before is not None and before.scan == stamp.scan else None
+    return finished_unit(artifact, name, lambda before: before.scan == stamp.scan)
 
 
 def _stamps(

@@ -31,7 +31,8 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     progress = progress or Silent()
-    if config.check().videos:
+    config.check()
+    if config.videos:
         require_sources(config.videos)
     path = chosen(config.artifact, config.workdir, SETS, progress)
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
