@@ -29,15 +29,12 @@ def as_command(
     """
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
-        _argument(name, option) if name in arguments else _option(name, option.kind, option.default, option.help)
+        _argument(name, option) if name in arguments else _option(name, option)
         for name, option in described(config_class).items()
     ]
-    parameters.append(
-        _option(
-            "config", Path | None, None, "Read options from this TOML file; the command line takes precedence.", "FILE"
-        )
-    )
-    parameters.append(_option("json", bool, False, "Print the result as JSON on stdout."))
+    config = OptionField(Path | None, (), "Read options from this TOML file; the command line takes precedence.", None)
+    parameters.append(_option("config", config, "FILE"))
+    parameters.append(_option("json", OptionField(bool, (), "Print the result as JSON on stdout.", False)))
 
     def command(**typed_values: Any) -> None:
         context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
@@ -85,30 +82,42 @@ def _argument(name: str, option: OptionField) -> inspect.Parameter:
     default: Any = list(option.default) if isinstance(option.default, tuple) else option.default
     kind = list[str] if typing.get_origin(option.kind) is tuple else option.kind
     metavar = name.upper()
-    argument = typer.Argument(help=option.help, show_default=False, metavar=metavar, parser=_parser(metavar, kind))
+    argument = typer.Argument(help=option.help, show_default=False, metavar=metavar, parser=_parser(metavar, option))
     annotation: Any = Annotated[kind | None, argument]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _option(name: str, kind: Any, default: Any, text: str, metavar: str | None = None) -> inspect.Parameter:
-    parser = _parser(typed(name), kind)
+def _option(name: str, option: OptionField, metavar: str | None = None) -> inspect.Parameter:
+    kind, default, parser = option.kind, option.default, _parser(typed(name), option)
     if typing.get_origin(kind) is tuple:  # once for each value
         kind, default, metavar = list[str], list(default), metavar or "<str>"
-    option = typer.Option(
+    typer_option = typer.Option(
         typed(name),
         *_SHORT.get(name, ()),
-        help=text,
+        help=option.help,
         envvar=_ENVIRONMENT.get(name),
-        metavar=metavar or ("<path>" if parser else None),
+        metavar=metavar
+        or next((f"<{word}>" for word, part in _PARSED.items() if parser and part in _kinds(kind)), None),
         show_default=default not in (None, []),
         parser=parser,
     )
-    annotation = Annotated[kind, option]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer_option]
+    )
 
 
-def _parser(shown: str, kind: Any) -> Callable[[str], Path] | None:
-    """What makes a path of a word, for a field of that kind: an empty one would silently be the current folder."""
-    if Path not in (typing.get_args(kind) or (kind,)):
-        return None
-    return lambda word: path_of(shown, word)
+_PARSED = {"path": Path, "float": float, "int": int}
+"""Types whose words are read here, by how the help shows them."""
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) or (kind,)
+
+
+def _parser(shown: str, option: OptionField) -> Callable[[str], Any] | None:
+    """What makes a value of a word: an empty path would silently be the current folder, and a number has a range to name."""
+    if Path in _kinds(option.kind):
+        return lambda word: path_of(shown, word)
+    if float in _kinds(option.kind) or int in _kinds(option.kind):
+        return lambda word: option.number(shown, word)
+    return None

@@ -1,6 +1,8 @@
 """Renders each command's report as blocks of facts, tables and lines, and ends it with an error where there are findings."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import stdev
 from typing import Any
 
@@ -11,6 +13,7 @@ from rich.text import Text
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
+from ctxr.engine.project import SETS
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
@@ -47,6 +50,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "failed": f"{len(report.failures)}, reasons in {report.artifact / 'failures.jsonl'}"
         if report.failures
         else None,
+        "next": _after_sets(report.artifact) if counts["sets"] else None,
     }
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
@@ -55,6 +59,14 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             yield f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}"
+
+
+def _after_sets(folder: Path) -> str:
+    """The command after `build-sets` or `filter`, which finds the sets."""
+    if folder.name not in SETS:
+        return shlex.join(["ctxr", "export-tasks", "describe", "--input", str(folder)])
+    workdir = [] if folder.parent == Path("work") else ["-w", str(folder.parent)]
+    return shlex.join(["ctxr", "export-tasks", "describe", *workdir])
 
 
 def _sources(counts: Mapping[str, int]) -> str:

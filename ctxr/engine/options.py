@@ -124,6 +124,20 @@ class OptionField:
         """The marker of that class; None without one."""
         return next((one for one in self.markers if one is kind or isinstance(one, kind)), None)
 
+    def hint(self) -> str:
+        """What to give: the meaning of the range, "" for an option without one."""
+        span = self.marker(Range)
+        return f"give {span.meaning}" if span else ""
+
+    def number(self, shown: str, word: Any) -> Any:
+        """The number that a word stands for, of an option typed as `shown`. Raises UsageError for another word."""
+        kind = float if float in (typing.get_args(self.kind) or (self.kind,)) else int
+        try:
+            return kind(word)
+        except ValueError as error:
+            hint = self.hint() or "see the command's --help"
+            raise UsageError(f"{shown} {word} is not {_KINDS[kind]}", hint=hint) from error
+
 
 @dataclass(frozen=True)
 class Options:
@@ -267,7 +281,7 @@ def _converted(source: str, key: str, value: Any, option: OptionField) -> Any:
     if not any(isinstance(value, one) and isinstance(value, bool) == (one is bool) for one in kinds):
         wanted = " or ".join(_KINDS.get(one, one.__name__) for one in kinds)
         example = "see the command's --help" if option.default in (None, "", ()) else f"{key} = {option.default!r}"
-        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=example)
+        raise UsageError(f"{source}: {key} = {value!r} is not {wanted}", hint=option.hint() or example)
     return value
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.processes import die_with_parent
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.errors import did_you_mean
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,8 +57,11 @@ class RankShard:
         return sorted(units, key=lambda unit: unit.name)[self.rank :: self.world]
 
 
-def shard_rules(rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
-    """Rules of options: ranks that are none."""
+def unit_rules(engine: str, rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
+    """Rules of options: engines and ranks that are none."""
+    if engine not in ENGINES:
+        hint = did_you_mean(engine, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
+        yield f"--engine {engine} is unknown", hint
     if (rank is None) != (world is None):
         yield "--rank and --world-size go together", "for example --rank 0 --world-size 4"
     elif rank is not None and world is not None and rank >= world:
@@ -124,31 +127,16 @@ ENGINES = {"threads": "ctxr.engine.units:Local", "processes": "ctxr.engine.units
 
 
 def find_engine(name: str, workers: int) -> UnitEngine:
-    """The engine of that name. Raises UsageError for an unknown one."""
-    if name not in ENGINES:
-        hint = did_you_mean(name, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
-        raise UsageError(f"--engine {name} is unknown", hint=hint)
+    """The engine of that name; options have checked it with `unit_rules`."""
     engine: UnitEngine = resolve_name(ENGINES[name])(workers)
     return engine
 
 
 def map_units(
-    job: Job,
-    units: Sequence[WorkUnit],
-    engine: UnitEngine,
-    progress: Progress,
-    label: str,
-    finished: Callable[[WorkUnit], bool],
-    begin: Callable[[], object] = lambda: None,
+    job: Job, units: Sequence[WorkUnit], engine: UnitEngine, progress: Progress, label: str
 ) -> Iterator[tuple[WorkUnit, Any]]:
-    """Each unit that is not `finished`, with what the job returned, as they finish; `begin` is called before the first."""
-    todo = [unit for unit in sorted(units, key=lambda unit: unit.name) if not finished(unit)]
-    if len(todo) < len(units):
-        progress.note(f"{label}: {len(units) - len(todo)} of {len(units)} were done before")
-    if not todo:
-        return
-    begin()
-    with closing(job), progress.task(label, len(todo)) as job.task, closing(engine.run(job, todo)) as results:
+    """Each unit with what the job returned, as they finish."""
+    with closing(job), progress.task(label, len(units)) as job.task, closing(engine.run(job, units)) as results:
         for unit, result in results:
             job.task.advance(1 - job.shares.pop(unit.name, 0.0))
             yield unit, result

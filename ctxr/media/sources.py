@@ -65,6 +65,27 @@ def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Sear
     All files are read once, for their hashes, with progress in MiB.
     Raises UsageError for a path that does not exist or is itself an artifact, and when nothing at all is found.
     """
+    videos, albums, left_out = _files(typed)
+    files = [*videos, *(file for album in albums.values() for file in album)]
+    with (progress or Silent()).task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
+
+        def advance(count: int) -> None:
+            task.advance(count / MIB)
+
+        sources = [_video(file, advance) for file in videos]
+        sources += [_album(folder, tuple(sorted(album)), left_out, advance) for folder, album in albums.items()]
+    return Search(tuple(_with_unique_names(_once(sources, left_out))), tuple(dict.fromkeys(left_out)))
+
+
+def require_sources(folder: Path) -> None:
+    """Raise UsageError for a folder without a video or photo; no file is read."""
+    _files([str(folder)])
+
+
+def _files(
+    typed: Sequence[str],
+) -> tuple[dict[Path, None], dict[Path, dict[Path, None]], list[tuple[Path, str]]]:
+    """Videos, photos by album, and what is left out with its reason."""
     videos: dict[Path, None] = {}
     albums: dict[Path, dict[Path, None]] = defaultdict(dict)
     left_out: list[tuple[Path, str]] = []
@@ -82,15 +103,7 @@ def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Sear
         del albums[folder]
     if not videos and not albums:
         raise _nothing(typed, left_out)
-    files = [*videos, *(file for album in albums.values() for file in album)]
-    with (progress or Silent()).task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
-
-        def advance(count: int) -> None:
-            task.advance(count / MIB)
-
-        sources = [_video(file, advance) for file in videos]
-        sources += [_album(folder, tuple(sorted(album)), left_out, advance) for folder, album in albums.items()]
-    return Search(tuple(_with_unique_names(_once(sources, left_out))), tuple(dict.fromkeys(left_out)))
+    return videos, albums, left_out
 
 
 def _nothing(typed: Sequence[str], left_out: Sequence[tuple[Path, str]]) -> UsageError:

@@ -13,6 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -302,6 +303,20 @@ def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
     return _random(value) if kind == "random" else _pretrained(name)
 
 
+def check_name(name: str) -> None:
+    """Raise UsageError for an unknown folder or architecture; fast, as open_clip is not loaded."""
+    kind, _, value = name.partition(":")
+    package = find_spec("open_clip")
+    if kind in ("local-dir", "checkpoint"):
+        _folder(name, Path(value))
+    elif name not in ("auto", TINY) and package is not None and package.origin is not None:
+        arch = (value if kind == "random" else kind).replace("/", "-")
+        known = [file.stem for file in Path(package.origin).with_name("model_configs").glob("*.json")]
+        if known and arch not in known:
+            hint = did_you_mean(arch, [*known, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
+            raise UsageError(f"unknown encoder {name!r}", hint=hint)
+
+
 def is_here(name: str) -> bool:
     """Whether an encoder can be loaded without asking any host. Raises UsageError for an unknown name."""
     kind, _, folder = name.partition(":")
@@ -358,8 +373,6 @@ def _random(arch: str) -> EncoderSource:
 
 def _folder(name: str, folder: Path) -> EncoderSource:
     """A folder in open_clip's local-dir format; ctxr.json beside it may hold the threshold."""
-    import open_clip
-
     config_path = folder / CONFIG_NAME
     if not config_path.is_file():
         hint = f"give a folder with {CONFIG_NAME} and a safetensors file"
@@ -372,6 +385,8 @@ def _folder(name: str, folder: Path) -> EncoderSource:
         raise DataError(f"{folder}: there is no weights file", hint="put open_clip_model.safetensors into it")
 
     def build() -> Any:
+        import open_clip
+
         with _undrawn():
             return open_clip.create_model(f"local-dir:{folder}", weights_only=True)
 

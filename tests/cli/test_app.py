@@ -211,7 +211,17 @@ def test_an_empty_path_in_a_file_is_named_with_its_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "message", "hint"),
     [
-        (["build-sets", "--threshold", "abc"], "invalid value for '--threshold': ", "ctxr build-sets --help"),
+        (
+            ["build-sets", "--threshold", "abc"],
+            "--threshold abc is not a number",
+            "give a distance between unit vectors: 0..2",
+        ),
+        (["build-sets", "--set-size", "2.5"], "--set-size 2.5 is not a whole number", "give at least 2 images"),
+        (
+            ["build-sets", "--detector-threshold", "abc"],
+            "--detector-threshold abc is not a number",
+            "see the command's",
+        ),
         (["build-sets", "--treshold", "1"], "no such option: --treshold", "did you mean --threshold"),
         (["build-sets", "--threshold"], "option '--threshold' requires an argument", "ctxr build-sets --help"),
         (

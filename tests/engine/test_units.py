@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ctxr.engine.units import RankShard, find_engine, parallel, shard_rules
-from ctxr.errors import UsageError
+from ctxr.engine.units import RankShard, parallel, unit_rules
 
 
 def double(number: int) -> int:
@@ -68,17 +67,17 @@ def test_the_first_failure_stops_what_is_under_way_and_begins_nothing_more() -> 
 
 
 @pytest.mark.parametrize(
-    ("rank", "world", "problem"),
-    [(0, None, "go together"), (None, 2, "go together"), (2, 2, "--rank 2 is not below --world-size 2"), (1, 2, "")],
+    ("engine", "rank", "world", "problem"),
+    [
+        ("threads", 0, None, "--rank and --world-size go together (for example --rank 0 --world-size 4)"),
+        ("threads", None, 2, "--rank and --world-size go together (for example --rank 0 --world-size 4)"),
+        ("threads", 2, 2, "--rank 2 is not below --world-size 2 (ranks are 0 to 1)"),
+        ("thread", None, None, "--engine thread is unknown (did you mean --engine threads?)"),
+        ("processes", 1, 2, ""),
+    ],
 )
-def test_a_rank_is_one_of_a_world(rank: int | None, world: int | None, problem: str) -> None:
-    problems = list(shard_rules(rank, world))
-    assert bool(problems) == bool(problem)
-    assert all(problem in sentence for sentence, _ in problems)
-
-
-def test_an_unknown_engine_is_refused_with_the_nearest() -> None:
+def test_a_rank_is_one_of_a_world_and_an_engine_is_a_known_one(
+    engine: str, rank: int | None, world: int | None, problem: str
+) -> None:
+    assert [f"{sentence} ({hint})" for sentence, hint in unit_rules(engine, rank, world)] == [problem] * bool(problem)
     assert RankShard.of(object()) is None
-    with pytest.raises(UsageError, match="--engine thread is unknown") as caught:
-        find_engine("thread", 1)
-    assert "--engine threads" in caught.value.hint

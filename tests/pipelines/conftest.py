@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 THRESHOLD = "0.02"
 """Low enough that the wandering patch makes sets with the embedded encoder."""
 
+LIMIT = 1.115
+"""A BRISQUE limit that a third of the frames exceed, so that others take their places."""
+
 
 @pytest.fixture(scope="session")
 def footage(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,6 +39,38 @@ def footage(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(coarse).resize((96, 72), Image.Resampling.BICUBIC).save(album / f"p{number}.png")
     (album / "p99.png").write_bytes((album / "p0.png").read_bytes())
     return folder
+
+
+@pytest.fixture(scope="session")
+def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets of the videos, to be read only."""
+    from tests.pipelines.curation.test_build_sets import build
+
+    return build(footage, tmp_path_factory.mktemp("built") / "sets").artifact
+
+
+@pytest.fixture(scope="session")
+def filtered(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Those sets filtered with `LIMIT`, beside a copy of them, to be read only."""
+    from tests.pipelines.curation.test_filter import refilter
+
+    project = tmp_path_factory.mktemp("filtered")
+    shutil.copytree(built.parent, project, dirs_exist_ok=True)
+    return refilter(project / "sets", project / "filtered", brisque=LIMIT).artifact
+
+
+@pytest.fixture
+def sets(built: Path, tmp_path: Path) -> Path:
+    """A copy of the sets, and of what was remembered of them, that a test may change."""
+    shutil.copytree(built.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "sets"
+
+
+@pytest.fixture
+def project(filtered: Path, tmp_path: Path) -> Path:
+    """A copy of a project with `sets`, `filtered` and all measurements, that a test may change."""
+    shutil.copytree(filtered.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

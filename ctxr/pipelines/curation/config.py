@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
-from ctxr.engine.units import EngineName, Rank, WorldSize, shard_rules
+from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
 from ctxr.models.precision import DEVICE
 from ctxr.store.hashing import sha256_file
 
@@ -118,7 +118,7 @@ class BuildSets(Options):
         """No sources, and places that cannot be used."""
         if not self.sources and not self.yield_curve:
             yield "no SOURCES given", "ctxr build-sets videos/"
-        yield from shard_rules(self.rank, self.world_size)
+        yield from unit_rules(self.engine, self.rank, self.world_size)
         yield from require_folders(self.folder(), self.workdir)
         if self.splits and not self.splits.is_file():
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
@@ -178,7 +178,7 @@ class Filter(Options):
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """No limit at all, and places that cannot be used."""
-        yield from shard_rules(self.rank, self.world_size)
+        yield from unit_rules(self.engine, self.rank, self.world_size)
         if (self.brisque, self.max_text, self.min_size) == (None, None, None):
             yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size)"
         yield from require_folders(self.folder(), self.workdir)

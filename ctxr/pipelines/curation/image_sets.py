@@ -2,9 +2,8 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ctxr.datasets.splits import assign_splits, find_leakage
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.engine.units import Job, Results, WorkUnit, find_engine, map_units
+from ctxr.engine.units import Job, WorkUnit, find_engine, map_units
 from ctxr.errors import DataError, UnfinishedError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError
@@ -104,8 +103,7 @@ class SetsJob:
 
     def take(self, name: str, stamp: Stamp) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
-        artifact = self.work.context.artifact
-        unit = readable_unit(artifact, name) if read_stamp(artifact, name) == stamp else None
+        unit = finished_unit(self.work.context.artifact, name, lambda before: before == stamp)
         if unit is not None:
             self.units[name] = unit
         return unit is not None
@@ -170,6 +168,10 @@ class SetsStage(Stage):
         self._of_rank = of_rank
 
     @abstractmethod
+    def remarks(self, report: SetsReport) -> Iterator[str]:
+        """Warnings about the finished artifact."""
+
+    @abstractmethod
     def photos(self, job: SetsJob) -> None:
         """The units of all albums."""
 
@@ -211,35 +213,43 @@ class SetsStage(Stage):
         return complete(out, job.units, failures, progress, models=models, published=published, salt=job.salt)
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
-        """Make the units of videos that are missing; returns those that were made."""
-        options, artifact, units = self.options, job.work.context.artifact, []
-
-        def finished(unit: WorkUnit) -> bool:
-            if job.take(unit.name, unit.stamp):
-                return True
-            failed = None if options.retry_failed else read_failed(artifact, unit.name)
-            if failed is None or failed.stamp != unit.stamp:
-                return False
-            job.fail(failed)
-            return True
-
-        engine = _Merged(job.videos, self._of_rank) if self._of_rank else find_engine(options.engine, options.workers)
-        begin = partial(self._begin, job)
-        videos = self.shard.part(job.videos) if self.shard else job.videos
-        for unit, failed in map_units(job.work, videos, engine, job.progress, self.label, finished, begin):
+        """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
+        artifact, made = job.work.context.artifact, []
+        videos = self.shard.part(job.videos) if self.shard else sorted(job.videos, key=lambda unit: unit.name)
+        todo = [unit for unit in videos if not self._is_done(job, unit)]
+        if len(todo) < len(videos):
+            job.progress.note(f"{self.label}: {len(videos) - len(todo)} of {len(videos)} were done before")
+        if not todo:
+            return []
+        if self._of_rank:
+            missing = f"{plural(len(todo), 'source')} of {len(videos)} not finished by any rank"
+            names = some(unit.name for unit in todo)
+            raise NotMerged(f"{missing}: {names}", hint=self._of_rank(videos.index(todo[0])))
+        if self.shard:
+            self._take_manifest(job)
+        engine = find_engine(self.options.engine, self.options.workers)
+        for unit, failed in map_units(job.work, todo, engine, job.progress, self.label):
             if failed is not None:
                 job.fail(failed)
                 if self.shard:
                     write_failed(artifact, failed)
             else:
-                job.units[unit.name] = read_unit(artifact, unit.name)
-                units.append(job.units[unit.name])
-        return units
+                made.append(read_unit(artifact, unit.name))
+        job.units |= {unit.source.name: unit for unit in made}
+        return made
 
-    def _begin(self, job: SetsJob) -> None:
-        """Of a rank that has work: remove the manifest; the failures that it stood for are recorded, for the merge."""
-        if not self.shard:
-            return
+    def _is_done(self, job: SetsJob, unit: WorkUnit) -> bool:
+        """Take the unit of an earlier run, or its failure, unless failures are tried again; False without either."""
+        if job.take(unit.name, unit.stamp):
+            return True
+        failed = None if self.options.retry_failed else read_failed(job.work.context.artifact, unit.name)
+        if failed is None or failed.stamp != unit.stamp:
+            return False
+        job.fail(failed)
+        return True
+
+    def _take_manifest(self, job: SetsJob) -> None:
+        """Remove the manifest for a rank that has work; the failures that it stood for are recorded, for the merge."""
         artifact, stamps = job.work.context.artifact, {unit.name: unit.stamp for unit in job.videos}
         for row in read_table(artifact / "failures.jsonl", Failure) if self.retried else ():
             if row.source in stamps and read_failed(artifact, row.source) is None:
@@ -248,7 +258,7 @@ class SetsStage(Stage):
 
     def _require_units(self, job: SetsJob) -> None:
         """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
-        if job.units or not job.failures:
+        if not job.failures or any(unit.source.frames for unit in job.units.values()):
             return
         if not self._earlier_result:
             write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])
@@ -259,7 +269,10 @@ class SetsStage(Stage):
         """Run the stage, and report on its result, or on what a rank did."""
         result = execute(self, progress)
         if self.shard is None or result.up_to_date:
-            return report_on(self.out(), result.up_to_date, curve, read)
+            report = report_on(self.out(), result.up_to_date, curve, read)
+            for remark in self.remarks(report):
+                progress.warn(remark)
+            return report
         job, models = self.job, self.job.models
         counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
         return SetsReport(
@@ -274,37 +287,21 @@ class SetsStage(Stage):
         )
 
 
-@dataclass(frozen=True)
-class _Merged:
-    """The engine of a merge: ranks make units."""
-
-    videos: Sequence[WorkUnit]
-    command: CommandOf
-
-    def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
-        """Nothing. Raises NotMerged."""
-        names = [unit.name for unit in units]
-        missing = f"{plural(len(names), 'source')} of {len(self.videos)} not finished by any rank: {some(names)}"
-        position = sorted(unit.name for unit in self.videos).index(names[0])
-        raise NotMerged(missing, hint=self.command(position))
-
-
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
 """Options that a merge ignores."""
 
 
 def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
     """The options that are not at their defaults, by field, without those that a merge ignores."""
-    names = [part.name for part in fields(options) if part.name not in _OF_A_RANK]
-    return plain(
-        {name: getattr(options, name) for name in names if getattr(options, name) != getattr(type(options)(), name)}
-    )
+    given = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
+    return plain({name: value for name, value in given.items() if name not in _OF_A_RANK})
 
 
-def readable_unit(out: Path, name: str) -> SourceUnit | None:
-    """The unit; None if it is missing or damaged."""
+def finished_unit(artifact: Path, name: str, suits: Callable[[Stamp], bool]) -> SourceUnit | None:
+    """The unit of an earlier run if its stamp suits; None for another, and for one that is missing or damaged."""
+    stamp = read_stamp(artifact, name)
     try:
-        return read_unit(out, name)
+        return read_unit(artifact, name) if stamp is not None and suits(stamp) else None
     except DataError:
         return None
 

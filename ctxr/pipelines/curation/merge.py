@@ -8,13 +8,14 @@ from ctxr.engine.options import NotDecisive, Options, typed
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.curation import build_sets, filter
+from ctxr.pipelines.curation.build_stage import BuildStage
 from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets, Filter, Merge
+from ctxr.pipelines.curation.filter_stage import FilterStage
 from ctxr.store.artifacts import MANIFEST, MARKER, locked
 from ctxr.store.units import SOURCES, RankRun, read_ranks
 
-VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, build_sets.run), "filter": (Filter, filter.run)}
-"""Options and work of the verbs that have ranks."""
+VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, BuildStage), "filter": (Filter, FilterStage)}
+"""Options and stage of the verbs that have ranks."""
 
 
 def run(config: Merge, progress: Progress | None = None) -> SetsReport:
@@ -41,7 +42,7 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
             raise DataError(
                 f"ranks {first} and {rank} ran with different options: {different}", hint="run one of them again"
             )
-    kind, verb = VERBS[ran.verb]
+    kind, stage = VERBS[ran.verb]
     options = kind.parse(ran.options, f"{folder / SOURCES}: rank {first}")
     if options.folder().resolve() != folder.resolve():
         raise UsageError(
@@ -55,7 +56,8 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
         line: str = options.command_line(*sources, **changes, rank=position % ran.world, world_size=ran.world)
         return line
 
-    report: SetsReport = verb(options, progress or Silent(), command)
+    read = options.source() if isinstance(options, Filter) else None
+    report: SetsReport = stage(options, command).report(progress or Silent(), read=read)
     return report
 
 

@@ -1,6 +1,5 @@
 """`ctxr rebuild`: the images of a recipe made again out of the owner's videos and photos."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
+from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
-from ctxr.media.footage import WHERE, SourceLocator
-from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
+from ctxr.media.frames import other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
-from ctxr.media.video import VideoError
+from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
+from ctxr.pipelines.curation.originals import Originals, recipe_of
 from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, require_ours
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
@@ -51,7 +50,9 @@ class RebuildStage(Stage):
         return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
-        """The recipe, and a folder that may be written."""
+        """The recipe, a folder that may be written, and one that holds sources if it is named."""
+        if self.options.videos is not None:
+            require_sources(self.options.videos)
         artifact, recipe = recipe_of(self.options.source())
         require_rebuilt(self.out())
         return Inputs([Parent("recipe", artifact.manifest.kind, artifact.sha256)], recipe)
@@ -64,19 +65,15 @@ class RebuildStage(Stage):
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Make the missing pictures; the earlier result stays valid meanwhile."""
         recipe: RebuildRecipe = inputs.data
-        sources = SourceLocator(recipe.path, self.options.videos, progress)
-        frames = [image for image in recipe.images.values() if image.index is not None]
-        photos = [image for image in recipe.images.values() if image.index is None]
-        pictures = _Pictures(out)
-        missing = [image for image in frames if not pictures.had(image)]
-        wanted = wanted_frames(missing, recipe)
-        failed: dict[str, DataError] = {}
-        for video, results, error in decode_frames(wanted, sources, pictures.frame, progress, self.options.workers):
-            for row, difference in results:
-                pictures.add(row, difference)
-            if error:
-                failed[video.name] = error
-        failed |= _photos(recipe, [image for image in photos if not pictures.had(image)], sources, pictures, progress)
+        originals, pictures = Originals(recipe.path, self.options, progress), _Pictures(out)
+        missing = [image for image in recipe.images.values() if not pictures.had(image)]
+        for row, difference in originals.recipe_frames(missing, recipe, pictures.frame):
+            pictures.add(row, difference)
+        photos = [(image, image.source) for image in missing if image.index is None]
+        for image, file in originals.photos(photos, recipe.sources.values()):
+            link_or_copy(file, out / image.path)
+            pictures.add(_image(image, image.sha256, image.height, image.width))
+        failed = originals.errors
         if not pictures.images:
             first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
             raise DataError(f"no image could be made: {first.message}{and_more(len(failed))}", hint=first.hint)
@@ -84,7 +81,7 @@ class RebuildStage(Stage):
             progress.warn(failed[name].message)
         if pictures.differences and (other := other_software(recipe.head.software)):
             progress.warn(f"other versions are installed here than where the recipe was made: {other}")
-        remember_paths(out, sources.places)
+        remember_paths(out, originals.locator.places)
         return replace(inputs, data=(recipe, pictures, failed))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
@@ -107,21 +104,6 @@ def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
 
 _RETRY = "ctxr rebuild --videos DIR"
 """The command that retries a source; without paths, so an artifact is the same wherever it was made."""
-
-
-def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
-    """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
-    artifact = open_artifact(path, "export", "ctxr export --to recipe")
-    if artifact.manifest.config.get("to") != "recipe":
-        raise DataError(
-            f"{path} is an export to {artifact.manifest.config.get('to')}, not a recipe",
-            hint="name a folder made by ctxr export --to recipe",
-        )
-    if changed := artifact.changed_files():
-        raise DataError(
-            f"{path / changed[0]} was changed since it was written", hint="get the recipe again from where it came from"
-        )
-    return artifact, read_recipe(path)
 
 
 def require_rebuilt(out: Path) -> None:
@@ -173,11 +155,6 @@ class _Pictures:
             difference = ImageDifference(image.id, "saved_file", what)
         return _image(image, sha256, *rgb.shape[:2]), difference
 
-    def photo(self, image: RecipeImage, file: Path) -> None:
-        """Copy a photo."""
-        link_or_copy(file, self._out / image.path)
-        self.add(_image(image, image.sha256, image.height, image.width))
-
     def add(self, row: Image, difference: ImageDifference | None = None) -> None:
         """Record a picture that is saved."""
         self.images[row.id] = row
@@ -187,47 +164,6 @@ class _Pictures:
 
 def _image(image: RecipeImage, sha256: str, height: int, width: int) -> Image:
     return Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
-
-
-def wanted_frames(images: Sequence[RecipeImage], recipe: RebuildRecipe) -> list[Wanted]:
-    """Frames of a recipe by video."""
-    grouped: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for image in images:
-        grouped[image.source, image.source_sha256, image.decoder or "pyav"].append(image)
-    return [
-        Wanted(name, recipe.sources[name].file, sha256, decoder, rows)
-        for (name, sha256, decoder), rows in sorted(grouped.items())
-    ]
-
-
-def _photos(
-    recipe: RebuildRecipe,
-    images: Sequence[RecipeImage],
-    sources: SourceLocator,
-    pictures: _Pictures,
-    progress: Progress,
-) -> dict[str, DataError]:
-    """Copy photos by their hash; returns an error for each album with a missing photo."""
-    if not images:
-        return {}
-    albums = {name: source.sha256 for name, source in recipe.sources.items() if source.kind == "photos"}
-    files = sources.photos(albums)
-    lost: dict[str, list[str]] = defaultdict(list)
-    with progress.task("copy photos", len(images)) as task:
-        for image in images:
-            if image.sha256 in files:
-                pictures.photo(image, files[image.sha256])
-            else:
-                lost[image.source].append(image.id)
-            task.advance()
-    for name, digest in albums.items():
-        folders = {files[image.sha256].parent for image in images if image.source == name and image.sha256 in files}
-        if len(folders) == 1:
-            sources.places.setdefault(digest, folders.pop())
-    return {
-        name: VideoError("no_such_file", f"{len(ids)} photos of {name} are not found, such as {ids[0]}", WHERE)
-        for name, ids in lost.items()
-    }
 
 
 def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dict[str, DataError]) -> Content:

@@ -1,9 +1,8 @@
 """`ctxr verify`: compare the images of a recipe or an artifact with their sources, frames by decoding, photos by hash."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,15 +11,18 @@ from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import SETS, chosen
-from ctxr.errors import UsageError, plural
-from ctxr.media.footage import SourceLocator
-from ctxr.media.frames import Wanted, decode_frames, other_software, pixels_sha256
+from ctxr.errors import DataError, UsageError
+from ctxr.media.frames import other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
+from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport
-from ctxr.pipelines.curation.rebuild import recipe_of, wanted_frames
+from ctxr.pipelines.curation.originals import Originals, recipe_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file
-from ctxr.store.records import Image, Source
+from ctxr.store.records import Image
+
+Verdicts = dict[str, ImageDifference | None]
+"""How images differ from their sources, by id; None: proven equal."""
 
 
 def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
@@ -29,149 +31,91 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
     progress = progress or Silent()
-    path = chosen(config.check().artifact, config.workdir, SETS, progress)
+    config.check()
+    if config.videos:
+        require_sources(config.videos)
+    path = chosen(config.artifact, config.workdir, SETS, progress)
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
     kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
+    originals = Originals(path, config, progress)
     if kind == "export" and to == "recipe":
-        return verify_recipe(path, config, progress)
+        return _verify_recipe(path, config, originals)
     if kind == "export":
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
-    return verify_sets(path, config, progress)
+    return _verify_sets(path, originals, progress)
 
 
-class _Comparison:
-    """Images by id, with how they differ (None: proven equal), and by source why it proves nothing."""
-
-    def __init__(self, path: Path, config: Verify, progress: Progress) -> None:
-        self._sources, self._progress, self._workers = (
-            SourceLocator(path, config.videos, progress),
-            progress,
-            config.workers,
-        )
-        self.verdicts: dict[str, ImageDifference | None] = {}
-        self.problems: dict[str, str] = {}
-
-    def frames(self, wanted: list[Wanted], compare: Callable[[Any, Pixels], ImageDifference | None]) -> None:
-        """Decode and compare frames."""
-
-        def visit(image: Any, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
-            return image.id, compare(image, rgb)
-
-        for video, results, error in decode_frames(wanted, self._sources, visit, self._progress, self._workers):
-            self.verdicts |= dict(results)
-            if error:
-                self.problems[video.name] = error.message
-
-    def photos(
-        self,
-        photos: list[tuple[Any, str]],
-        sources: Iterable[Source],
-        compare: Callable[[Any, Path], ImageDifference | None],
-    ) -> None:
-        """Compare each photo, which comes with its album's name, with its file among the sources."""
-        albums = {source.name: source.sha256 for source in sources if source.kind == "photos"}
-        files = self._sources.photos(albums) if photos else {}
-        lost: Counter[str] = Counter()
-        for image, album in photos:
-            if image.sha256 in files:
-                self.verdicts[image.id] = compare(image, files[image.sha256])
-            else:
-                lost[album] += 1
-        for name, count in lost.items():
-            self.problems[name] = f"{plural(count, 'photo')} of {name} missing or changed"
-
-    @property
-    def differences(self) -> dict[str, ImageDifference]:
-        """Images that differ, by id."""
-        return {name: difference for name, difference in sorted(self.verdicts.items()) if difference}
-
-    def report(self, path: Path, kind: str, images: set[str], software: str = "") -> VerifyReport:
-        """The report."""
-        return VerifyReport(
-            artifact=path,
-            kind=kind,
-            images=len(images),
-            equal=len(self.verdicts) - len(self.differences),
-            differences=[msgspec.structs.asdict(difference) for difference in self.differences.values()],
-            unproven=sorted(images - self.verdicts.keys()),
-            sources=dict(sorted(self.problems.items())),
-            software=software,
-        )
+def _report(path: Path, kind: str, images: Collection[str], verdicts: Verdicts, originals: Originals) -> VerifyReport:
+    differences = [difference for _, difference in sorted(verdicts.items()) if difference]
+    return VerifyReport(
+        artifact=path,
+        kind=kind,
+        images=len(images),
+        equal=len(verdicts) - len(differences),
+        differences=[msgspec.structs.asdict(difference) for difference in differences],
+        unproven=sorted(set(images) - verdicts.keys()),
+        sources={name: error.message for name, error in sorted(originals.errors.items())},
+        software="",
+    )
 
 
-def verify_recipe(path: Path, config: Verify, progress: Progress) -> VerifyReport:
+def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyReport:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
     _, recipe = recipe_of(path)
-    comparison = _Comparison(path, config, progress)
 
-    def frame(image: RecipeImage, rgb: Pixels) -> ImageDifference | None:
+    def frame(image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
         content = encode_jpeg(rgb)
         if pixels_sha256(rgb) != image.pixels:
             what = "pixels", "the decoded frame has other pixels than the recipe says"
         elif sha256_bytes(content) != image.sha256:
             what = "saved_file", "the frame is the same, its JPEG file is another"
         else:
-            return None
-        return ImageDifference(image.id, *what, _distance_from(config.pictures, image, content))  # type: ignore[arg-type]
-
-    def photo(image: RecipeImage, file: Path) -> ImageDifference | None:
-        if pixels_sha256(read_image(file)) == image.pixels:
-            return None
-        return ImageDifference(image.id, "pixels", "the photo is the same file, but is read as other pixels here")
+            return image.id, None
+        return image.id, ImageDifference(image.id, *what, _distance_from(config.pictures, image, content))  # type: ignore[arg-type]
 
     images = recipe.images.values()
-    comparison.frames(wanted_frames([image for image in images if image.index is not None], recipe), frame)
+    verdicts = dict(originals.recipe_frames(images, recipe, frame))
     photos = [(image, image.source) for image in images if image.index is None]
-    comparison.photos(photos, recipe.sources.values(), photo)
-    software = other_software(recipe.head.software) if comparison.differences else ""
-    return comparison.report(path, "recipe", set(recipe.images), software)
+    for image, file in originals.photos(photos, recipe.sources.values()):
+        same = pixels_sha256(read_image(file)) == image.pixels
+        message = "the photo is the same file, but is read as other pixels here"
+        verdicts[image.id] = None if same else ImageDifference(image.id, "pixels", message)
+    report = _report(path, "recipe", recipe.images, verdicts, originals)
+    return replace(report, software=other_software(recipe.head.software)) if report.differences else report
 
 
-def verify_sets(path: Path, config: Verify, progress: Progress) -> VerifyReport:
+def _verify_sets(path: Path, originals: Originals, progress: Progress) -> VerifyReport:
     """Compare the pictures of an artifact with its sources: each frame decoded and saved again must be the same file, each
     photo must still lie among the sources.
     """
     _, dataset = open_sets(path)
-    comparison = _Comparison(path, config, progress)
+    sources = {source.name: source for source in dataset.sources}
+    verdicts: Verdicts = {}
     frames, photos = [], []
     with progress.task("read pictures", len(dataset.images)) as task:
         for image in dataset.images.values():
+            name = image.id.rpartition("/")[0] or image.group
             if (trouble := _trouble(path, image)) is not None:
-                comparison.verdicts[image.id] = trouble
+                verdicts[image.id] = trouble
             elif image.index is None:
-                photos.append((image, _source_name(image)))
+                photos.append((image, name))
+            elif source := sources.get(name):
+                frames.append((image, name, source.file, source.sha256, source.decoder or "pyav"))
             else:
-                frames.append(image)
+                originals.errors[name] = DataError(f"nothing is known of the source {name}")
             task.advance()
 
-    def frame(image: Image, rgb: Pixels) -> ImageDifference | None:
+    def frame(image: Image, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
         content = encode_jpeg(rgb)
         if sha256_bytes(content) == image.sha256:
-            return None
+            return image.id, None
         message = "the frame decoded and saved here is another file than the picture"
-        return ImageDifference(image.id, "saved_file", message, _distance(path / image.path, content))
+        return image.id, ImageDifference(image.id, "saved_file", message, _distance(path / image.path, content))
 
-    wanted, comparison.problems = _by_video(frames, {source.name: source for source in dataset.sources})
-    comparison.frames(wanted, frame)
+    verdicts |= dict(originals.frames(frames, frame))
     # a photo is a copy of its source: the same file says all
-    comparison.photos(photos, dataset.sources, lambda image, file: None)
-    return comparison.report(path, "image_sets", set(dataset.images))
-
-
-def _by_video(frames: list[Image], sources: dict[str, Source]) -> tuple[list[Wanted], dict[str, str]]:
-    grouped: dict[str, list[Image]] = {}
-    for image in frames:
-        grouped.setdefault(_source_name(image), []).append(image)
-    wanted = [
-        Wanted(name, sources[name].file, sources[name].sha256, sources[name].decoder or "pyav", images)
-        for name, images in sorted(grouped.items())
-        if name in sources
-    ]
-    return wanted, {name: f"nothing is known of the source {name}" for name in grouped if name not in sources}
-
-
-def _source_name(image: Image) -> str:
-    return image.id.rpartition("/")[0] or image.group
+    verdicts |= {image.id: None for image, _ in originals.photos(photos, dataset.sources)}
+    return _report(path, "image_sets", dataset.images, verdicts, originals)
 
 
 def _trouble(path: Path, image: Image) -> ImageDifference | None:

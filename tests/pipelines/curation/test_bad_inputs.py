@@ -15,10 +15,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ctxr.cli.app import app
+from ctxr.errors import CtxrError
 from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
 from tests.footage import two_shot_clip, write_audio, write_clip
 from tests.pipelines.conftest import THRESHOLD
+from tests.pipelines.curation.test_build_sets import build as build_sets
 from tests.pipelines.curation.test_build_sets import same_tree
 
 runner = CliRunner()
@@ -50,6 +52,7 @@ def only_sentence(result: Result) -> str:
         (["clip.mp4", "--decoder", "vlc"], 2, "--decoder vlc is unknown"),
         (["clip.mp4", "--detector", "magic"], 2, "--detector magic is unknown"),
         (["clip.mp4", "--brisque", "65"], 2, "--brisque 65.0 is out of range"),
+        (["clip.mp4", "--engine", "ray"], 2, "--engine ray is unknown"),
         (["clip.mp4", "--max-text", "5"], 2, "--max-text 5.0 is out of range"),
         (["clip.mp4", "--workdir", "file"], 2, "file is a file, not a folder"),
         (["clip.mp4", "--out", "file"], 2, "file is a file, not a folder"),
@@ -73,18 +76,28 @@ def test_a_wrong_argument_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("encoder", "sentence"),
+    ("options", "code", "sentence"),
     [
-        ("ViT-B-33:openai", "ViT-B-33"),
-        ("ViT-B-32:openia", "openia"),
-        ("local-dir:nowhere", "nowhere"),
+        (["--encoder", "ViT-B-33:openai"], 2, "unknown encoder 'ViT-B-33:openai'"),
+        (["--encoder", "ViT-B-32:openia"], 2, "unknown encoder 'ViT-B-32:openia'"),
+        (["--encoder", "local-dir:nowhere"], 2, "encoder 'local-dir:nowhere'"),
+        (["--splits", "splits.csv"], 3, "splits.csv:1: 'clip,nowhere' is not"),
+        (["--detector-threshold", "-1"], 2, "must be above 0"),
     ],
 )
-def test_an_unknown_encoder_is_one_sentence(tmp_path: Path, encoder: str, sentence: str) -> None:
-    clip = two_shot_clip(tmp_path / "clip.mp4", 1, frames=5)
-    result = build(clip, "--out", tmp_path / "sets", encoder=encoder)
+def test_a_wrong_option_is_found_before_a_warning_and_before_an_encoder_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("open_clip.create_model", pytest.fail)
+    Path("clip.mp4").write_text("not looked at")
+    Path("splits.csv").write_text("clip,nowhere\n")
+    Path("work/sets/sources/gone").mkdir(parents=True)
+    Path("work/sets/.ctxr").touch()
+    result = runner.invoke(app, ["build-sets", "clip.mp4", *options])
     assert sentence in only_sentence(result)
-    assert result.exit_code == 2
+    assert "warning" not in result.stderr
+    assert result.exit_code == code
 
 
 def text_file(path: Path) -> None:
@@ -108,17 +121,26 @@ def dangling_link(path: Path) -> None:
     path.symlink_to(path.with_name("gone.mp4"))
 
 
-@pytest.mark.parametrize("make", [text_file, empty_file, sound_only, cut_short, dangling_link])
-def test_a_bad_file_alone_is_an_error_with_its_reason_on_disk(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def text_beside_a_broken_photo(path: Path) -> None:
+    text_file(path)
+    path.with_name("more").mkdir()
+    (path.parent / "more" / "broken.jpg").write_bytes(b"no photo")
+
+
+@pytest.mark.parametrize(
+    "make", [text_file, empty_file, sound_only, cut_short, dangling_link, text_beside_a_broken_photo]
+)
+def test_bad_files_alone_are_an_error_with_their_reasons_on_disk(tmp_path: Path, make: Callable[[Path], None]) -> None:
     (tmp_path / "videos").mkdir()
     make(tmp_path / "videos" / "clip.mp4")
     result = build(tmp_path / "videos", "--out", tmp_path / "sets")
     assert "no source could be used" in only_sentence(result)
     assert "clip.mp4" in only_sentence(result)
+    assert "too few" not in result.stderr
     assert result.exit_code == 3
-    (row,) = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
-    assert row.reason
-    assert "--retry-failed" in row.retry
+    rows = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
+    assert len(rows) == 1 + (make is text_beside_a_broken_photo)
+    assert all(row.reason and "--retry-failed" in row.retry for row in rows)
     assert not (tmp_path / "sets" / "manifest.json").exists()
 
 
@@ -196,28 +218,36 @@ def without_override() -> None:
 def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     clip = two_shot_clip(tmp_path / "videos" / "clip.mp4", 1, frames=5)
     clip.chmod(0)
-    command = [sys.executable, "-m", "ctxr", "build-sets", str(clip.parent), "--encoder", "ctxr-tiny"]
-    command += ["--out", str(tmp_path / "sets")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=without_override)
-    assert done.returncode == 3, done.stderr
-    assert "clip.mp4: the file cannot be read: Permission denied" in done.stderr
-    assert "Traceback" not in done.stderr
+    code = """
+import sys
+from ctxr.media.scan import ScanFailed, Scanner
+from ctxr.media.sources import find_sources
+(video,) = find_sources(sys.argv[1:]).found
+try:
+    list(Scanner().scan(video.path))
+except ScanFailed as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", code, str(clip.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=without_override)
+    assert "clip.mp4: cannot be read: Permission denied" in done.stdout
 
 
-def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_space(footage: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-B", "-m", "ctxr", "build-sets", str(footage / "videos"), "--encoder", "ctxr-tiny"]
-    command += ["--out", str(tmp_path / "sets"), "--threshold", THRESHOLD]
-
-    def small_files() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-
-    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=small_files)
-    assert done.returncode == 1, done.stderr
-    assert "the disk is full" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_space(
+    footage: Path, built: Path, tmp_path: Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(CtxrError, match="the disk is full"):
+            build_sets(footage, tmp_path / "sets")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
     assert not (tmp_path / "sets" / "manifest.json").exists()
-    subprocess.run(command, capture_output=True, check=True)
+    build_sets(footage, tmp_path / "sets")
+    assert same_tree(tmp_path / "sets", built)
 
 
 def test_an_artifact_of_a_newer_ctxr_is_refused(footage: Path, tmp_path: Path) -> None:
@@ -242,39 +272,42 @@ def test_a_broken_photo_costs_only_itself(footage: Path, tmp_path: Path) -> None
     assert "14 from photos" in result.stdout
 
 
-def test_ctrl_c_stops_at_once_and_the_same_command_goes_on_to_the_same_bytes(footage: Path, tmp_path: Path) -> None:
-    long = two_shot_clip(tmp_path / "videos" / "long.mp4", 9, frames=500)
+@pytest.fixture(scope="module")
+def every_frame(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of a short and a longer video in `videos`, of which every frame is considered."""
+    project = tmp_path_factory.mktemp("every")
+    long = two_shot_clip(project / "videos" / "long.mp4", 9, frames=250)
     os.link(footage / "videos" / "clip0.mp4", long.with_name("clip0.mp4"))
-    command = [sys.executable, "-m", "ctxr", "build-sets", str(long.parent), "--encoder", "ctxr-tiny"]
-    command += ["--threshold", THRESHOLD, "--every-frame", "--out"]
-    stopped = tmp_path / "stopped" / "sets"
+    build_sets(footage, project / "sets", sources=(str(long.parent),), every_frame=True)
+    return project
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
+    footage: Path, every_frame: Path, tmp_path: Path, ending: signal.Signals
+) -> None:
+    videos, stopped = every_frame / "videos", tmp_path / "sets"
+    command = [sys.executable, "-m", "ctxr", "build-sets", str(videos), "--encoder", "ctxr-tiny"]
+    command += ["--threshold", THRESHOLD, "--every-frame", "--out", str(stopped)]
 
     def hears_interrupts() -> None:
         # a shell's background job, and with it every test that it runs, ignores them
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    with subprocess.Popen(
-        [*command, str(stopped)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=hears_interrupts,
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts) as process:
         deadline = time.monotonic() + 60
         while not list(stopped.glob("sources/.long.vectors")) and time.monotonic() < deadline:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ending)
         start = time.monotonic()
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL)
     assert time.monotonic() - start < 10
-    assert "interrupted" in told
-    assert "Traceback" not in told
+    assert ("interrupted" in stderr) == (ending == signal.SIGINT)
+    assert "Traceback" not in stderr
     assert not (stopped / "sources" / "long").exists()
-    subprocess.run([*command, str(stopped)], capture_output=True, check=True)
-    whole = tmp_path / "whole" / "sets"
-    subprocess.run([*command, str(whole)], capture_output=True, check=True)
-    assert same_tree(stopped, whole)
+    build_sets(footage, stopped, sources=(str(videos),), every_frame=True)
+    assert same_tree(stopped, every_frame / "sets")
 
 
 def test_frames_of_odd_size_are_taken(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Building: sets as the procedure wants them, the same bytes every time, and nothing done twice."""
 
 import filecmp
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +34,6 @@ def same_tree(left: Path, right: Path) -> bool:
         return False
     _, different, failed = filecmp.cmpfiles(left, right, [str(name) for name in files[0]], shallow=False)
     return not different and not failed
-
-
-@pytest.fixture(scope="module")
-def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("built") / "sets"
-    build(footage, out)
-    return out
 
 
 def test_sets_have_ten_images_of_one_shot_further_apart_than_the_threshold(built: Path) -> None:
@@ -84,7 +75,7 @@ def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, bui
 
 
 def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.pipelines.curation.build_sets.load_encoder", pytest.fail)
+    monkeypatch.setattr("ctxr.pipelines.curation.build_stage.load_encoder", pytest.fail)
     before = {path: path.stat().st_mtime_ns for path in built.rglob("*")}
     assert build(footage, built).up_to_date
     assert before == {path: path.stat().st_mtime_ns for path in built.rglob("*")}
@@ -92,29 +83,32 @@ def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monke
     shown = runner.invoke(app, [*typed, "--threshold", THRESHOLD])
     assert shown.exit_code == 0
     assert "nothing to do" in shown.stdout
+    assert f"next  ctxr export-tasks describe -w {built.parent}" in shown.stdout
+
+
+def test_a_filter_names_the_next_command(built: Path, tmp_path: Path) -> None:
+    typed = ["filter", "--input", str(built), "--out", str(tmp_path / "filtered"), "--min-size", "10"]
+    assert f"next  ctxr export-tasks describe -w {tmp_path}" in runner.invoke(app, typed).stdout
 
 
 def test_another_threshold_is_replayed_without_decoding_the_video_and_equals_a_fresh_build(
-    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    footage: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(footage, tmp_path / "replayed" / "sets")
     monkeypatch.setattr("ctxr.media.scan.Scanner.scan", None)
-    replayed = build(footage, tmp_path / "replayed" / "sets", threshold=0.03)
+    replayed = build(footage, sets, threshold=0.03)
     monkeypatch.undo()
     fresh = build(footage, tmp_path / "fresh" / "sets", threshold=0.03)
     assert replayed.counts == fresh.counts
-    assert same_tree(tmp_path / "replayed" / "sets", tmp_path / "fresh" / "sets")
+    assert same_tree(sets, tmp_path / "fresh" / "sets")
 
 
-def test_a_new_source_leaves_the_finished_ones_alone(footage: Path, tmp_path: Path) -> None:
-    clips = [str(footage / "videos" / f"clip{number}.mp4") for number in range(3)]
-    build(footage, tmp_path / "a" / "sets", sources=tuple(clips[:2]))
-    unit = tmp_path / "a" / "sets" / "sources" / "clip0"
+def test_a_new_source_leaves_the_finished_ones_alone(footage: Path, built: Path, tmp_path: Path) -> None:
+    build(footage, tmp_path / "sets", sources=(str(footage / "videos" / "clip0.mp4"),))
+    unit = tmp_path / "sets" / "sources" / "clip0"
     before = unit.stat().st_ino
-    build(footage, tmp_path / "a" / "sets", sources=tuple(clips))
+    build(footage, tmp_path / "sets")
     assert unit.stat().st_ino == before
-    build(footage, tmp_path / "b" / "sets", sources=tuple(clips))
-    assert same_tree(tmp_path / "a" / "sets", tmp_path / "b" / "sets")
+    assert same_tree(tmp_path / "sets", built)
 
 
 def test_the_yield_curve_counts_what_a_build_gives(footage: Path, built: Path) -> None:
@@ -172,23 +166,7 @@ def test_a_sample_of_photo_sets_is_drawn_by_the_seed(footage: Path, tmp_path: Pa
     assert names[0] == names[1] != names[2]
 
 
-def test_sets_of_one_video_are_on_one_side(footage: Path, built: Path, tmp_path: Path) -> None:
-    counts = open_artifact(built).manifest.counts
-    assert counts["leaking_groups"] == 0
+def test_sets_of_one_video_are_on_one_side(footage: Path, sets: Path, tmp_path: Path) -> None:
+    assert open_artifact(sets).manifest.counts["leaking_groups"] == 0
     (tmp_path / "s.csv").write_text("clip0,test\nclip1,test\nclip2,valid\n")
-    report = build(footage, tmp_path / "sets", splits=tmp_path / "s.csv")
-    assert set(report.counts["splits"]) == {"test", "valid"}
-
-
-@pytest.mark.parametrize("moment", [2.0, *(pytest.param(late, marks=pytest.mark.prove) for late in (0.5, 3.5))])
-def test_a_killed_run_goes_on_to_the_same_bytes(footage: Path, built: Path, tmp_path: Path, moment: float) -> None:
-    out = tmp_path / "k" / "sets"
-    command = [sys.executable, "-m", "ctxr", "build-sets", str(footage / "videos"), "--out", str(out)]
-    command += ["--encoder", "ctxr-tiny", "--threshold", THRESHOLD]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            process.wait(moment)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    subprocess.run(command, check=True, capture_output=True)
-    assert same_tree(built, out)
+    assert set(build(footage, sets, splits=tmp_path / "s.csv").counts["splits"]) == {"test", "valid"}

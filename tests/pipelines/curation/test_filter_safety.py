@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,20 @@ from ctxr.pipelines.curation.filter import run
 from ctxr.pipelines.curation.quality import FactCache
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import CACHE
+from ctxr.store.paths import CACHE, remember_paths
 from ctxr.store.records import Facts, Failure
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
+from tests.pipelines.conftest import LIMIT
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
 
-LIMIT = 0.4
-"""A BRISQUE limit that some frames exceed, so that others are decoded."""
-
 
 @pytest.fixture
-def own(footage: Path, tmp_path: Path) -> Path:
-    """Footage that a test may harm, with `sets` built from its videos."""
+def own(footage: Path, sets: Path, tmp_path: Path) -> Path:
+    """Footage that a test may harm, which `sets` beside it were built from."""
     shutil.copytree(footage, tmp_path / "own")
-    build(footage, tmp_path / "sets", sources=(str(tmp_path / "own" / "videos"),))
+    remember_paths(sets, {sha256_file(clip): clip for clip in (tmp_path / "own" / "videos").iterdir()})
     return tmp_path / "own"
 
 
@@ -47,7 +46,9 @@ def failures(artifact: Path) -> dict[str, Failure]:
     return {row.source: row for row in read_table(artifact / "failures.jsonl", Failure)}
 
 
-def test_a_video_that_changed_costs_only_itself_and_is_tried_again_when_mended(own: Path, tmp_path: Path) -> None:
+def test_a_video_that_changed_costs_only_itself_and_is_tried_again_when_mended(
+    own: Path, filtered: Path, tmp_path: Path
+) -> None:
     clip = own / "videos" / "clip1.mp4"
     content = clip.read_bytes()
     append(clip)
@@ -59,8 +60,7 @@ def test_a_video_that_changed_costs_only_itself_and_is_tried_again_when_mended(o
     mended = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
     assert not mended.up_to_date
     assert mended.counts["videos"] == 3
-    refilter(tmp_path / "sets", tmp_path / "fresh", brisque=LIMIT)
-    assert same_tree(tmp_path / "filtered", tmp_path / "fresh")
+    assert same_tree(tmp_path / "filtered", filtered)
     assert refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT).up_to_date
 
 
@@ -72,7 +72,7 @@ def test_a_filter_in_which_every_video_fails_says_why(own: Path, tmp_path: Path)
 
 
 def test_a_video_is_compared_once_and_only_if_a_frame_of_it_is_wanted(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str] = []
 
@@ -80,13 +80,12 @@ def test_a_video_is_compared_once_and_only_if_a_frame_of_it_is_wanted(
         hashed.append(path.name)
         return sha256_file(path)
 
-    refilter(tmp_path / "sets", tmp_path / "a", brisque=LIMIT)
     monkeypatch.setattr("ctxr.media.footage.sha256_file", count)
-    refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT)
+    refilter(project / "sets", project / "b", brisque=LIMIT)
     assert hashed == []
-    for memory in (tmp_path / CACHE).glob("clip*"):
+    for memory in (project / CACHE).glob("clip*"):
         shutil.rmtree(memory)
-    refilter(tmp_path / "sets", tmp_path / "c", brisque=LIMIT)
+    refilter(project / "sets", project / "c", brisque=LIMIT)
     assert sorted(set(hashed)) == sorted(hashed)
     assert hashed
 
@@ -125,20 +124,13 @@ def test_an_album_of_which_a_photo_is_another_is_refused(footage: Path, tmp_path
         refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
 
 
-def test_filtering_what_was_filtered_is_refused_with_the_way_round(own: Path, tmp_path: Path) -> None:
-    refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
+def test_filtering_what_was_filtered_is_refused_with_the_way_round(filtered: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="was made by ctxr filter") as caught:
-        refilter(tmp_path / "filtered", tmp_path / "twice", min_size=20)
+        refilter(filtered, tmp_path / "twice", min_size=20)
     assert "all limits" in caught.value.hint
 
 
-@pytest.mark.parametrize("workers", [-1, 257])
-def test_a_number_of_workers_out_of_range_is_refused(own: Path, tmp_path: Path, workers: int) -> None:
-    with pytest.raises(UsageError, match=f"--workers {workers} is out of range"):
-        refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10, workers=workers)
-
-
-def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_number_of_workers_is_half_the_cores(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ctxr.engine import units
 
     asked: list[int] = []
@@ -149,7 +141,7 @@ def test_no_number_of_workers_is_half_the_cores(own: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     monkeypatch.setattr(units, "ThreadPoolExecutor", watched)
-    refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
+    refilter(built, tmp_path / "filtered", min_size=10)
     assert asked == [3]
 
 
@@ -162,8 +154,9 @@ def test_a_folder_of_moved_videos_is_searched_once(own: Path, tmp_path: Path, mo
 
     monkeypatch.setattr("ctxr.media.footage.find_sources", count)
     own.rename(tmp_path / "moved")
-    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=tmp_path / "moved")
+    report = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT, videos=tmp_path / "moved")
     assert len(searched) == 1
+    assert report.counts["measured"] > 0
 
 
 def test_what_a_folder_holds_under_a_videos_name_is_said(own: Path, tmp_path: Path) -> None:
@@ -195,11 +188,11 @@ def test_an_album_that_moved_is_found_by_its_photos(footage: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["../sets/sources/clip1", "/etc", ".."])
-def test_a_parent_whose_name_leads_elsewhere_is_refused(own: Path, tmp_path: Path, name: str) -> None:
-    manifest = tmp_path / "sets" / "manifest.json"
+def test_a_parent_whose_name_leads_elsewhere_is_refused(sets: Path, tmp_path: Path, name: str) -> None:
+    manifest = sets / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"name": "clip1"', f'"name": "{name}"'))
     with pytest.raises(DataError, match="is no name of a source"):
-        refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
+        refilter(sets, tmp_path / "filtered", min_size=10)
 
 
 @pytest.mark.parametrize("name", ["../../secret.png", "/etc/passwd", ".."])
@@ -210,20 +203,19 @@ def test_a_photo_whose_name_leads_elsewhere_is_refused(footage: Path, tmp_path: 
     ledger.write_text(ledger.read_text().replace('"name":"p1.png"', f'"name":"{name}"'))
     manifest = tmp_path / "sets" / "manifest.json"
     # whoever forges a table can forge its hash
-    forged = manifest.read_text().replace(before, sha256_file(ledger))
-    manifest.write_text(forged)
+    manifest.write_text(manifest.read_text().replace(before, sha256_file(ledger)))
     with pytest.raises(DataError, match="names the photo"):
         refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
 
 
-def measured(own: Path, tmp_path: Path) -> tuple[SourceUnit, FactCache]:
-    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
-    unit = read_unit(tmp_path / "filtered", "clip0")
-    return unit, FactCache.of(tmp_path / "filtered", "clip0", unit.source.sha256)
+@pytest.fixture
+def measured(project: Path) -> tuple[SourceUnit, FactCache]:
+    unit = read_unit(project / "filtered", "clip0")
+    return unit, FactCache.of(project / "filtered", "clip0", unit.source.sha256)
 
 
-def test_what_one_instrument_measured_is_known_when_another_joins(own: Path, tmp_path: Path) -> None:
-    unit, cache = measured(own, tmp_path)
+def test_what_one_instrument_measured_is_known_when_another_joins(measured: tuple[SourceUnit, FactCache]) -> None:
+    unit, cache = measured
     known = cache.load(unit.stamp.measures | {"text": "another"})
     assert {index: facts.brisque for index, (facts, _) in known.items()} == {
         facts.index: facts.brisque for facts in unit.facts
@@ -232,23 +224,25 @@ def test_what_one_instrument_measured_is_known_when_another_joins(own: Path, tmp
     assert {facts.text_share for facts, _ in known.values()} == {None}
 
 
-def test_instruments_of_two_runs_are_merged_in_memory(own: Path, tmp_path: Path) -> None:
-    unit, cache = measured(own, tmp_path)
+def test_instruments_of_two_runs_are_merged_in_memory(measured: tuple[SourceUnit, FactCache], project: Path) -> None:
+    unit, cache = measured
     first = min(unit.facts, key=lambda facts: facts.index)
     text = Facts(first.source, first.index, first.path, first.sha256, first.width, first.height, None, 0.25, 3, 90.0)
     stamp = type(unit.stamp)(unit.stamp.scan, unit.stamp.select, {"text": "t"})
-    cache.store(SourceUnit(**{**vars(unit), "stamp": stamp, "facts": [text]}), tmp_path / "filtered")
+    cache.store(replace(unit, stamp=stamp, facts=[text]), project / "filtered")
     facts, _ = cache.load(unit.stamp.measures | {"text": "t"})[first.index]
     assert (facts.brisque, facts.text_share, facts.text_words) == (first.brisque, 0.25, 3)
 
 
-def test_a_remembered_picture_that_was_changed_is_forgotten_and_healed(own: Path, tmp_path: Path) -> None:
-    unit, cache = measured(own, tmp_path)
+def test_a_remembered_picture_that_was_changed_is_forgotten_and_healed(
+    measured: tuple[SourceUnit, FactCache], project: Path
+) -> None:
+    unit, cache = measured
     index, (_, file) = next(iter(cache.load(unit.stamp.measures).items()))
     file.unlink()
     file.write_bytes(b"another picture")
     assert index not in cache.load(unit.stamp.measures)
-    cache.store(unit, tmp_path / "filtered")
+    cache.store(unit, project / "filtered")
     assert index in cache.load(unit.stamp.measures)
 
 
@@ -260,23 +254,22 @@ def test_only_used_sources_are_parents_of_a_filter(own: Path, tmp_path: Path) ->
     assert names == {"image_sets", "clip0", "clip1"}
 
 
-def test_a_table_that_was_edited_is_not_filtered_as_if_it_had_been_written_so(own: Path, tmp_path: Path) -> None:
-    ledger = tmp_path / "sets" / "sources" / "clip1" / "ledger.jsonl"
+def test_a_table_that_was_edited_is_not_filtered_as_if_it_had_been_written_so(
+    footage: Path, sets: Path, tmp_path: Path
+) -> None:
+    ledger = sets / "sources" / "clip1" / "ledger.jsonl"
     whole = ledger.read_text()
     lines = whole.splitlines(keepends=True)
     ledger.write_text("".join(lines[:3] + lines[4:]))
     with pytest.raises(DataError, match=r"ledger\.jsonl was changed since it was written"):
-        refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
-    report = build(own, tmp_path / "sets", sources=(str(own / "videos"),))
-    assert not report.up_to_date
+        refilter(sets, tmp_path / "filtered", min_size=10)
+    assert not build(footage, sets).up_to_date
     assert ledger.read_text() == whole
-    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+    refilter(sets, tmp_path / "filtered", min_size=10)
 
 
-def test_a_result_that_was_edited_is_made_again(own: Path, tmp_path: Path) -> None:
-    refilter(tmp_path / "sets", tmp_path / "fresh", brisque=LIMIT)
-    refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
+def test_a_result_that_was_edited_is_made_again(filtered: Path, project: Path) -> None:
     for name in ("sources.jsonl", "sources/clip2/ledger.jsonl"):
-        (tmp_path / "filtered" / name).write_text("")
-        assert not refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT).up_to_date
-        assert same_tree(tmp_path / "filtered", tmp_path / "fresh")
+        (project / "filtered" / name).write_text("")
+        assert not refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
+        assert same_tree(project / "filtered", filtered)

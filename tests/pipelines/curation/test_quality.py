@@ -33,7 +33,16 @@ def test_what_nobody_looked_at_is_no_reason() -> None:
     assert QualityLimits(brisque=0.1, max_text=0.0).judge(Facts("clip", 0, "p", "s", 9, 9)) is None
 
 
-@pytest.mark.parametrize("options", [Filter(brisque=65), Filter(max_text=2), BuildSets(("videos",), min_size=0)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        Filter(brisque=65),
+        Filter(max_text=2),
+        BuildSets(("videos",), min_size=0),
+        Filter(workers=-1),
+        Filter(workers=257),
+    ],
+)
 def test_a_limit_out_of_range_is_refused(options: Options) -> None:
     with pytest.raises(UsageError, match="is out of range"):
         options.check()

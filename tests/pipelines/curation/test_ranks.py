@@ -20,8 +20,10 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
 from ctxr.store.artifacts import MANIFEST, locked, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.paths import remember_paths
 from ctxr.store.units import RankRun, rank_lock, read_ranks
-from tests.pipelines.conftest import THRESHOLD
+from tests.pipelines.conftest import LIMIT, THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
 
@@ -122,21 +124,16 @@ def test_a_merge_that_lacks_a_unit_leaves_the_earlier_result(rough: Path, whole:
 
 def test_a_killed_rank_among_two_goes_on_and_the_merge_waits_for_it(rough: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "sets"
-    first, second = (
-        [sys.executable, "-m", "ctxr", *typed(rough, out, "--rank", rank, "--world-size", 2, "--workers", 1)]
-        for rank in (0, 1)
-    )
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(first, **quiet) as other, subprocess.Popen(second, **quiet) as killed:  # type: ignore[call-overload]
+    second = [sys.executable, "-m", "ctxr", *typed(rough, out, "--rank", 1, "--world-size", 2, "--workers", 1)]
+    with subprocess.Popen(second, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
         while not list(out.glob("sources/*clip1*")):  # the second has begun
             time.sleep(0.01)
         killed.send_signal(signal.SIGSTOP)
+        make(rough, out, rank=0, world_size=2)
         waiting = runner.invoke(app, ["merge", str(out)])
         killed.kill()
-        killed.wait()
-        other.wait()
     assert waiting.exit_code == 4
-    subprocess.run(second, check=True, capture_output=True)
+    make(rough, out, rank=1, world_size=2)
     assert runner.invoke(app, ["merge", str(out)]).exit_code == 0
     assert same_tree(out, whole)
 
@@ -220,20 +217,40 @@ def test_filtering_has_ranks_too(whole: Path, tmp_path: Path) -> None:
     assert same_tree(tmp_path / "one", tmp_path / "two")
 
 
-CHILD = "import pickle, sys; job, unit = pickle.load(sys.stdin.buffer); pickle.dump(job(unit), sys.stdout.buffer)"
+def test_a_rank_of_a_filter_without_work_leaves_the_result_for_the_rank_with_the_failed_video(
+    footage: Path, sets: Path, filtered: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(footage / "videos", tmp_path / "videos")
+    remember_paths(sets, {sha256_file(clip): clip for clip in (tmp_path / "videos").iterdir()})
+    lost = (tmp_path / "videos" / "clip1.mp4").rename(tmp_path / "clip1.mp4")
+    refilter(tmp_path / "sets", tmp_path / "out", brisque=LIMIT)
+    before = (tmp_path / "out" / MANIFEST).read_bytes()
+    refilter(tmp_path / "sets", tmp_path / "out", brisque=LIMIT, rank=0, world_size=2)
+    assert merge(Merge(artifact=tmp_path / "out")).up_to_date
+    assert (tmp_path / "out" / MANIFEST).read_bytes() == before
+    lost.rename(tmp_path / "videos" / "clip1.mp4")
+    refilter(tmp_path / "sets", tmp_path / "out", brisque=LIMIT, rank=1, world_size=2)
+    assert merge(Merge(artifact=tmp_path / "out")).counts["failed"] == 0
+    assert same_tree(tmp_path / "out", filtered)
+
+
+CHILD = """
+import pickle, sys
+job, units = pickle.load(sys.stdin.buffer)
+pickle.dump([job(unit) for unit in units], sys.stdout.buffer)
+"""
 
 
 @dataclass(frozen=True)
 class Reversed:
-    """An engine as a cluster has it: each unit in an interpreter of its own, the last one first."""
+    """An engine as a cluster has it: the units in another interpreter, the last one first."""
 
     workers: int
 
     def run(self, job: Job, units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Any]]:
-        for unit in units[::-1]:
-            given = pickle.dumps((job, unit))
-            done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
-            yield unit, pickle.loads(done.stdout)  # noqa: S301 (our own)
+        given = pickle.dumps((job, units[::-1]))
+        done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
+        yield from zip(units[::-1], pickle.loads(done.stdout), strict=True)  # noqa: S301 (our own)
 
 
 @pytest.mark.parametrize("engine", ["processes", "reversed"])
@@ -243,6 +260,6 @@ def test_another_engine_is_a_row(
     monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:Reversed")
     make(rough, tmp_path / "sets", engine=engine)
     assert same_tree(tmp_path / "sets", whole)
-    refilter(whole, tmp_path / "filtered", brisque=0.4, engine=engine)
     refilter(whole, tmp_path / "expected", brisque=0.4)
+    refilter(whole, tmp_path / "filtered", brisque=0.4, engine=engine)
     assert same_tree(tmp_path / "filtered", tmp_path / "expected")

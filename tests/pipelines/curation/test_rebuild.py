@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.datasets.rebuilding import RecipeImage
 from ctxr.engine.progress import Silent
-from ctxr.errors import DataError, UnfinishedError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media import frames as frames_again
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import encode_jpeg
@@ -75,6 +75,11 @@ def test_another_owner_gets_the_same_pictures_out_of_files_of_other_names(
         assert (tmp_path / "out" / table).read_bytes() == (recipes / "sets" / table).read_bytes()
     assert {check.state for check in check_artifact(tmp_path / "out", Silent())} <= {"ok", "note"}
     assert rebuild(recipe, elsewhere, tmp_path / "out").up_to_date
+    (tmp_path / "empty").mkdir()
+    for look in (lambda empty: rebuild(recipe, empty, tmp_path / "out"), lambda empty: verify(Verify(videos=empty))):
+        with pytest.raises(UsageError, match=r"no video or photo in .*empty") as caught:
+            look(tmp_path / "empty")
+        assert "videos end in" in caught.value.hint
     rebuild(recipe, elsewhere, tmp_path / "again" / "out")
     assert same_tree(tmp_path / "out", tmp_path / "again" / "out")
     # what was rebuilt can be exported and verified like what was built

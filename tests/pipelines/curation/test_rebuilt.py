@@ -54,7 +54,7 @@ def test_a_photo_whose_source_is_gone_or_changed_is_not_proven(footage: Path, el
     found = verify(Verify(artifact=tmp_path / "sets"))
     assert found.unproven == ["album/p1.png", "album/p2.png"]
     assert (found.equal, found.differences) == (found.images - 2, [])
-    assert found.sources == {"album": "2 photos of album missing or changed"}
+    assert found.sources == {"album": "2 photos of album are not found, such as album/p1.png"}
     # under another name, in another folder: known by content
     assert verify(Verify(artifact=tmp_path / "sets", videos=elsewhere)).unproven == []
 
