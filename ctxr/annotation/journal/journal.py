@@ -34,6 +34,9 @@ from ctxr.store.records import ImageSet
 Ending = Literal["complete", "stopped"]
 """How paid work ended. `complete`: everything was given that could be. `stopped`: by a rule or a person."""
 
+Step = Literal["say", "share", "finish", "leave"]
+"""What somebody in a talk may do."""
+
 LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
 """Tasks whose units come out of answers to another one."""
 
@@ -250,25 +253,20 @@ class Journal:
         with self._writing(now) as tx:
             yield tx
 
-    def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
-        """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
-        with self._in_room(now) as tx:
-            return rooms.act(tx, token, worker, "say", text)
+    def act(self, step: Step, token: str, worker: str, now: datetime, text: str = "") -> ChatRoom:
+        """Say a text, share the photo, finish, or leave; the room afterwards.
 
-    def share(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """Share the photo. Raises Refused: `too_early`, `not_yours`, `already_shared` and those of `say`."""
+        A talk that both have finished is stored; so is one that somebody leaves after the share. Before it, the partner is
+        brought together with somebody else. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`;
+        sharing and finishing also `too_early`, and sharing `already_shared`.
+        """
         with self._in_room(now) as tx:
-            return rooms.act(tx, token, worker, "share", "")
-
-    def finish(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """Say that the talk is whole; when both did, it is stored. Raises Refused: `too_early` and those of `say`."""
-        with self._in_room(now) as tx:
-            return rooms.act(tx, token, worker, "finish", "")
-
-    def leave(self, token: str, worker: str, now: datetime) -> None:
-        """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
-        with self._in_room(now) as tx:
-            free(tx, rooms.active_lease(tx, token, worker), "returned", "left")
+            row = rooms.active_lease(tx, token, worker)
+            if step == "leave":
+                free(tx, row, "returned", "left")
+            else:
+                rooms.act(tx, row, step, text)
+            return rooms.view(tx, row)
 
     def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""

@@ -58,9 +58,8 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
     return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], 1 - partner["seat"])
 
 
-def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
+def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
-    row = active_lease(tx, token, worker)
     if problem := dialogues.refusal(_talk(tx, row["room"]), row["seat"], kind, text):
         raise Refused(*problem)
     _event(tx, row, kind, text)
@@ -70,7 +69,6 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
             leasing.expose(tx, partner["worker"], tx.get(tables.unit, id=partner["unit"]))
     if _talk(tx, row["room"]).finished:
         _finish(tx, row["room"])
-    return view(tx, row)
 
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
