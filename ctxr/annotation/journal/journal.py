@@ -12,7 +12,7 @@ from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
-from ctxr.annotation.journal.leasing import candidate, give, live_lease, unit
+from ctxr.annotation.journal.leasing import candidate, give, unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
@@ -210,13 +210,13 @@ class Journal:
         pay, and for everybody to be paid for time they gave.
         """
         with self._reading() as tx:
-            row = worker_state.find(tx, worker)
+            row = tx.find(tables.worker, id=worker)
             if row is None:
                 return None
             count = row["answers"] - before
             if count >= bundle:
                 return "complete"
-            if live_lease(tx, worker) is not None:
+            if tx.find(tables.lease, worker=worker, state="live") is not None:
                 return None
             if row["state"] != "active":
                 return "stopped"
@@ -290,7 +290,7 @@ class Journal:
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""
         with self._reading() as tx:
-            row = worker_state.find(tx, worker)
+            row = tx.find(tables.worker, id=worker)
             return 0 if row is None else int(row["answers"])
 
     def units(self) -> list[Unit]:
@@ -362,7 +362,7 @@ class Journal:
 
     def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The state as it is now; who is blocked holds no lease."""
-        row, lease = worker_state.require(tx, worker), live_lease(tx, worker)
+        row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
         if row["state"] == "blocked" and lease is not None:
             free(tx, lease, "returned", "blocked")
             leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
@@ -372,7 +372,7 @@ class Journal:
 def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
-    lease = live_lease(tx, worker)
+    lease = tx.find(tables.lease, worker=worker, state="live")
     if lease is not None:
         work = tx.get(tables.unit, id=lease["unit"])
         # a check of the worker belongs to every task
