@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.journal import Journal, Step
 from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import AnswerLimits
@@ -288,7 +288,8 @@ def evening(opener: Opener, seed: int, steps: int) -> None:
             answer(journal, got, now=after(now))
             continue
         try:
-            act = rng.choice(("say", "say", "say", "say", "share", "finish", "leave" if rng.random() < 0.2 else "say"))
+            late: Step = "leave" if rng.random() < 0.2 else "say"
+            act: Step = rng.choice(("say", "say", "say", "say", "share", "finish", late))
             journal.act(act, got.token, worker, after(now), f"words {rng.random()}" if act == "say" else "")
         except Refused as refused:
             assert refused.reason in {"alone", "too_early", "not_yours", "already_shared", "closed"}  # noqa: PT017
