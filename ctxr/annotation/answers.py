@@ -117,9 +117,9 @@ def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals,
     private = private_folder(config.workdir)
     key = read_key(private)
     if arrivals.people:
-        identities = Identities(private, key)
-        for platform, identity in arrivals.people.values():
-            identities.worker(platform, identity)
+        with closing(Identities(private, key)) as identities:
+            for platform, identity in arrivals.people.values():
+                identities.worker(platform, identity)
     hits = config.platform_of == "mturk" and config.file is None
     return _after_hits(config, exported, arrivals, taken, key) if hits else []
 

@@ -71,8 +71,8 @@ class Answered:
 
     root: Path
     units: dict[str, Unit] = field(default_factory=dict)
-    sets: dict[str, ImageSet] = field(default_factory=dict)
-    images: dict[str, Image] = field(default_factory=dict)
+    sets: Mapping[str, ImageSet] = field(default_factory=dict)
+    images: Mapping[str, Image] = field(default_factory=dict)
     answers: tuple[Answer, ...] = ()
     texts: tuple[Text, ...] = ()
     queries: tuple[Query, ...] = ()

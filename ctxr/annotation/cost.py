@@ -131,13 +131,13 @@ def forecast(
     return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
 
 
-def require_floor(task: str, reward: int, seconds: float, floor: int, option: str = "") -> None:
-    """Raises UsageError where a reward pays less than `floor` cents an hour at the median time."""
+def require_floor(task: str, reward: int, seconds: float, floor: int, option: str) -> None:
+    """Raises UsageError where a reward, given by `option`, pays less than `floor` cents an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:
         raise UsageError(
             f"{task}: {reward} US cents for {seconds:g} s are {money(pay_per_hour(reward, seconds))} dollars an hour, "
             f"below the floor of {money(floor)}",
-            hint=f"--{task}-reward {least_reward(seconds, floor)}",
+            hint=f"{option} {least_reward(seconds, floor)}",
         )
 
 

@@ -43,12 +43,13 @@ class Event(msgspec.Struct, frozen=True):
 class TalkState:
     """What the events of a room make: who is there, what was said, whether the photo was shared, who has finished.
 
-    `deserted`: somebody whose partner left an earlier room waits here for another. `limits`: of the unit.
+    `present`, `left` and `done` are seats. `deserted`: somebody whose partner left an earlier room waits here for another.
+    `limits`: of the unit.
     """
 
-    present: tuple[bool, bool] = (False, False)
-    left: tuple[bool, bool] = (False, False)
-    done: tuple[bool, bool] = (False, False)
+    present: frozenset[int] = frozenset()
+    left: frozenset[int] = frozenset()
+    done: frozenset[int] = frozenset()
     turns: tuple[Turn, ...] = ()
     shared: bool = False
     deserted: bool = False
@@ -57,29 +58,29 @@ class TalkState:
     @property
     def finished(self) -> bool:
         """Whether the dialogue is complete: the photo was shared, and both have finished or one of them left."""
-        return self.shared and (all(self.done) or any(self.left))
+        return self.shared and (len(self.done) == 2 or bool(self.left))
 
     @property
     def closed(self) -> bool:
         """Whether the room accepts no more events."""
-        return self.finished or any(self.left)
+        return self.finished or bool(self.left)
 
 
 def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> tuple[str, str] | None:
     """Why something may not happen now, as a code and a kind sentence; None if it may.
 
-    >>> refusal(TalkState(present=(True, True)), SENDER, "share")[0]
+    >>> refusal(TalkState(present=frozenset((0, 1))), SENDER, "share")[0]
     'too_early'
     """
     if kind == "join":
-        return ("taken", "This seat is taken.") if talk.present[seat] or talk.closed else None
+        return ("taken", "This seat is taken.") if seat in talk.present or talk.closed else None
     if kind == "alone":
         return None
-    if not talk.present[seat] or talk.closed:
+    if seat not in talk.present or talk.closed:
         return "closed", "This conversation is over."
-    if kind in ("say", "share") and not all(talk.present):
+    if kind in ("say", "share") and len(talk.present) < 2:
         return "alone", "Your partner is not here yet. Please wait a moment."
-    if kind in ("say", "share") and talk.done[seat]:
+    if kind in ("say", "share") and seat in talk.done:
         return "closed", "You have finished this conversation."
     if kind == "say":
         return _unsaid(text)
@@ -103,12 +104,12 @@ def happened(talk: TalkState, event: Event) -> TalkState:
     if event.kind == "share":
         return replace(talk, shared=True, turns=(*talk.turns, Turn(event.seat, "", share=True, at=event.at)))
     if event.kind == "join":
-        return replace(talk, present=_with(talk.present, event.seat, True), deserted=False)
+        return replace(talk, present=talk.present | {event.seat}, deserted=False)
     if event.kind == "finish":
-        return replace(talk, done=_with(talk.done, event.seat, True))
+        return replace(talk, done=talk.done | {event.seat})
     if event.kind == "leave":
-        return replace(talk, left=_with(talk.left, event.seat, True), present=_with(talk.present, event.seat, False))
-    return replace(talk, present=_with(talk.present, event.seat, True), deserted=True)
+        return replace(talk, left=talk.left | {event.seat}, present=talk.present - {event.seat})
+    return replace(talk, present=talk.present | {event.seat}, deserted=True)
 
 
 def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkState:
@@ -117,10 +118,6 @@ def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkSta
     for event in events:
         talk = happened(talk, event)
     return talk
-
-
-def _with(pair: tuple[bool, bool], seat: int, value: bool) -> tuple[bool, bool]:
-    return (value, pair[1]) if seat == 0 else (pair[0], value)
 
 
 def _unsaid(text: str) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol, digest, share
-from ctxr.annotation.records import Answer, Dialogue, Purpose, TaskName, Unit
+from ctxr.annotation.records import PUBLISHED, Answer, Dialogue, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import entail, task_of, verify
 from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
@@ -169,25 +169,23 @@ def audit_units(units: Iterable[Unit], answers: Iterable[Answer], fraction: floa
     for answer in answers:
         who.setdefault(answer.unit, set()).add(answer.worker)
     return [
-        Unit(
-            **{name: getattr(unit, name) for name in _KEPT},
+        replace(
+            unit,
             id=stable_id("audit", unit.id),
             task="audit",
             of=unit.id,
             like=unit.task,
             authors=tuple(sorted({*unit.authors, *who[unit.id]})),
             round=unit.round + 1,
+            needed=1,
+            most=1,
+            full=False,
+            limits=PUBLISHED,
         )
         for unit in units
         if unit.id in who and unit.purpose == "work" and unit.task not in ("dialogue", "describe", "audit")
         if share(protocol.seed, "audit", unit.id) < fraction
     ]
-
-
-_KEPT = (
-    "image_set", "group", "images", "ordered", "split", "target", "query", "texts", "text_ids", "speakers", "statement",
-    "labels", "truth",
-)  # fmt: skip
 
 
 def attention_unit(image_set: ImageSet, number: int, protocol: Protocol) -> Unit:

@@ -123,8 +123,7 @@ def test_a_talk_is_the_same_replayed_at_once_and_piece_by_piece(tried: list[tupl
     says = [(event.seat, " ".join(event.text.split())) for event in events if event.kind == "say"]
     progress = replay(events)
     assert [(turn.user, turn.text) for turn in progress.turns if not turn.share] == says
-    present = [any(e.kind == "join" and e.seat == seat for e in events) and not progress.left[seat] for seat in (0, 1)]
-    assert list(progress.present) == present
+    assert progress.present == {event.seat for event in events if event.kind == "join"} - progress.left
     assert progress.closed == any(event.kind == "leave" for event in events) or progress.finished
 
 

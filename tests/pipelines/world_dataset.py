@@ -1,6 +1,8 @@
 """An artifact of kind `dataset` drawn from the toy world: sets, pictures, contextual descriptions, targets, phenomena."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from PIL import Image as Pillow
@@ -16,6 +18,23 @@ from ctxr.synthetic.world.sets import SIZE, sample_sets
 
 def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:
     """`sets` sets of video and half as many of photos, two descriptions each, the last set of each kind on valid."""
+    for name, content in _files(sets, seed).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@cache
+def _files(sets: int, seed: int) -> dict[str, bytes]:
+    """Content by path; drawing takes longer than writing, and many tests want the same."""
+    with TemporaryDirectory() as name:
+        _draw(Path(name), sets, seed)
+        return {
+            path.relative_to(name).as_posix(): path.read_bytes() for path in Path(name).rglob("*") if path.is_file()
+        }
+
+
+def _draw(folder: Path, sets: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows: dict[str, list[object]] = {name: [] for name in ("sets", "images", "splits", "texts", "queries", "judgments")}
     kinds: tuple[tuple[Kind, int], ...] = (("video", sets), ("photos", max(1, sets // 2)))
@@ -46,4 +65,3 @@ def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:
         write_table(folder / f"{table}.jsonl", content)  # type: ignore[type-var]
     files = [f"{table}.jsonl" for table in rows]
     finish(folder, kind="dataset", verb="test", config={}, parents=[], content=Content(files, {}, {}))
-    return folder

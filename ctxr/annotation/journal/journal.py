@@ -12,7 +12,7 @@ from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
-from ctxr.annotation.journal.leasing import candidate, give, live_lease, unit
+from ctxr.annotation.journal.leasing import candidate, give, unit
 from ctxr.annotation.journal.results import (
     Change,
     ChatRoom,
@@ -33,6 +33,9 @@ from ctxr.store.records import ImageSet
 
 Ending = Literal["complete", "stopped"]
 """How paid work ended. `complete`: everything was given that could be. `stopped`: by a rule or a person."""
+
+Step = Literal["say", "share", "finish", "leave"]
+"""What somebody in a talk may do."""
 
 LEADS_TO = {"retrieve": "describe", "verify": "dialogue"}
 """Tasks whose units come out of answers to another one."""
@@ -207,13 +210,13 @@ class Journal:
         pay, and for everybody to be paid for time they gave.
         """
         with self._reading() as tx:
-            row = worker_state.find(tx, worker)
+            row = tx.find(tables.worker, id=worker)
             if row is None:
                 return None
             count = row["answers"] - before
             if count >= bundle:
                 return "complete"
-            if live_lease(tx, worker) is not None:
+            if tx.find(tables.lease, worker=worker, state="live") is not None:
                 return None
             if row["state"] != "active":
                 return "stopped"
@@ -250,25 +253,20 @@ class Journal:
         with self._writing(now) as tx:
             yield tx
 
-    def say(self, token: str, worker: str, text: str, now: datetime) -> ChatRoom:
-        """Say something; the room afterwards. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`."""
-        with self._in_room(now) as tx:
-            return rooms.act(tx, token, worker, "say", text)
+    def act(self, step: Step, token: str, worker: str, now: datetime, text: str = "") -> ChatRoom:
+        """Say a text, share the photo, finish, or leave; the room afterwards.
 
-    def share(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """Share the photo. Raises Refused: `too_early`, `not_yours`, `already_shared` and those of `say`."""
+        A talk that both have finished is stored; so is one that somebody leaves after the share. Before it, the partner is
+        brought together with somebody else. Raises Refused: `alone`, `empty`, `too_long`, `closed`, `expired`, `not_yours`;
+        sharing and finishing also `too_early`, and sharing `already_shared`.
+        """
         with self._in_room(now) as tx:
-            return rooms.act(tx, token, worker, "share", "")
-
-    def finish(self, token: str, worker: str, now: datetime) -> ChatRoom:
-        """Say that the talk is whole; when both did, it is stored. Raises Refused: `too_early` and those of `say`."""
-        with self._in_room(now) as tx:
-            return rooms.act(tx, token, worker, "finish", "")
-
-    def leave(self, token: str, worker: str, now: datetime) -> None:
-        """Leave a talk: after the share it is stored, before it the partner is brought together with somebody else."""
-        with self._in_room(now) as tx:
-            free(tx, rooms.active_lease(tx, token, worker), "returned", "left")
+            row = rooms.active_lease(tx, token, worker)
+            if step == "leave":
+                free(tx, row, "returned", "left")
+            else:
+                rooms.act(tx, row, step, text)
+            return rooms.view(tx, row)
 
     def here(self, token: str, worker: str, now: datetime) -> ChatRoom:
         """A sign of life, to be given each minute or so: who gives none for `Rules.patience` has left."""
@@ -292,7 +290,7 @@ class Journal:
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""
         with self._reading() as tx:
-            row = worker_state.find(tx, worker)
+            row = tx.find(tables.worker, id=worker)
             return 0 if row is None else int(row["answers"])
 
     def units(self) -> list[Unit]:
@@ -364,7 +362,7 @@ class Journal:
 
     def _take_back(self, tx: Transaction, worker: str) -> WorkerState:
         """The state as it is now; who is blocked holds no lease."""
-        row, lease = worker_state.require(tx, worker), live_lease(tx, worker)
+        row, lease = worker_state.require(tx, worker), tx.find(tables.lease, worker=worker, state="live")
         if row["state"] == "blocked" and lease is not None:
             free(tx, lease, "returned", "blocked")
             leasing.recount(tx, worker)  # the end of a talk may have made a vote of it
@@ -374,7 +372,7 @@ class Journal:
 def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
-    lease = live_lease(tx, worker)
+    lease = tx.find(tables.lease, worker=worker, state="live")
     if lease is not None:
         work = tx.get(tables.unit, id=lease["unit"])
         # a check of the worker belongs to every task

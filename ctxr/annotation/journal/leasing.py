@@ -173,11 +173,6 @@ def log(tx: Transaction, kind: str, text: str = "", **columns: str | int | None)
     tx.insert(tables.event, kind=kind, at=tx.now, text=text, **{"room": None, "seat": None, **columns})
 
 
-def live_lease(tx: Transaction, worker: str) -> RowMapping | None:
-    """The live lease of a worker."""
-    return tx.find(tables.lease, worker=worker, state="live")
-
-
 def by_token(tx: Transaction, token: str) -> RowMapping | None:
     """The lease of a token, in whatever state; None for a token that is none."""
     return tx.find(tables.lease, token=token) if may_be_token(token) else None

@@ -58,9 +58,8 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
     return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], 1 - partner["seat"])
 
 
-def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> ChatRoom:
+def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
     """Say, share, finish. Raises Refused with the reason and sentence of `dialogues.refusal`."""
-    row = active_lease(tx, token, worker)
     if problem := dialogues.refusal(_talk(tx, row["room"]), row["seat"], kind, text):
         raise Refused(*problem)
     _event(tx, row, kind, text)
@@ -70,7 +69,6 @@ def act(tx: Transaction, token: str, worker: str, kind: Kind, text: str) -> Chat
             leasing.expose(tx, partner["worker"], tx.get(tables.unit, id=partner["unit"]))
     if _talk(tx, row["room"]).finished:
         _finish(tx, row["room"])
-    return view(tx, row)
 
 
 def here(tx: Transaction, token: str, worker: str) -> ChatRoom:
@@ -110,12 +108,12 @@ def view(tx: Transaction, row: RowMapping) -> ChatRoom:
     return ChatRoom(
         seat=seat,
         turns=talk.turns,
-        present=talk.present[1 - seat],
+        present=1 - seat in talk.present,
         may_share=dialogues.refusal(talk, seat, "share") is None,
         shared=talk.shared,
         finished=talk.finished,
-        partner_left=talk.deserted or talk.left[1 - seat],
-        done=talk.done[seat],
+        partner_left=talk.deserted or 1 - seat in talk.left,
+        done=seat in talk.done,
         closed=talk.closed,
     )
 
@@ -145,7 +143,7 @@ def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> Non
         return
     leasing.end(tx, row, state, reason)
     partners = _seats(tx, row["room"])
-    _set_room(tx, row["room"], "closed")
+    tx.update(tables.room, {"id": row["room"]}, state="closed")
     if partners:
         _find_partner(tx, partners[0])
         return
@@ -184,7 +182,7 @@ def _finish(tx: Transaction, name: str) -> None:
     answers = [(row, answer_of(tx, row, filled, platform)) for row, platform in seats]
     unit = tx.get(tables.unit, id=partners[0]["unit"])
     record(tx, unit, leasing.unit_of(unit), answers)
-    _set_room(tx, name, "finished")
+    tx.update(tables.room, {"id": name}, state="finished")
 
 
 def _waiting(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None, but: str = "") -> RowMapping | None:
@@ -215,7 +213,7 @@ def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: i
 
 
 def _pair(tx: Transaction, name: str, partner: RowMapping) -> None:
-    _set_room(tx, name, "talking")
+    tx.update(tables.room, {"id": name}, state="talking")
     _extend(tx, partner["token"])
 
 
@@ -223,10 +221,6 @@ def _new_room(tx: Transaction, unit: str, slot: int) -> str:
     name = secrets.token_hex(8)
     tx.insert(tables.room, id=name, unit=unit, slot=slot, state="waiting", opened=tx.now)
     return name
-
-
-def _set_room(tx: Transaction, name: str, state: str) -> None:
-    tx.update(tables.room, {"id": name}, state=state)
 
 
 def _extend(tx: Transaction, token: str, latest: int | None = None) -> None:

@@ -19,21 +19,16 @@ _SAME = ("platform", "pool", "state", "reason", "answers")
 
 def enrol(tx: Transaction, worker: str, platform: str) -> WorkerState:
     """The worker's state; a new worker is dealt the pool that is furthest below its share."""
-    if find(tx, worker) is None:
+    if tx.find(tables.worker, id=worker) is None:
         qualified = int(tx.rules.protocol.qualification == 0)
         columns = {"pool": _deal(tx), "state": "active", "reason": "", "qualified": qualified, "enrolled": tx.now}
         tx.insert(tables.worker, id=worker, platform=platform, **columns)
     return state_of(require(tx, worker))
 
 
-def find(tx: Transaction, worker: str) -> RowMapping | None:
-    """The worker's row; None for one who never enrolled."""
-    return tx.find(tables.worker, id=worker)
-
-
 def require(tx: Transaction, worker: str) -> RowMapping:
     """The worker's row. Raises Refused for one who never enrolled."""
-    row = find(tx, worker)
+    row = tx.find(tables.worker, id=worker)
     if row is None:
         raise Refused("unknown", "We do not know you yet. Please start from the first page.")
     return row

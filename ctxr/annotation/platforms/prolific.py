@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
+import httpx
 import msgspec
 
 from ctxr.annotation.config import ExportTasks, listed
@@ -42,8 +41,8 @@ LONGEST = 60.0
 class ProlificClient:
     """The API calls of a study. Tests pass their own `sleep`."""
 
-    def __init__(self, token: str, address: str = ADDRESS, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._token, self._address, self._sleep = token, address.rstrip("/"), sleep
+    def __init__(self, client: httpx.Client, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client, self._sleep = client, sleep
 
     def create(self, payload: Mapping[str, Any]) -> str:
         """Create a draft of a study, which costs nothing until it is published, and return its id.
@@ -73,38 +72,41 @@ class ProlificClient:
             yield from answer["results"]
             links = (answer.get("_links") or {}).get("next") or {}
             following = links.get("href") if isinstance(links, dict) else None
-            path = following.removeprefix(self._address) if following else None
+            path = following.removeprefix(str(self._client.base_url).rstrip("/")) if following else None
             if path and not path.startswith("/"):
                 raise DataError(f"Prolific names {path!r} as the next page, which is not its own address")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, retry: bool = True) -> Any:
-        content = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Token {self._token}", "Content-Type": "application/json"}
-        request = Request(self._address + path, content, headers, method=method)  # noqa: S310 - the address is ours
-        wait, tries = 1.0, TRIES
+        pause, tries = 1.0, 0
         while True:
-            tries -= 1
+            tries += 1
+            wait, last = pause, tries == TRIES
             try:
-                with urlopen(request, timeout=30) as answer:  # noqa: S310
-                    return json.loads(answer.read() or b"{}")
-            except HTTPError as error:
-                with error:
-                    message = error.read().decode(errors="replace")
-                # too many requests: it was refused before anything was done
-                if not tries or not (error.code == 429 or (error.code >= 500 and retry)):
-                    raise _refused(error.code, message) from error
-                after = error.headers.get("Retry-After", "")
-                pause = float(after) if after.isdigit() else wait
-            except (URLError, TimeoutError) as error:
-                if not tries or not retry:
+                answer = self._client.request(method, path, json=body)
+            except httpx.TransportError as error:
+                if last or not retry:
                     raise CtxrError(
                         f"Prolific cannot be reached: {error}", hint="run the same command again"
                     ) from error
-                pause = wait
-            except ValueError as error:
-                raise DataError(f"Prolific answered to {path} with something that is not JSON") from error
-            self._sleep(min(LONGEST, pause))
-            wait *= 2
+            else:
+                if answer.is_success:
+                    try:
+                        return json.loads(answer.content or b"{}")
+                    except ValueError as error:
+                        raise DataError(f"Prolific answered to {path} with something that is not JSON") from error
+                # too many requests: it was refused before anything was done
+                if last or not (answer.status_code == 429 or (answer.status_code >= 500 and retry)):
+                    raise _refused(answer)
+                after = answer.headers.get("Retry-After", "")
+                wait = float(after) if after.isdigit() else pause
+            self._sleep(min(LONGEST, wait))
+            pause *= 2
+
+
+def client_of(token: str, address: str, transport: httpx.BaseTransport | None = None) -> httpx.Client:
+    """The connection to an address, with the token of the account."""
+    headers = {"Authorization": f"Token {token}"}
+    return httpx.Client(base_url=address, headers=headers, timeout=30, follow_redirects=True, transport=transport)
 
 
 def connect(address: str = ADDRESS) -> ProlificClient:
@@ -112,14 +114,15 @@ def connect(address: str = ADDRESS) -> ProlificClient:
     token = os.environ.get(TOKEN, "")
     if not token:
         raise CtxrError(f"there is no access token for Prolific: {TOKEN} is not set", hint=f"export {TOKEN}=…")
-    return ProlificClient(token, address)
+    return ProlificClient(client_of(token, address))
 
 
-def _refused(code: int, message: str) -> CtxrError:
+def _refused(answer: httpx.Response) -> CtxrError:
     try:
-        detail = json.loads(message).get("error", {}).get("detail", message)
+        detail = answer.json().get("error", {}).get("detail", answer.text)
     except (ValueError, AttributeError):
-        detail = message
+        detail = answer.text
+    code = answer.status_code
     hint = f"check {TOKEN}" if code in (401, 403) else "see the message, change the export, and run the command again"
     return CtxrError(f"Prolific refused with {code}: {str(detail)[:300]}", hint=hint)
 

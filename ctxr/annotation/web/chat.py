@@ -3,13 +3,14 @@
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
+from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, Refused
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
 from ctxr.annotation.web.pages import HttpProblem, Pages
@@ -22,7 +23,7 @@ HELD_SECONDS = 20.0
 LOOK_SECONDS = 1.0
 """Interval in which the journal is polled while a request is open, for messages from another server process."""
 
-STEPS = ("say", "share", "finish", "leave")
+STEPS: tuple[Step, ...] = get_args(Step)
 
 
 class Bell:
@@ -157,8 +158,8 @@ class Chat:
         posted = await received(unit, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
-        values = (text,) if step == "say" else ()
-        take = partial(getattr(self.site.journal, step), unit.lease.token, unit.link.worker, *values, self.site.now())
+        message = text if step == "say" else ""
+        take = partial(self.site.journal.act, step, unit.lease.token, unit.link.worker, self.site.now(), message)
         try:
             await run_in_threadpool(take)
         except Refused as refused:

@@ -25,10 +25,6 @@ class PlanStage(Stage):
     options: Plan
     report: PlanReport
 
-    def out(self) -> Path:
-        """The folder of the plan."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The image sets. Raises UsageError where a task would pay less than the floor."""
         source = chosen(self.options.input, self.options.workdir, SETS, progress)
@@ -71,8 +67,8 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     notes: list[str] = []
     describe_time = _seconds("describe", config.describe_seconds, pilot, notes)
     retrieve_time = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
-    cost.require_floor("describe", config.describe_reward, describe_time[0], config.floor)
-    cost.require_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor)
+    cost.require_floor("describe", config.describe_reward, describe_time[0], config.floor, "--describe-reward")
+    cost.require_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor, "--retrieve-reward")
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     described = sum(sets.values()) * config.targets
     votes, kept, most = 0.0, 0.0, 1

@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from ctxr.annotation.journal.journal import Journal
+from ctxr.annotation.journal.journal import Journal, Step
 from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import AnswerLimits
@@ -37,7 +37,7 @@ def together(journal: Journal, *workers: str) -> tuple[Lease, Lease]:
 def chat(journal: Journal, first: Lease, second: Lease, turns: int, minute: float = 0) -> None:
     for place in range(turns):
         lease = (first, second)[place % 2]
-        journal.say(lease.token, lease.worker, f"this is turn {place}", after(minute))
+        journal.act("say", lease.token, lease.worker, after(minute), f"this is turn {place}")
 
 
 def opened(opener: Opener, photos: int = 1, **more: object) -> Journal:
@@ -70,25 +70,25 @@ def test_nobody_talks_with_themselves(opener: Opener) -> None:
     assert leased(journal, "w1") == first
     assert not journal.room(first.token).present
     with pytest.raises(Refused, match="Your partner is not here yet") as refused:
-        journal.say(first.token, "w1", "hello?", START)
+        journal.act("say", first.token, "w1", START, "hello?")
     assert refused.value.reason == "alone"
 
 
 def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(opener: Opener) -> None:
     journal, first, second = paired(opener, turns=4)
     with pytest.raises(Refused, match="after 5 messages") as refused:
-        journal.share(first.token, "w1", START)
+        journal.act("share", first.token, "w1", START)
     assert refused.value.reason == "too_early"
     assert not journal.room(first.token).may_share
     chat(journal, first, second, 1)
     assert journal.room(first.token).may_share
     with pytest.raises(Refused, match="Only the person who sees the photo"):
-        journal.share(second.token, "w2", START)
-    assert journal.share(first.token, "w1", START).shared
-    journal.say(second.token, "w2", "what a <b>lovely</b> '; DROP TABLE photo", START)
-    journal.finish(first.token, "w1", START)
+        journal.act("share", second.token, "w2", START)
+    assert journal.act("share", first.token, "w1", START).shared
+    journal.act("say", second.token, "w2", START, "what a <b>lovely</b> '; DROP TABLE photo")
+    journal.act("finish", first.token, "w1", START)
     assert journal.answers() == []
-    assert journal.finish(second.token, "w2", after(3)).finished
+    assert journal.act("finish", second.token, "w2", after(3)).finished
     one, two = journal.answers()
     assert (one.worker, two.worker, one.slot, two.slot) == ("w1", "w2", 0, 0)
     assert one.values == two.values
@@ -102,7 +102,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
     assert journal.room(first.token).finished
     with pytest.raises(Refused, match="over, and it is kept"):
-        journal.say(first.token, "w1", "one more thing", after(5))
+        journal.act("say", first.token, "w1", after(5), "one more thing")
 
 
 def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Opener) -> None:
@@ -111,20 +111,20 @@ def test_the_photo_can_be_shared_after_the_turns_that_the_unit_says(opener: Open
     first, second = together(journal, "w1", "w2")
     chat(journal, first, second, 1)
     with pytest.raises(Refused, match="after 2 messages"):
-        journal.share(first.token, "w1", START)
+        journal.act("share", first.token, "w1", START)
     chat(journal, first, second, 1)
-    assert journal.share(first.token, "w1", START).shared
+    assert journal.act("share", first.token, "w1", START).shared
 
 
 def test_a_talk_with_a_blocked_worker_is_not_verified_and_others_talk_instead(opener: Opener) -> None:
     journal, first, _ = paired(opener, turns=5)
-    journal.share(first.token, "w1", START)
+    journal.act("share", first.token, "w1", START)
     journal.block("w2", "a robot", "lead", START)  # who has seen the photo shared leaves a whole talk behind
     assert len(journal.answers()) == 2
     assert (journal.progress()["dialogue"].answered, journal.progress()["dialogue"].open) == (1, 1)
     third = leased(journal, newcomer(journal, "w3"))
     assert third.unit.task == "dialogue"
-    journal.leave(third.token, "w3", START)
+    journal.act("leave", third.token, "w3", START)
     journal.undo("w2", "no robot", "lead", START)
     assert journal.progress()["dialogue"].open == 0
     assert leased(journal, "w3").unit.task == "verify"
@@ -135,9 +135,9 @@ def test_an_answer_of_a_talk_came_through_the_platform_of_its_worker(opener: Ope
     journal.enrol("w1", "prolific", START)
     first, second = together(journal, "w1", "w2")
     chat(journal, first, second, 5)
-    journal.share(first.token, "w1", START)
+    journal.act("share", first.token, "w1", START)
     for lease in (first, second):
-        journal.finish(lease.token, lease.worker, START)
+        journal.act("finish", lease.token, lease.worker, START)
     assert {one.worker: one.backend for one in journal.answers()} == {"w1": "prolific", "w2": "local"}
 
 
@@ -151,13 +151,13 @@ def test_the_talk_survives_a_restart(opener: Opener) -> None:
     assert again.events(second.token, last) == []
     assert again.events(second.token, 10**30) == []
     assert again.events(second.token, -(10**30)) == before[1]
-    again.share(first.token, "w1", START)
+    again.act("share", first.token, "w1", START)
     assert [event.kind for event in again.events(second.token, last)] == ["share"]
 
 
 def test_who_is_left_before_the_share_is_told_and_gets_another_partner(opener: Opener) -> None:
     journal, first, second = paired(opener, turns=3)
-    journal.leave(first.token, "w1", after(1))
+    journal.act("leave", first.token, "w1", after(1))
     left = journal.room(second.token)
     assert (left.partner_left, left.present, left.turns, left.seat) == (True, False, (), 1)
     third = leased(journal, newcomer(journal, "w3"), now=after(2))
@@ -165,10 +165,10 @@ def test_who_is_left_before_the_share_is_told_and_gets_another_partner(opener: O
     room = journal.room(second.token)
     assert (room.partner_left, room.present) == (False, True)
     with pytest.raises(Refused, match="You were away"):
-        journal.say(first.token, "w1", "I am back", after(2))
+        journal.act("say", first.token, "w1", after(2), "I am back")
     chat(journal, third, second, 5, minute=3)
-    journal.share(third.token, "w3", after(3))
-    journal.leave(third.token, "w3", after(4))  # after the share the talk is whole
+    journal.act("share", third.token, "w3", after(3))
+    journal.act("leave", third.token, "w3", after(4))  # after the share the talk is whole
     assert [one.values["pair"] for one in journal.answers()] == [("w3", "w2")] * 2
     assert journal.waited() == []
 
@@ -178,8 +178,8 @@ def test_two_who_are_left_alone_in_different_rooms_are_brought_together(opener: 
     first, second = together(journal, "w1", "w2")
     third, fourth = together(journal, "w3", "w4")
     assert first.unit != third.unit
-    journal.leave(first.token, "w1", after(1))
-    journal.leave(third.token, "w3", after(2))
+    journal.act("leave", first.token, "w1", after(1))
+    journal.act("leave", third.token, "w3", after(2))
     assert journal.room(second.token).present
     assert journal.room(fourth.token).present
     moved = journal.find(fourth.token)
@@ -187,7 +187,7 @@ def test_two_who_are_left_alone_in_different_rooms_are_brought_together(opener: 
     assert (moved.unit, moved.seat) == (second.unit, 0)
     assert journal.progress()["dialogue"].leases == 1
     chat(journal, moved, second, 5, minute=3)
-    journal.share(moved.token, "w4", after(4))
+    journal.act("share", moved.token, "w4", after(4))
 
 
 def test_who_gives_no_sign_of_life_has_left(opener: Opener) -> None:
@@ -216,8 +216,8 @@ def test_who_waited_in_vain_is_written_down_and_need_not_wait_again(opener: Open
 
 def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> None:
     journal, first, second = paired(opener)
-    journal.leave(first.token, "w1", after(1))
-    journal.leave(second.token, "w2", after(4))
+    journal.act("leave", first.token, "w1", after(1))
+    journal.act("leave", second.token, "w2", after(4))
     (waited,) = journal.waited()
     assert (waited.worker, waited.reason, waited.seconds) == ("w2", "partner_left", 240.0)
     assert journal.progress()["dialogue"].leases == 0
@@ -228,9 +228,9 @@ def test_a_talk_is_not_finished_by_a_form_nor_by_somebody_else(opener: Opener) -
     with pytest.raises(Refused, match="finish the conversation itself"):
         journal.submit(first.token, "w1", {"turns": ("[]",)}, START)
     with pytest.raises(Refused, match="somebody else's hands"):
-        journal.say(first.token, "w2", "in your name", START)
+        journal.act("say", first.token, "w2", START, "in your name")
     with pytest.raises(Refused, match="not one of ours"):
-        journal.say("forged", "w2", "hello", START)
+        journal.act("say", "forged", "w2", START, "hello")
     with pytest.raises(Refused, match="no conversation here"):
         journal.room("forged")
 
@@ -240,8 +240,8 @@ def test_who_saw_the_photo_in_a_talk_does_not_retrieve_in_its_set(opener: Opener
     journal = opener([talked(one), retrieved(one, 2)], sets, FREE)
     first, second = together(journal, "w1", "w2")
     chat(journal, first, second, 5)
-    journal.share(first.token, "w1", START)
-    journal.leave(first.token, "w1", START)
+    journal.act("share", first.token, "w1", START)
+    journal.act("leave", first.token, "w1", START)
     for worker in ("w1", "w2"):
         got = journal.lease(worker, START, ["retrieve"])
         assert isinstance(got, NoWork)
@@ -288,11 +288,9 @@ def evening(opener: Opener, seed: int, steps: int) -> None:
             answer(journal, got, now=after(now))
             continue
         try:
-            act = rng.choice(("say", "say", "say", "say", "share", "finish", "leave" if rng.random() < 0.2 else "say"))
-            if act == "say":
-                journal.say(got.token, worker, f"words {rng.random()}", after(now))
-            else:
-                getattr(journal, act)(got.token, worker, after(now))
+            late: Step = "leave" if rng.random() < 0.2 else "say"
+            act: Step = rng.choice(("say", "say", "say", "say", "share", "finish", late))
+            journal.act(act, got.token, worker, after(now), f"words {rng.random()}" if act == "say" else "")
         except Refused as refused:
             assert refused.reason in {"alone", "too_early", "not_yours", "already_shared", "closed"}  # noqa: PT017
         if number % 10 == 0:

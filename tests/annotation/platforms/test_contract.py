@@ -37,11 +37,11 @@ def talk(workdir: Path) -> list[Answer]:
     for number in range(6):
         lease = leases[number % 2]
         now += timedelta(seconds=4)
-        journal.say(lease.token, lease.worker, f"=Message {number} about the weekend, <b>really</b>", now)
-    journal.share(leases[0].token, leases[0].worker, now)
+        journal.act("say", lease.token, lease.worker, now, f"=Message {number} about the weekend, <b>really</b>")
+    journal.act("share", leases[0].token, leases[0].worker, now)
     for lease in leases:
         now += timedelta(seconds=2)
-        journal.finish(lease.token, lease.worker, now)
+        journal.act("finish", lease.token, lease.worker, now)
     stored = journal.answers()
     journal.close()
     return stored

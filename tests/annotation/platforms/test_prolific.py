@@ -1,14 +1,12 @@
 """Prolific: pay above the floor, bundles, codes that stay private, and a client that is patient and never pays twice."""
 
 import json
-import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from ctxr.annotation.config import ExportTasks
@@ -20,6 +18,7 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError, UsageError
 
 KEY = bytes(range(32))
+ADDRESS = "https://prolific.test/api/v1"
 STUDY = ExportTasks(
     task="retrieve", backend="prolific", server="https://crowd.example.org/", title="Find the image", reward=120
 )
@@ -31,76 +30,43 @@ def unit(number: int, split: str = "valid") -> Unit:
     return Unit(f"u-{number:03d}", "retrieve", f"set{number % 7}", "g", ("a", "b"), split=split, needed=1, most=most)  # type: ignore[arg-type]
 
 
-class Platform(HTTPServer):
-    """Prolific's addresses on this machine, with a script of troubles: a status for each of the first requests."""
+@dataclass
+class Platform(httpx.BaseTransport):
+    """Prolific's addresses, with a script of troubles: a status for each of the first requests."""
 
-    def __init__(self) -> None:
-        self.made: list[dict[str, Any]] = []
-        self.submissions: list[dict[str, Any]] = []
-        self.troubles: list[int] = []
-        self.seen: list[str] = []
-        super().__init__(("127.0.0.1", 0), Answering)
+    made: list[dict[str, Any]] = field(default_factory=list)
+    submissions: list[dict[str, Any]] = field(default_factory=list)
+    troubles: list[int] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
 
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/api/v1"
+    def client(self, token: str = "secret") -> prolific.ProlificClient:  # noqa: S107
+        return prolific.ProlificClient(prolific.client_of(token, ADDRESS, self), self.slept.append)
 
-
-class Answering(BaseHTTPRequestHandler):
-    server: Platform
-
-    def do_GET(self) -> None:
-        self._answer(None)
-
-    def do_POST(self) -> None:
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def _answer(self, body: Any) -> None:
-        self.server.seen.append(f"{self.command} {self.path}")
-        path = self.path.removeprefix("/api/v1")
-        if self.headers["Authorization"] != "Token secret":
-            return self._send(401, {"error": {"detail": "Invalid token"}})
-        if self.server.troubles:
-            return self._send(self.server.troubles.pop(0), {"error": {"detail": "Later, please"}})
-        if path == "/studies/" and body is not None:
-            if sum(part["total_allocation"] for part in body["access_details"]) != body["total_available_places"]:
-                return self._send(400, {"error": {"detail": "allocations do not add up"}})
-            self.server.made.append(body | {"id": f"study{len(self.server.made)}"})
-            return self._send(201, self.server.made[-1])
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        path = str(request.url).removeprefix(ADDRESS)
+        self.seen.append(f"{request.method} {path}")
+        if request.headers["Authorization"] != "Token secret":
+            return httpx.Response(401, json={"error": {"detail": "Invalid token"}})
+        if self.troubles:
+            status, detail = self.troubles.pop(0), {"error": {"detail": "Later, please"}}
+            return httpx.Response(status, headers={"Retry-After": "7"} if status == 429 else {}, json=detail)
         if path.endswith("/transition/"):
-            return self._send(200, {"status": {"PUBLISH": "ACTIVE"}[body["action"]]})
-        listed, _, asked = path.partition("?")
-        whole = self.server.made if listed == "/studies/" else self.server.submissions
-        start = int(asked.partition("offset=")[2] or 0)
-        following = f"{self.server.address}{listed}?limit=100&offset={start + 100}"
-        links = {"next": {"href": following if start + 100 < len(whole) else None}}
-        return self._send(200, {"results": whole[start : start + 100], "_links": links})
-
-    def _send(self, status: int, body: Any) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        if status == 429:
-            self.send_header("Retry-After", "7")
-        self.end_headers()
-        self.wfile.write(content)
+            return httpx.Response(200, json={"status": {"PUBLISH": "ACTIVE"}[json.loads(request.read())["action"]]})
+        if request.method == "POST":
+            self.made.append(json.loads(request.read()) | {"id": f"study{len(self.made)}"})
+            return httpx.Response(201, json=self.made[-1])
+        listed, _, query = path.partition("?")
+        whole = self.made if listed == "/studies/" else self.submissions
+        start = int(query.partition("offset=")[2] or 0)
+        following = f"{ADDRESS}{listed}?limit=100&offset={start + 100}" if start + 100 < len(whole) else None
+        links = {"next": {"href": following}}
+        return httpx.Response(200, json={"results": whole[start : start + 100], "_links": links})
 
 
 @pytest.fixture
-def platform() -> Iterator[Platform]:
-    with Platform() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def client(platform: Platform, slept: list[float] | None = None) -> prolific.ProlificClient:
-    return prolific.ProlificClient("secret", platform.address, (slept if slept is not None else []).append)
+def platform() -> Platform:
+    return Platform()
 
 
 def body() -> dict[str, Any]:
@@ -164,44 +130,43 @@ def test_the_least_reward_is_just_enough() -> None:
 
 
 def test_a_study_is_made_found_again_and_published(platform: Platform) -> None:
-    made = client(platform).create(body())
+    made = platform.client().create(body())
     assert made == "study0"
-    assert client(platform).studies("ctxr-1-retrieve") == ["study0"]
-    assert client(platform).studies("ctxr-1-tag") == []
-    assert client(platform).publish(made) == "ACTIVE"
+    assert platform.client().studies("ctxr-1-retrieve") == ["study0"]
+    assert platform.client().studies("ctxr-1-tag") == []
+    assert platform.client().publish(made) == "ACTIVE"
 
 
 def test_a_study_is_found_on_whichever_page_it_is(platform: Platform) -> None:
     platform.made = [{"id": f"study{number}", "internal_name": f"other-{number}"} for number in range(230)]
-    assert client(platform).create(body()) == "study230"
-    assert client(platform).studies("ctxr-1-retrieve") == ["study230"]
+    assert platform.client().create(body()) == "study230"
+    assert platform.client().studies("ctxr-1-retrieve") == ["study230"]
 
 
 def test_the_client_waits_when_it_is_asked_to(platform: Platform) -> None:
     platform.troubles = [429, 503, 500]
-    slept: list[float] = []
-    assert client(platform, slept).studies("x") == []
-    assert slept == [7.0, 2.0, 4.0]
+    assert platform.client().studies("x") == []
+    assert platform.slept == [7.0, 2.0, 4.0]
 
 
 def test_the_client_gives_up_in_one_sentence(platform: Platform) -> None:
     platform.troubles = [500] * 6
     with pytest.raises(CtxrError, match="Prolific refused with 500: Later, please"):
-        client(platform).studies("x")
+        platform.client().studies("x")
     assert len(platform.seen) == 6
 
 
 def test_a_study_is_not_made_twice_when_nobody_knows_whether_it_was_made(platform: Platform) -> None:
     platform.troubles = [502]
     with pytest.raises(CtxrError, match="refused with 502"):
-        client(platform).create(body())
+        platform.client().create(body())
     assert len(platform.seen) == 1
     platform.troubles = [429]
-    assert client(platform).create(body()) == "study0"
+    assert platform.client().create(body()) == "study0"
 
 
 def test_a_wrong_token_is_named_and_never_shown(platform: Platform) -> None:
-    wrong = prolific.ProlificClient("hunter2", platform.address)
+    wrong = platform.client("hunter2")
     with pytest.raises(CtxrError, match="refused with 401: Invalid token") as caught:
         wrong.studies("x")
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
@@ -213,20 +178,20 @@ def test_without_a_token_or_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch
         prolific.connect()
     monkeypatch.setenv("PROLIFIC_TOKEN", "secret")
     assert prolific.connect("http://127.0.0.1:9") is not None
-    unreached = prolific.ProlificClient("secret", "http://127.0.0.1:9", lambda seconds: None)
+    unreached = prolific.ProlificClient(prolific.client_of("secret", "http://127.0.0.1:9"), lambda seconds: None)
     with pytest.raises(CtxrError, match="cannot be reached"):
         unreached.studies("x")
 
 
 def test_every_page_of_submissions_is_fetched(platform: Platform) -> None:
     platform.submissions = [{"id": f"s{number}", "status": "APPROVED", "participant_id": "p"} for number in range(230)]
-    found = client(platform).submissions("study0")
+    found = platform.client().submissions("study0")
     assert len({row["id"] for row in found}) == 230
     assert found[0]["study_id"] == "study0"
 
 
 def test_the_next_page_must_be_on_the_platform(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = client(platform)
+    one = platform.client()
     stray = {"results": [], "_links": {"next": {"href": "https://evil.example/x"}}}
     monkeypatch.setattr(one, "_call", lambda *given: stray)
     with pytest.raises(DataError, match="not its own address"):

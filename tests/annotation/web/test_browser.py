@@ -247,7 +247,7 @@ def test_the_other_pages_are_accessible_in_both_themes(make_crowd: MakeCrowd, sh
 
     def look(tab: Page) -> None:
         for theme in ("light", "dark"):
-            tab.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            tab.emulate_media(color_scheme=theme)
             assert faults(tab) == []
         heads.add(tab.locator("h1").text_content())
 
