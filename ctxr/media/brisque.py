@@ -183,7 +183,7 @@ def _statistics(plane: Plane) -> Doubles | None:
 def _coefficients(window: Plane) -> Floats:
     """Equation 1: normalised brightness of the inner part of `window`, [h + 6, w + 6] -> [h, w]."""
     square = window.astype(np.uint16 if window.dtype == np.uint8 else np.float64)  # holds a square without loss
-    square *= square
+    np.multiply(square, square, out=square)
     mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL)
     # the kernel is negative, so that adding the squared mean in place leaves minus the variance
     variance = cv2.accumulateSquare(mean, cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL))[_INNER]

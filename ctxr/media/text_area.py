@@ -75,8 +75,8 @@ class TextGate:
             for number, layer in enumerate(LAYERS):
                 heat = heat.relu_() if number else heat
                 margin = layer.dilation * (layer.size // 2)
-                weights = (torch.from_numpy(self._tensors[f"{number}.{part}"]) for part in ("weight", "bias"))
-                heat = torch.nn.functional.conv2d(heat, *weights, layer.stride, margin, layer.dilation)
+                weight, bias = (torch.from_numpy(self._tensors[f"{number}.{part}"]) for part in ("weight", "bias"))
+                heat = torch.nn.functional.conv2d(heat, weight, bias, layer.stride, margin, layer.dilation)
             # letters come in rows: the mean of three cells side by side
             return float(torch.nn.functional.avg_pool2d(heat, (1, 3), 1, (0, 1)).max())
 
