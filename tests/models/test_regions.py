@@ -64,7 +64,7 @@ def test_the_boxes_of_a_grid_tile_the_picture(height: int, width: int) -> None:
 
 def test_the_regions_of_a_transformer_are_its_patch_tokens_behind_the_last_norm(encoder: str) -> None:
     grid = GridRegions(encoder, 36, "cpu")
-    tower = find_source(encoder, lambda _: None).build().visual
+    tower = find_source(encoder).build().visual
     seen: list[torch.Tensor] = []
     tower.ln_post.register_forward_hook(lambda _layer, _given, out: seen.append(out))
     with torch.inference_mode():
@@ -84,7 +84,7 @@ def test_the_first_token_is_that_of_the_top_left(encoder: str) -> None:
     dark = np.zeros((48, 48, 3), np.uint8)
     lit = dark.copy()
     lit[:16, :16] = 255
-    tower = find_source(encoder, lambda _: None).build().visual
+    tower = find_source(encoder).build().visual
     with torch.inference_mode():
         # before any attention a token knows its own patch alone
         tower.transformer.resblocks = torch.nn.ModuleList()
