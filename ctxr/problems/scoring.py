@@ -12,10 +12,11 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
 from ctxr.models.context import PLACES
 from ctxr.models.cross.sources import CrossSource
+from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
-from ctxr.models.picture_vectors import PictureVectors, vectors_of
+from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.precision import choose_device
 from ctxr.models.scorers import ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import CONFIG, HEAD, fingerprint_of, load_head, read_checkpoint, tuned
