@@ -74,6 +74,10 @@ class Choices:
         return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
 
 
+DEVICE = Choices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
+"""Where a model runs."""
+
+
 class NotDecisive:
     """Marks an option on which the result does not depend."""
 

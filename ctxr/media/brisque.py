@@ -24,32 +24,15 @@ import json
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.hashing import sha256_file
-
-
-class Scratch:
-    """Named arrays whose memory is kept from one picture to the next. Not for two threads at once."""
-
-    def __init__(self) -> None:
-        self._memory: dict[str, NDArray[np.uint8]] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array of `shape` with unspecified content; the one taken before under `name` is lost."""
-        size = prod(shape) * np.dtype(dtype).itemsize
-        memory = self._memory.get(name)
-        if memory is None or memory.size < size:
-            memory = self._memory[name] = np.empty(size, np.uint8)
-        return memory[:size].view(dtype).reshape(shape)
-
 
 # a plane of whole numbers (uint8) or of float32, [H, W], 0..255
 Plane = NDArray[Any]
@@ -72,49 +55,42 @@ def check_picture(rgb: NDArray[np.uint8]) -> None:
         raise DataError(f"a picture of shape {rgb.shape} is neither [H, W] nor [H, W, 3]", hint="image.convert('RGB')")
 
 
-def luma(rgb: NDArray[np.uint8], scratch: Scratch) -> NDArray[np.uint8]:
+def luma(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Brightness of `rgb` [H, W, 3]: 0.299 R + 0.587 G + 0.114 B, rounded half to even, uint8 [H, W].
 
     cv2's own conversion of uint8 is off by one in one pixel of 200, which is enough to move a score by 0.01 of 100.
     """
-    height, width = rgb.shape[:2]
-    brightness = np.empty((height, width), np.uint8)
-    for start in range(0, height, BLOCK):
+    brightness = np.empty(rgb.shape[:2], np.uint8)
+    for start in range(0, len(rgb), BLOCK):
         block = rgb[start : start + BLOCK]
-        channels = scratch.take("channels", block.shape, np.float32)
-        np.copyto(channels, block)
-        exact = cv2.cvtColor(channels, cv2.COLOR_RGB2GRAY, dst=scratch.take("exact", block.shape[:2], np.float32))
-        rounded = np.rint(exact, out=scratch.take("rounded", exact.shape, np.float32))
-        distance = np.abs(np.subtract(exact, rounded, out=exact), out=exact)
-        ties = np.flatnonzero(distance > NEARLY_HALF)
+        exact = cv2.cvtColor(block.astype(np.float32), cv2.COLOR_RGB2GRAY)
+        rounded = np.rint(exact)
+        exact -= rounded
+        ties = np.flatnonzero(np.abs(exact, out=exact) > NEARLY_HALF)
         if ties.size:
             red, green, blue = block.reshape(-1, 3)[ties].T.astype(np.float64)
             rounded.reshape(-1)[ties] = np.rint(0.299 * red + 0.587 * green + 0.114 * blue)
-        np.copyto(brightness[start : start + BLOCK], rounded, casting="unsafe")
+        brightness[start : start + BLOCK] = rounded
     return brightness
 
 
-def halve(plane: Plane, scratch: Scratch) -> NDArray[np.float32]:
+def halve(plane: Plane) -> NDArray[np.float32]:
     """`plane` at half the size (sides rounded down), float32: cubic, its kernel widened against aliasing, edges mirrored."""
-    across = cv2.transpose(_halve_rows(plane, scratch))
-    return np.asarray(cv2.transpose(_halve_rows(across, scratch)))
+    across = cv2.transpose(_halve_rows(plane.astype(np.float32)))
+    return np.asarray(cv2.transpose(_halve_rows(across)))
 
 
-def _halve_rows(plane: Plane, scratch: Scratch) -> NDArray[np.float32]:
-    """Every row of half the height; the memory is that of the next call."""
+def _halve_rows(plane: Plane) -> NDArray[np.float32]:
+    """Every row of half the height."""
     size, width = plane.shape
     margin, taps, weights = _halving(size)
-    padded = scratch.take("mirrored", (size + 2 * margin, width), np.float32)
-    np.copyto(padded[margin:-margin], plane)
-    padded[:margin] = plane[margin - 1 :: -1]
-    padded[-margin:] = plane[: -margin - 1 : -1]
+    padded = cv2.copyMakeBorder(plane, margin, margin, 0, 0, cv2.BORDER_REFLECT)
     half = weights.shape[1]
-    total = scratch.take("total", (half, width), np.float32)
-    term = scratch.take("term", (BLOCK, width), np.float32)
+    total = np.zeros((half, width), np.float32)
+    term = np.empty((BLOCK, width), np.float32)
     even = size % 2 == 0  # then all rows share their weights, and steps of 2 make a view
     for start in range(0, half, BLOCK):
         block = total[start : start + BLOCK]
-        block.fill(0)
         for first, weight in zip(taps[:, start : start + BLOCK], weights[:, start : start + BLOCK], strict=True):
             rows = slice(first[0], first[-1] + 1, 2) if even else first
             block += np.multiply(padded[rows], weight[0] if even else weight[:, None], out=term[: len(block)])
@@ -181,100 +157,80 @@ _LANES_WHOLE = ((0, *range(1, 49, 2)), tuple(range(2, 49, 2)))
 _LANES_HALF = (tuple(range(49)),)
 
 
-def features(rgb: NDArray[np.uint8], scratch: Scratch) -> Doubles | None:
+def features(rgb: NDArray[np.uint8]) -> Doubles | None:
     """The 36 statistics of a picture (uint8 [H, W, 3], or grey [H, W]), [36] in the published order.
 
     None where they are not defined: a side is under `SMALLEST_SIDE`, or the curve has no spread or only one side (one flat colour).
     """
     if min(rgb.shape[:2]) < SMALLEST_SIDE:
         return None
-    plane = rgb if rgb.ndim == 2 else luma(rgb, scratch)
-    whole = _statistics(plane, scratch)
-    half = None if whole is None else _statistics(halve(plane, scratch), scratch)
+    plane = rgb if rgb.ndim == 2 else luma(rgb)
+    whole = _statistics(plane)
+    half = None if whole is None else _statistics(halve(plane))
     return None if whole is None or half is None else np.concatenate([whole, half])
 
 
-def _statistics(plane: Plane, scratch: Scratch) -> Doubles | None:
+def _statistics(plane: Plane) -> Doubles | None:
     height, width = plane.shape
-    outer = scratch.take("padded", (height + 2 * MARGIN, width + 2 * MARGIN), plane.dtype)
-    padded = cv2.copyMakeBorder(plane, MARGIN, MARGIN, MARGIN, MARGIN, cv2.BORDER_CONSTANT, dst=outer, value=0)
+    padded = cv2.copyMakeBorder(plane, MARGIN, MARGIN, MARGIN, MARGIN, cv2.BORDER_CONSTANT, value=0)
     rows = max(1, min(height, STRIP_PIXELS // width))
-    normaliser = _Normaliser(plane.dtype == np.uint8, rows, width, scratch)
-    sums = _Sums(rows, width, scratch)
+    sums = _Sums(rows, width)
     for top in range(0, height, rows):
-        bottom = min(top + rows, height)
-        sums.add(normaliser.coefficients(padded[top : bottom + 2 * MARGIN]))
+        sums.add(_coefficients(padded[top : min(top + rows, height) + 2 * MARGIN]))
     return sums.fit()
 
 
-class _Normaliser:
-    """Equation 1 for strips of at most `rows` rows; `whole` says that brightness is whole numbers."""
+def _coefficients(window: Plane) -> Floats:
+    """Equation 1: normalised brightness of the inner part of `window`, [h + 6, w + 6] -> [h, w]."""
+    square = window.astype(np.uint16 if window.dtype == np.uint8 else np.float64)  # holds a square without loss
+    np.multiply(square, square, out=square)
+    mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL)
+    # the kernel is negative, so that adding the squared mean in place leaves minus the variance
+    variance = cv2.accumulateSquare(mean, cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL))[_INNER]
+    centre, mean = window[_INNER], mean[_INNER]
+    ratio = centre.astype(np.float32)
+    ratio -= mean.astype(np.float32)
+    near = np.abs(ratio) < NEARLY_ZERO
+    spread = variance.astype(np.float32)
+    np.sqrt(np.abs(spread, out=spread), out=spread)
+    spread += np.float32(SATURATION)
+    ratio /= spread
+    lanes = _LANES_WHOLE if window.dtype == np.uint8 else _LANES_HALF
+    if np.count_nonzero(near) > near.size * MANY:
+        _set_flat(lanes, centre, mean, variance, near, ratio)
+    y, x = np.nonzero(near)
+    if y.size:
+        remainder = centre[y, x] - mean[y, x]
+        zero = np.abs(remainder) < ZERO
+        remainder[zero] = _rounding_errors(lanes, window, y[zero], x[zero], variance[y[zero], x[zero]])
+        ratio[y, x] = remainder / spread[y, x]
+    return ratio
 
-    def __init__(self, whole: bool, rows: int, width: int, scratch: Scratch) -> None:
-        outer, inner = (rows + 2 * MARGIN, width + 2 * MARGIN), (rows, width)
-        self.lanes = _LANES_WHOLE if whole else _LANES_HALF
-        self.square = scratch.take("square", outer, np.uint16 if whole else np.float64)  # holds a square without loss
-        self.means = scratch.take("means", outer, np.float64)
-        self.variances = scratch.take("variances", outer, np.float64)
-        self.spread = scratch.take("spread", inner, np.float32)
-        self.ratios = scratch.take("ratios", inner, np.float32)
-        self.zero = scratch.take("zero", inner, np.bool_)
 
-    def coefficients(self, window: Plane) -> Floats:
-        """Normalised brightness of the inner part of `window`: [h + 6, w + 6] -> [h, w], overwritten by the next call."""
-        height = window.shape[0]
-        rows = height - 2 * MARGIN
-        square = self.square[:height]
-        np.copyto(square, window)
-        np.multiply(square, square, out=square)
-        mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL, dst=self.means[:height])
-        # the kernel is negative, so that adding the squared mean in place leaves minus the variance
-        variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variances[:height])
-        variance = cv2.accumulateSquare(mean, variance)[_INNER]
-        mean = mean[_INNER]
-        spread, ratio = self.spread[:rows], self.ratios[:rows]
-        np.copyto(ratio, window[_INNER])
-        np.copyto(spread, mean)
-        ratio -= spread
-        near = np.less(np.abs(ratio, out=spread), NEARLY_ZERO, out=self.zero[:rows])
-        np.copyto(spread, variance)
-        np.sqrt(np.abs(spread, out=spread), out=spread)
-        spread += np.float32(SATURATION)
-        ratio /= spread
-        if np.count_nonzero(near) > near.size * MANY:
-            self._set_flat(window[_INNER], mean, variance, near, ratio)
-        at = np.flatnonzero(near)
-        if at.size:
-            y, x = np.divmod(at, window.shape[1] - 2 * MARGIN)
-            remainder = window[_INNER][y, x] - mean[y, x]
-            zero = np.abs(remainder) < ZERO
-            remainder[zero] = self._rounding_errors(window, y[zero], x[zero], variance[y[zero], x[zero]])
-            ratio[y, x] = remainder / spread[y, x]
-        return ratio
+def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, ratio: Floats) -> None:
+    """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
+    level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
+    flat = np.less(np.abs(variance), FLAT)
+    flat &= near
+    flat &= np.abs(centre - mean) < ZERO
+    if level is not centre:
+        flat &= level == centre
+    np.copyto(ratio, _flat_errors(lanes).astype(np.float32)[level], where=flat)
+    near ^= flat
 
-    def _set_flat(self, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, ratio: Floats) -> None:
-        """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
-        level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
-        flat = np.less(np.abs(variance), FLAT)
-        flat &= near
-        flat &= np.abs(centre - mean) < ZERO
-        if level is not centre:
-            flat &= level == centre
-        np.copyto(ratio, _flat_errors(self.lanes).astype(np.float32)[level], where=flat)
-        near ^= flat
 
-    def _rounding_errors(self, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
-        """What piq's float64 convolution leaves of coefficients that are zero in theory, at the inner pixels (y, x)."""
-        centre = window[_INNER][y, x]
-        level = centre.astype(np.uint8)
-        flat = (np.abs(variance) < FLAT) & (level == centre)
-        errors = np.empty(len(y))
-        errors[flat] = _flat_errors(self.lanes)[level[flat]]
-        corner = (y * window.shape[1] + x)[~flat]
-        offsets = np.arange(2 * MARGIN + 1)
-        steps = (offsets[:, None] * window.shape[1] + offsets).reshape(-1, 1)
-        errors[~flat] = _remainder(self.lanes, window.reshape(-1)[corner + steps].astype(np.float64))
-        return errors
+def _rounding_errors(lanes: Lanes, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
+    """What piq's float64 convolution leaves of coefficients that are zero in theory, at the inner pixels (y, x)."""
+    centre = window[_INNER][y, x]
+    level = centre.astype(np.uint8)
+    flat = (np.abs(variance) < FLAT) & (level == centre)
+    errors = np.empty(len(y))
+    errors[flat] = _flat_errors(lanes)[level[flat]]
+    corner = (y * window.shape[1] + x)[~flat]
+    offsets = np.arange(2 * MARGIN + 1)
+    steps = (offsets[:, None] * window.shape[1] + offsets).reshape(-1, 1)
+    errors[~flat] = _remainder(lanes, window.reshape(-1)[corner + steps].astype(np.float64))
+    return errors
 
 
 def _remainder(lanes: Lanes, values: Doubles) -> Doubles:
@@ -300,7 +256,6 @@ class _Sums:
 
     rows: int
     width: int
-    scratch: Scratch
     products: Doubles = field(default_factory=lambda: np.zeros((4, 5)))  # Σ|p|, Σp², Σp|p|, p < 0, p > 0 by direction
     pixels: int = 0
     absolute: float = 0.0
@@ -310,9 +265,8 @@ class _Sums:
     bottom: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
     def __post_init__(self) -> None:
-        self.fields = self.scratch.take("fields", (3, self.rows + 2, self.width + 1), np.float32)
-        self.fields[:, :, -1] = 0
-        self.signs = self.scratch.take("signs", (2, self.rows + 1, self.width), np.bool_)
+        self.fields = np.zeros((3, self.rows + 2, self.width + 1), np.float32)
+        self.signs = np.empty((2, self.rows + 1, self.width), np.bool_)
 
     def add(self, a: Floats) -> None:
         """Take in the next strip, [h, width]."""
@@ -444,7 +398,7 @@ class Regressor:
 
 
 class Brisque:
-    """BRISQUE with given weights. One object per thread: it keeps its working memory.
+    """BRISQUE with given weights.
 
     Args:
         weights: `live`, the support vectors shipped with ctxr (trained on the LIVE database), or `piq`, those of `piq.brisque`,
@@ -460,7 +414,6 @@ class Brisque:
         self.name = f"brisque-{weights}"
         self._regressor = _live() if weights == "live" else _piq()
         self.weights_sha256 = self._regressor.sha256
-        self._scratch = Scratch()
 
     def score(self, rgb: NDArray[np.uint8]) -> float:
         """BRISQUE / 100 of a picture (uint8 [H, W, 3], or grey [H, W]): about 0 to 1 and not clipped, higher is worse; never NaN.
@@ -472,7 +425,7 @@ class Brisque:
         check_picture(rgb)
         if not rgb.size or _is_flat(rgb):
             return UNMEASURABLE
-        statistics = features(np.ascontiguousarray(rgb), self._scratch)
+        statistics = features(np.ascontiguousarray(rgb))
         return UNMEASURABLE if statistics is None else self._regressor(statistics) / 100
 
     def describe(self) -> dict[str, object]:

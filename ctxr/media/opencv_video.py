@@ -14,7 +14,7 @@ import numpy as np
 from ctxr.errors import UsageError
 from ctxr.media.planes import small_size, thumbnail_of
 from ctxr.media.pyav_video import NO_FRAMES, PyavVideo, short_of
-from ctxr.media.video import DECODERS, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
+from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 # Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.
 _LARGEST_DENOMINATOR = 1_000_000
@@ -122,7 +122,7 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
     return OpencvVideo(path, threads) if decoder == "opencv" else PyavVideo(path, threads)
 
 
-class FrameReader:
+class FrameReader(Closing):
     """Reads frames again by their (index, time): the same pixels as a full pass of the same decoder. A context manager.
 
     PyAV jumps to the keyframe before a wanted time where the container lists its keyframes and the jump saves decoding, and falls back to
@@ -180,9 +180,3 @@ class FrameReader:
         if self._video is not None:
             self._video.close()
         self._video = None
-
-    def __enter__(self) -> "FrameReader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

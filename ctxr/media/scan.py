@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ctxr.errors import UsageError
 from ctxr.media.decoder_process import ChildProcess, read_as
 from ctxr.media.shots import check_detector
-from ctxr.media.video import DECODERS, Pixels, VideoError, VideoHeader
+from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ Message = tuple[str, Any, Pixels | None]
 """Kind, fields and pixels."""
 
 
-class DecoderClient:
+class DecoderClient(Closing):
     """Asks one decoding child process, which is started when it is needed. A context manager, to be used from one thread.
 
     Args:
@@ -163,12 +163,6 @@ class DecoderClient:
         if self._child is not None:
             self._child.kill()
             self._child = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Scanner(DecoderClient):

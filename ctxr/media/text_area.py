@@ -55,21 +55,16 @@ LAYERS = (
 """From [1, H, W] to [1, H / 8, W / 8], with negative values cut between them."""
 
 
-class _Weights(NamedTuple):
-    layers: tuple[tuple[Floats, Floats], ...]
-    threshold: float
-    sha256: str
-
-
 class TextGate:
     """Decides whether a picture is worth reading; its weights are loaded once per process."""
 
     def __init__(self) -> None:
-        self._weights = _load()
+        self._tensors, self._sha256 = _load()
+        self._threshold = float(self._tensors["threshold"])
 
     def may_hold_text(self, grey: NDArray[np.uint8]) -> bool:
         """False where `grey`, uint8 [H, W] at the size that Tesseract would read, shows no text."""
-        return float(grey.std()) < FLAT or self.score(grey) >= self._weights.threshold
+        return float(grey.std()) < FLAT or self.score(grey) >= self._threshold
 
     def score(self, grey: NDArray[np.uint8]) -> float:
         """How much the most text-like place of `grey` looks like text: a logit, higher is more."""
@@ -77,17 +72,17 @@ class TextGate:
 
         with torch.inference_mode(), _one_thread():
             heat = torch.from_numpy(even_contrast(grey))[None, None]
-            for number, (layer, (weight, bias)) in enumerate(zip(LAYERS, self._weights.layers, strict=True)):
+            for number, layer in enumerate(LAYERS):
                 heat = heat.relu_() if number else heat
                 margin = layer.dilation * (layer.size // 2)
-                weights = torch.from_numpy(weight), torch.from_numpy(bias)
-                heat = torch.nn.functional.conv2d(heat, *weights, layer.stride, margin, layer.dilation)
+                weight, bias = (torch.from_numpy(self._tensors[f"{number}.{part}"]) for part in ("weight", "bias"))
+                heat = torch.nn.functional.conv2d(heat, weight, bias, layer.stride, margin, layer.dilation)
             # letters come in rows: the mean of three cells side by side
             return float(torch.nn.functional.avg_pool2d(heat, (1, 3), 1, (0, 1)).max())
 
     def describe(self) -> dict[str, object]:
         """For manifests: which weights decide, and from where on."""
-        return {"weights_sha256": self._weights.sha256, "threshold": self._weights.threshold}
+        return {"weights_sha256": self._sha256, "threshold": self._threshold}
 
 
 def even_contrast(grey: NDArray[np.uint8]) -> Floats:
@@ -123,12 +118,11 @@ def _one_thread() -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _load() -> _Weights:
+def _load() -> tuple[dict[str, Floats], str]:
+    """The tensors of the file of weights, and its SHA-256."""
     from safetensors.numpy import load_file
 
-    tensors = load_file(WEIGHTS)
-    layers = tuple((tensors[f"{at}.weight"], tensors[f"{at}.bias"]) for at in range(len(LAYERS)))
-    return _Weights(layers, float(tensors["threshold"]), sha256_file(WEIGHTS))
+    return load_file(WEIGHTS), sha256_file(WEIGHTS)
 
 
 Picture = NDArray[np.uint8]

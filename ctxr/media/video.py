@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +113,20 @@ class Frame(ABC):
         """The whole picture, upright, uint8 [height, width, 3], contiguous."""
 
 
-class Video(ABC):
+class Closing:
+    """What is closed at the end of a block."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Video(Closing, ABC):
     """An open video: `header`, then its frames once, in presentation order. A context manager.
 
     Attributes:
@@ -138,12 +152,6 @@ class Video(ABC):
     def rgb_at(self, time: Fraction) -> Pixels | None:
         """The picture that a full pass yields at `time`, by jumping; None where that is not certain. Not to be mixed with iterating."""
         return None
-
-    def __enter__(self) -> "Video":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def check_file(path: Path) -> None:

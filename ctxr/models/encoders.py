@@ -39,8 +39,12 @@ TEXT_ROWS = 8
 """Texts in one pass: queries come one at a time, and a text costs a fifth of an image."""
 
 
+def ignore(warning: str) -> None:
+    """For callers whom no warning concerns."""
+
+
 def load_encoder(
-    name: str = "auto", device: str = "auto", precision: str = "auto", warn: Callable[[str], None] | None = None
+    name: str = "auto", device: str = "auto", precision: str = "auto", warn: Callable[[str], None] = ignore
 ) -> Encoder:
     """The encoder of that name, ready to use.
 
@@ -56,8 +60,7 @@ def load_encoder(
     Raises UsageError for an unknown name, device or precision, or a device that this machine does not have; DataError
     for weights or a config that cannot be read; CtxrError for weights that cannot be downloaded.
     """
-    say = warn or (lambda _: None)
-    return Encoder(find_source(name, say), choose_device(device), precision, say)
+    return Encoder(find_source(name, warn), choose_device(device), precision, warn)
 
 
 class Encoder:
@@ -281,7 +284,7 @@ class EncoderSource:
         return int(self.config["embed_dim"])
 
 
-def find_source(name: str, warn: Callable[[str], None]) -> EncoderSource:
+def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSource:
     """What a name stands for, as `load_encoder` takes it and with its errors; weights are fetched if they are not on this machine.
 
     `warn` is told when `auto` has to do with the small model.

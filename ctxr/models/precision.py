@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from ctxr.engine.options import Choices
+from ctxr.engine.options import DEVICE
 from ctxr.errors import CtxrError, UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
         rows = rows[len(part) :]
 
 
-DEVICE = Choices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
 PRECISIONS = ("auto", "fp32", "bf16")
 BF16_PARAMETERS = 80_000_000
 """Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU; below, the casts cost what is won."""

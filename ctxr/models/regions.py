@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more
 from ctxr.media.images import Pixels
-from ctxr.models.encoders import find_source, fingerprint
+from ctxr.models.encoders import find_source, fingerprint, ignore
 from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
@@ -61,8 +61,8 @@ class GridRegions:
     Raises what `find_source` raises, and UsageError for an encoder without a feature map.
     """
 
-    def __init__(self, name: str, most: int, device: str = "auto", warn: Callable[[str], None] | None = None) -> None:
-        source = find_source(name, warn or (lambda _: None))
+    def __init__(self, name: str, most: int, device: str = "auto", warn: Callable[[str], None] = ignore) -> None:
+        source = find_source(name, warn)
         model = source.build()
         fitting = Preprocess.from_config(model.visual.preprocess_cfg)
         self.name, self._device = source.name, choose_device(device)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from skimage import data as photographs
 
 from ctxr.media import brisque as scene_statistics
-from ctxr.media.brisque import Scratch, features, halve, luma
+from ctxr.media.brisque import features, halve, luma
 
 Doubles = NDArray[np.float64]
 Picture = NDArray[np.uint8]
@@ -86,9 +86,9 @@ def photo() -> Picture:
 @pytest.mark.parametrize("strip", [1, 1000, 1 << 17], ids=["rows alone", "strips", "whole"])
 def test_the_fused_statistics_are_the_slow_ones(picture: Picture, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene_statistics, "STRIP_PIXELS", strip)
-    grey = luma(picture, Scratch()).astype(np.float64)
+    grey = luma(picture).astype(np.float64)
     expected = slow_statistics(grey) + slow_statistics(slow_half(grey))
-    found = features(picture, Scratch())
+    found = features(picture)
     assert found is not None
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
@@ -96,12 +96,12 @@ def test_the_fused_statistics_are_the_slow_ones(picture: Picture, strip: int, mo
 @pytest.mark.parametrize("size", [(20, 30), (21, 31), (130, 259), (301, 64)])
 def test_half_the_size_is_the_widened_cubic(size: tuple[int, int]) -> None:
     plane = noise(*size)[:, :, 0]
-    assert halve(plane, Scratch()) == pytest.approx(slow_half(plane.astype(np.float64)), abs=2e-3)
+    assert halve(plane) == pytest.approx(slow_half(plane.astype(np.float64)), abs=2e-3)
 
 
 def test_a_flat_plane_stays_exactly_flat_at_half_an_even_size() -> None:
     for level in range(256):
-        assert (halve(np.full((24, 32), level, np.uint8), Scratch()) == level).all()
+        assert (halve(np.full((24, 32), level, np.uint8)) == level).all()
 
 
 def test_brightness_is_rounded_half_to_even() -> None:
@@ -110,7 +110,7 @@ def test_brightness_is_rounded_half_to_even() -> None:
     assert (thousands % 1000 == 500).sum() > 50
     wanted = thousands // 1000 + (thousands % 1000 > 500)
     clear = thousands % 1000 != 500
-    found = luma(every, Scratch())
+    found = luma(every)
     assert (found[clear] == wanted[clear]).all()
     ties = np.rint(every @ np.array([0.299, 0.587, 0.114]))
     assert (found != ties).sum() <= (thousands % 1000 == 500).sum() // 5
@@ -120,19 +120,9 @@ def test_brightness_is_rounded_half_to_even() -> None:
 def test_pairs_in_a_flat_area_count_on_one_side_of_the_fit(level: int, rest: float) -> None:
     picture = photo()
     picture[20:60, 20:90] = level
-    expected = slow_statistics(luma(picture, Scratch()).astype(np.float64), nothing=rest)
-    other = slow_statistics(luma(picture, Scratch()).astype(np.float64), nothing=1e-14 - rest)
-    found = features(picture, Scratch())
+    expected = slow_statistics(luma(picture).astype(np.float64), nothing=rest)
+    other = slow_statistics(luma(picture).astype(np.float64), nothing=1e-14 - rest)
+    found = features(picture)
     assert found is not None
     assert found[:18] == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert found[:18] != pytest.approx(other, rel=1e-2)
-
-
-def test_memory_is_reused_and_grows() -> None:
-    scratch = Scratch()
-    small = scratch.take("a", (2, 3), np.float32)
-    large = scratch.take("a", (20, 3), np.float64)
-    again = scratch.take("a", (4,), np.uint8)
-    assert small.shape == (2, 3)
-    assert large.shape == (20, 3)
-    assert np.shares_memory(large, again)

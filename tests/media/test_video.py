@@ -225,17 +225,19 @@ def _assert_bit_equal(path: Path, full: Full, chosen: list[int], decoder: str = 
             assert reader.read(index, time).tobytes() == pixels
 
 
-def _assert_any_choice_is_bit_equal(path: Path, decoder: str = "pyav") -> None:
+def _assert_any_choice_is_bit_equal(
+    path: Path, decoder: str = "pyav", sizes: tuple[int, ...] = (1, 1, 2, 5, 12)
+) -> None:
     full = _full(path, decoder)
     random = np.random.default_rng(0)
-    for size in (1, 1, 2, 5, 12):
+    for size in sizes:
         _assert_bit_equal(path, full, random.integers(0, len(full), size).tolist(), decoder)
     _assert_bit_equal(path, full, [0, len(full) - 1], decoder)
 
 
 @pytest.mark.parametrize("name", REAL_FRAMES)
 def test_frames_of_real_clips_are_read_again_bit_for_bit(real_files: Path, name: str) -> None:
-    _assert_any_choice_is_bit_equal(real_files / "videos" / name)
+    _assert_any_choice_is_bit_equal(real_files / "videos" / name, sizes=(1, 12))
 
 
 STAMPS = np.cumsum(np.random.default_rng(1).integers(1, 90, 80)).tolist()

@@ -37,7 +37,7 @@ def make_scorer(name: str, folder: Path, dropout: float = 0.1) -> ClipScorer:
     if name.startswith("live") or name == "batch":
         place = folder / "encoder"
         made = place if place.exists() else make_folder(place)
-        encoder = trainable(find_source(f"local-dir:{made}", lambda _: None).build)
+        encoder = trainable(find_source(f"local-dir:{made}").build)
     if name in ("zero-shot", "batch"):
         return ClipScorer(encoder)
     head = make_head(2 * WIDTH if name == "concat" else WIDTH, name.endswith("temporal"), dropout)

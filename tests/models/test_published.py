@@ -1,11 +1,21 @@
 """Reading what others published: silent, one kind of error, and nothing left behind."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from transformers.utils import logging
 
 from ctxr.errors import DataError, UsageError
+from ctxr.models.cross.sources import load_cross
+from ctxr.models.entailment.albef import albef_source
+from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.published import careful
+from ctxr.models.regions import DetectorRegions
+from tests.models.cross.volta_layout import UNITER, make_checkpoint
+from tests.models.entailment.albef_folder import make_albef
 
 
 def test_what_is_made_with_care_leaves_the_generator_and_the_talk_of_transformers_as_they_were() -> None:
@@ -37,3 +47,43 @@ def test_an_error_that_says_more_stays_as_it_is() -> None:
 
     with pytest.raises(UsageError, match="there is no folder x"):
         careful("encoder 'x'", make)()
+
+
+class Harmful:
+    """Would run code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return exec, ("raise SystemExit(9)",)
+
+
+def load_volta(folder: Path, file: Path) -> None:
+    file.rename(make_checkpoint(folder / "volta", UNITER, {}) / "pytorch_model_9.bin")
+    load_cross(f"volta:{folder / 'volta'}")
+
+
+def load_albef(folder: Path, file: Path) -> None:
+    file.rename(make_albef(folder / "albef", {}) / "ALBEF.pth")
+    albef_source(f"albef:{folder / 'albef'}", ClassifierRecipe(image_size=0))
+
+
+def load_detector(folder: Path, file: Path) -> None:
+    DetectorRegions(file, 5, "cpu")
+
+
+@pytest.mark.parametrize("load", [load_volta, load_albef, load_detector])
+def test_a_file_that_holds_more_or_other_than_weights_is_refused_and_runs_nothing(
+    tmp_path: Path, load: Callable[[Path, Path], None]
+) -> None:
+    file = tmp_path / "weights.pth"
+    for content, message in (
+        ({"a": torch.zeros(1), "extra": Harmful()}, "damaged, or a pickle that holds more than tensors"),
+        (b"PK\x03\x04 cut off", "no plain file of weights"),
+        ([torch.zeros(1)], "holds no table of names and tensors"),
+    ):
+        if isinstance(content, bytes):
+            file.write_bytes(content)
+        else:
+            torch.save(content, file)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        with pytest.raises(DataError, match=message):
+            load(folder, file)

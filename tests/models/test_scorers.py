@@ -22,6 +22,7 @@ from tests.models.scorers import (
     make_scorer,
     random_batch,
 )
+from tests.models.slow_layers import mixed, shares
 
 Scorer = ClipScorer | PairScorer
 ALL = (*SCORERS, *BLIP_SCORERS, *REGION_SCORERS)
@@ -228,14 +229,8 @@ def test_a_block_equals_the_slow_obvious_one() -> None:
     mask = torch.tensor([[True, True, False]])
     attention = block.attention
     query, key, value = (layer(items)[0] for layer in (attention.query, attention.key, attention.value))
-    rows = []
-    for row in range(3):
-        parts = []
-        for part in (slice(0, 4), slice(4, 8)):
-            weights = torch.stack([query[row, part] @ key[other, part] / 2.0 for other in range(2)]).softmax(0)
-            parts.append(weights[0] * value[0, part] + weights[1] * value[1, part])
-        rows.append(torch.cat(parts))
-    seen = block.after_attention(items[0] + attention.out(torch.stack(rows)))
+    rows = mixed(shares(query, key[:2], 2), value[:2])
+    seen = block.after_attention(items[0] + attention.out(rows))
     wide = block.widen(seen)
     wide = wide * 0.5 * (1 + torch.erf(wide / 2**0.5))
     torch.testing.assert_close(block(items, mask)[0], block.after_widening(seen + block.narrow(wide)))

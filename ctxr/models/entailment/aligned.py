@@ -58,13 +58,13 @@ def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: in
 
 def meanings(encoder: str, pieces: Sequence[str], width: int) -> Tensor:
     """[V, D] of the words of a vocabulary, as `WordSpace.meaning`. Raises what `find_source` and `words_of` raise."""
-    source = find_source(encoder, _silent)
+    source = find_source(encoder)
     return words_of(source.build(), source, pieces, width).meaning
 
 
 def meant(encoder: str) -> str:
     """SHA-256 over an encoder's weights. Raises what `find_source` raises."""
-    source = find_source(encoder, _silent)
+    source = find_source(encoder)
     model = source.build()
     return fingerprint(model, source.config, Preprocess.from_config(model.visual.preprocess_cfg))
 
@@ -75,7 +75,7 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 
     Raises UsageError for an encoder whose cells cannot be said in its space, or with fewer dimensions than the branch.
     """
-    source = find_source(encoder, _silent)
+    source = find_source(encoder)
     model = source.build()
     words = words_of(model, source, pieces, branch.width)
     weight, bias = into_space(model.visual)
@@ -129,7 +129,3 @@ def _quieten(layer: Any) -> None:
     for part in outs:
         if part is not None:
             part.weight.mul_(LITTLE)
-
-
-def _silent(_: str) -> None:
-    """Named encoders have nothing to say."""

@@ -6,9 +6,8 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
+from ctxr.engine.options import DEVICE, Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
 from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
-from ctxr.models.precision import DEVICE
 from ctxr.store.hashing import sha256_file
 
 BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")]

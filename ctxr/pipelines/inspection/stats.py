@@ -19,8 +19,9 @@ from ctxr.errors import UsageError
 from ctxr.metrics.language import Parsed, language, mention_share
 from ctxr.metrics.phenomena import PhenomenonShare, shares
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
+from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.leakage import Nearness, leakage_table
-from ctxr.models.picture_vectors import distances_of, vectors_of
+from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
 from ctxr.store.atomic import write_bytes

@@ -7,7 +7,8 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.models.context import PLACES
-from ctxr.models.picture_vectors import PictureVectors, vectors_of
+from ctxr.models.dataset_vectors import vectors_of
+from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import CONFIG, HEAD, read_checkpoint
 from ctxr.models.training.scoring import attend_all, score_all

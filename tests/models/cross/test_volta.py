@@ -162,26 +162,6 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
             load_cross(f"volta:{folder}")
 
 
-class Harmful:
-    """Would run code when it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return exec, ("raise SystemExit(9)",)
-
-
-def test_a_pickle_that_holds_more_than_tensors_is_refused_and_runs_nothing(tmp_path: Path) -> None:
-    make_checkpoint(tmp_path, UNITER, {})
-    torch.save(make_state(UNITER) | {"extra": Harmful()}, tmp_path / "pytorch_model_9.bin")
-    with pytest.raises(DataError, match="damaged, or a pickle that holds more than tensors"):
-        load_cross(f"volta:{tmp_path}")
-    (tmp_path / "pytorch_model_9.bin").write_bytes(b"PK\x03\x04 cut off")
-    with pytest.raises(DataError, match="no plain file of weights"):
-        load_cross(f"volta:{tmp_path}")
-    torch.save([torch.zeros(1)], tmp_path / "pytorch_model_9.bin")
-    with pytest.raises(DataError, match="holds no table of names and tensors"):
-        load_cross(f"volta:{tmp_path}")
-
-
 def test_a_folder_must_hold_one_file_of_each_kind(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no folder") as nothing:
         load_cross(f"volta:{tmp_path / 'nowhere'}")

@@ -27,7 +27,7 @@ def source() -> ImageSource:
 
 @torch.no_grad()
 def test_words_and_cells_fit_as_the_encoder_says(source: ImageSource) -> None:
-    encoder = find_source("ctxr-tiny", lambda _: None)
+    encoder = find_source("ctxr-tiny")
     model, cells = encoder.build(), torch.rand(20, 9, 512, generator=torch.Generator().manual_seed(0))
     weight, bias = into_space(model.visual)
     words = word_vectors(model, encoder, tiny_vocabulary())

@@ -16,8 +16,9 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models import tokens
+from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.encoders import load_encoder
-from ctxr.models.picture_vectors import distances_of, vectors_of
+from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Stats
