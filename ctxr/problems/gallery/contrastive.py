@@ -56,7 +56,7 @@ class ContrastiveObjective(GalleryObjective):
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Contrast) -> Tensor:
         """Unit vectors of pictures (tower 0) or captions (tower 1)."""
-        return _TOWERS[tower](model, self.pairs, rows, self.run.device)
+        return _encoded(model, self.pairs, tower, rows, self.run.device)
 
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step) -> Tensor:
         """InfoNCE over the whole batch."""
@@ -73,15 +73,11 @@ class ContrastiveObjective(GalleryObjective):
             cast(ClipScorer, model).encoder.logit_scale.clamp_(0, LARGEST_SCALE)
 
 
-def _image_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str) -> Tensor:
-    return cast(ClipScorer, scorer).image_vectors(pairs.images(rows).to(device))
-
-
-def _text_vectors(scorer: nn.Module, pairs: GalleryPairs, rows: Tensor, device: str) -> Tensor:
-    return cast(ClipScorer, scorer).text_vectors(pairs.texts[rows].to(device))
-
-
-_TOWERS = (_image_vectors, _text_vectors)
+def _encoded(scorer: nn.Module, pairs: GalleryPairs, tower: int, rows: Tensor, device: str) -> Tensor:
+    scorer = cast(ClipScorer, scorer)
+    if tower:
+        return scorer.text_vectors(pairs.texts[rows].to(device))
+    return scorer.image_vectors(pairs.images(rows).to(device))
 
 
 def vectors_of(
@@ -89,12 +85,12 @@ def vectors_of(
 ) -> Vectors:
     """Unit vectors of every picture [N, D], as queries, and of every caption [C, D], as candidates, without a graph."""
     towers = []
-    for encode, rows in zip(_TOWERS, (torch.arange(len(pairs.galleries)), pairs.first), strict=True):
+    for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
         parts: list[np.ndarray] = []
 
-        def work(part: Tensor, encode: Any = encode, parts: Any = parts) -> None:
+        def work(part: Tensor, tower: int = tower, parts: Any = parts) -> None:
             with torch.autocast(device, torch.bfloat16, enabled=bf16):
-                parts.append(encode(scorer, pairs, part, device).float().cpu().numpy())
+                parts.append(_encoded(scorer, pairs, tower, part, device).float().cpu().numpy())
 
         with torch.no_grad():
             in_microbatches(rows, micro_batch, device, work)
