@@ -9,20 +9,9 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.recipes import FOLDER, list_recipes, recipe_name
+from ctxr.problems.recipes import FOLDER, recipe_name
 
 ROOT = Path(__file__).resolve().parents[4]
-
-
-ENCODERS = {
-    "clip": "ViT-B-16:openai",
-    "blip": "blip:Salesforce/blip-itm-base-coco",
-    "vilbert": "volta:models/vilbert",
-    "uniter": "volta:models/uniter",
-}
-
-
-OF_SETS = [name for name in list_recipes() if name.partition("-")[0] in ENCODERS]
 
 
 def test_the_recipes_lie_where_the_project_links_to_them() -> None:
@@ -43,7 +32,7 @@ def test_a_recipe_of_galleries_refuses_what_means_nothing_to_it(change: str, com
         load_recipe("retrieval-clip", changes=(change,))
 
 
-@pytest.mark.parametrize("name", [name for name in OF_SETS if "zero-shot" not in name])
+@pytest.mark.parametrize("name", ["clip-none", "blip-batch", "uniter-module", "vilbert-temporal"])
 def test_weak_positives_train_any_variant_that_learns_from_candidates(name: str) -> None:
     assert load_recipe(name, changes=("weak=extra-batch", "alpha=0.5")).weak == "extra-batch"
 
