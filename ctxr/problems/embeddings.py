@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.changes import refuse_other
+from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, decoded, read_image, troubles
 from ctxr.models.encoders import Encoder, EncoderSource
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.examples import ExampleTable, Images, PixelTable, VectorTable
-from ctxr.problems.queries import EvalQuery
+from ctxr.problems.queries import EvalQuery, contents_of, pictures_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
@@ -124,6 +125,12 @@ class PictureFiles:
 
         with progress.task("checking pictures", len(contents)) as task:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
+
+
+def picture_files(dataset: Dataset, queries: Sequence[EvalQuery], workdir: Path) -> PictureFiles:
+    """The pictures of queries of a dataset. Raises what `pictures_of` and `contents_of` raise."""
+    files = pictures_of(dataset, queries)
+    return PictureFiles(files, contents_of(dataset, files), workdir)
 
 
 def as_vectors(

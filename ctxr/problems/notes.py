@@ -96,7 +96,7 @@ def contamination_notes(dataset: Dataset, splits: Sequence[Any], runs: Sequence[
             f"where valid chose the epoch of {_listed(others)}, {whose} figures flatter a little; those of test do not"
         )
     if outside := [run for run in runs if run not in trained]:
-        notes.append(f"the training data of {_listed(outside)} is unknown and may include these sets")
+        notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
         if is_release(dataset):
             notes.append(IN_MIXTURES)
     return notes

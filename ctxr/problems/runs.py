@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
@@ -30,20 +29,17 @@ Values = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Scores by scorer, query and candidate."""
 
 
-class AnyRun(Protocol):
-    """What is one row of a table."""
+@dataclass(frozen=True)
+class AnyRun:
+    """What is one row of a table: a model, or several that differ in their seed alone.
 
-    @property
-    def name(self) -> str:
-        """Of its row."""
+    Attributes:
+        name: of its row. origin: what it is, by content. artifact: of a trained run.
+    """
 
-    @property
-    def origin(self) -> Parent:
-        """What it is, by content."""
-
-    @property
-    def artifact(self) -> Artifact | None:
-        """Of a trained run."""
+    name: str
+    origin: Parent
+    artifact: Artifact | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -62,17 +58,10 @@ class ModelScores:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What is one row of a table: a model, or several that differ in their seed alone.
+class Run(AnyRun):
+    """A run with its scores: one scorer, or one for each seed."""
 
-    Attributes:
-        scorers: one, or one for each seed. origin: what it is, by content. artifact: of a trained run.
-    """
-
-    name: str
     scorers: tuple[ModelScores, ...]
-    origin: Parent
-    artifact: Artifact | None = None
 
 
 @dataclass(frozen=True)
@@ -80,25 +69,18 @@ class Scoring:
     """How what was not scored yet is scored.
 
     Attributes:
-        queries: asked for when something is to be scored: ids. device: where.
-        learner: opens models, when something is to be scored.
-        regions: name of region features in the project, for models that look at regions.
+        queries: ids of those that are asked for. learner: opens models, when something is to be scored.
     """
 
     dataset: Dataset
-    queries: Callable[[], list[str]]
-    workdir: Path
-    device: str
+    queries: Sequence[str]
+    options: ScoringOptions
     progress: Progress
     learner: Callable[[], Learner]
-    regions: str = ""
 
-    def __call__(self, source: str | Path, queries: Sequence[str] | None = None) -> Values:
-        """Scores by a run's folder, or a model's name, of all that is asked for, or of some queries."""
-        wanted = self.queries() if queries is None else queries
-        options = ScoringOptions(self.workdir, self.device, regions=self.regions)
-        opened = self.learner().open_run(source, options, self.progress)
-        return opened.score((self.dataset, wanted))
+    def __call__(self, source: str | Path, queries: Sequence[str]) -> Values:
+        """Scores of queries by a run's folder, or a model's name."""
+        return self.learner().open_run(source, self.options, self.progress).score((self.dataset, queries))
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
@@ -116,12 +98,8 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
     Raises UnfinishedError where there is none, UsageError for a name that is nothing of this or stands twice, DataError as
     `read_scores` does.
     """
-    folder = scoring.workdir / RUNS
-    for source in sources:
-        check_name(source, scoring.workdir)
-    named = list(sources) or finished_runs(scoring.workdir)
-    if not named:
-        raise UnfinishedError(f"{folder} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl")
+    folder = scoring.options.workdir / RUNS
+    named = named_runs(sources, scoring.options.workdir, "name a file of scores: ctxr eval scores.jsonl")
     if not sources:
         named = [name for name in named if not _left_out(folder / name, scoring)]
         if not named:
@@ -130,14 +108,25 @@ def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
                 hint="ctxr eval NAME   scores one of them here",
             )
     runs = [run for source in named for run in _open(source, scoring)]
-    seen: set[str] = set()
-    for run in runs:
-        if run.name in seen:
-            raise UsageError(
-                f"two runs are called {run.name!r}", hint="rename one of the files, or give its rows another scorer"
-            )
-        seen.add(run.name)
+    refuse_twice(runs, "rename one of the files, or give its rows another scorer")
     return runs
+
+
+def named_runs(sources: Sequence[str], workdir: Path, hint: str) -> list[str]:
+    """What is named, or else every finished run. Raises UsageError for a name that is nothing, UnfinishedError with `hint` for no run."""
+    for source in sources:
+        check_name(source, workdir)
+    named = list(sources) or finished_runs(workdir)
+    if not named:
+        raise UnfinishedError(f"{workdir / RUNS} holds no finished run", hint=hint)
+    return named
+
+
+def refuse_twice(runs: Sequence[AnyRun], hint: str) -> None:
+    """Raises UsageError for two runs of one name."""
+    names = [run.name for run in runs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two runs are called {twice!r}", hint=hint)
 
 
 def check_name(source: str, workdir: Path) -> None:
@@ -202,15 +191,15 @@ def run_folder(source: str, workdir: Path) -> Path | None:
 
 
 def _open(source: str, scoring: Scoring) -> list[Run]:
-    folder, file = run_folder(source, scoring.workdir), Path(source)
+    folder, file = run_folder(source, scoring.options.workdir), Path(source)
     if folder is not None:
         return [_trained(folder, scoring)]
     if file.is_file():
         digest = sha256_file(file)
         by_scorer = read_scores(file).items()
         return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in by_scorer]
-    scorers = _scorers(source, scoring(source))
-    return [Run(source, scorers, Parent(source, MODEL, sha256_of([one.values for one in scorers])))]
+    scorers = _scorers(source, scoring(source, scoring.queries))
+    return [Run(source, Parent(source, MODEL, sha256_of([one.values for one in scorers])), scorers)]
 
 
 def _trained(folder: Path, scoring: Scoring) -> Run:
@@ -222,18 +211,18 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     if SCORES in changed:
         raise _changed(folder / SCORES)
     if not _can_score(artifact):
-        return Run(name, _stored(folder), origin, artifact)
+        return Run(name, origin, _stored(folder), artifact=artifact)
     kept = _stored(folder) if _holds(artifact, scoring) else ()
-    lacking = [query for query in scoring.queries() if not kept or any(query not in one.values for one in kept)]
+    lacking = [query for query in scoring.queries if not kept or any(query not in one.values for one in kept)]
     if not lacking:
         if changed:
             scoring.progress.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
-        return Run(name, kept, origin, artifact)
+        return Run(name, origin, kept, artifact=artifact)
     refuse_changed(artifact)
     computed = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
     stored = {one.name: one for one in kept}
     scorers = tuple(_joined(stored[one], computed[one]) if one in stored else computed[one] for one in computed)
-    return Run(name, scorers, origin, artifact)
+    return Run(name, origin, scorers, artifact=artifact)
 
 
 def refuse_changed(artifact: Artifact) -> None:
@@ -269,7 +258,7 @@ def _holds(artifact: Artifact, scoring: Scoring) -> bool:
     """Whether the stored scores of a run are answers to what is asked: made on this dataset, over the regions that are named."""
     if not _has_scores(artifact) or other_datasets(artifact, scoring.dataset):
         return False
-    if scoring.regions not in ("", artifact.manifest.config.get("regions", "")):
+    if scoring.options.regions not in ("", artifact.manifest.config.get("regions", "")):
         return False
     return all(scoring.fits(one.values) for one in _stored(artifact.path))
 
@@ -305,7 +294,7 @@ def _seed_name(run: str, scorer: str) -> str:
 
 
 def _of_file(name: str, file: ScoresFile, digest: str) -> Run:
-    return Run(name, (ModelScores(name, file.values, file.locate),), Parent(name, "scores", digest))
+    return Run(name, Parent(name, "scores", digest), (ModelScores(name, file.values, file.locate),))
 
 
 def _name_of(path: Path) -> str:

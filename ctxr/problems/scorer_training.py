@@ -36,10 +36,10 @@ from ctxr.models.training.checkpoint import (
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
-from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.embeddings import picture_files
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.protocols import ScoringOptions
-from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, sha256_of_queries
+from ctxr.problems.queries import EvalQuery, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import scorers_in
 from ctxr.problems.scoring import source_of
@@ -90,10 +90,8 @@ class ScorerJob(TrainJob):
         dataset = open_dataset(options.dataset, options.workdir, progress)
         weak = self.read(dataset, options.judgments)
         everything = [query for queries in self.asked.values() for query in queries]
-        files = pictures_of(dataset, everything)
-        contents = contents_of(dataset, files)
-        self.pictures = PictureFiles(files, contents, options.workdir, regions)
-        self.parents = list(self._parents(dataset, sha256_of_queries(everything, contents), weak))
+        self.pictures = replace(picture_files(dataset, everything, options.workdir), regions=regions)
+        self.parents = list(self._parents(dataset, sha256_of_queries(everything, self.pictures.contents), weak))
         self.key = {"weights": self.weights}
         self.seeds = options.seeds if recipe.learns else 1
         self.dataset, self.encoder = dataset.name, recipe.encoder

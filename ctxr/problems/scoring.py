@@ -16,7 +16,7 @@ from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_chec
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import HEADS
 from ctxr.models.training.scoring import in_bf16, resolved
-from ctxr.problems.embeddings import PictureFiles, as_vectors
+from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
 from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
 from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.queries import EvalQuery
@@ -83,6 +83,25 @@ class ScoringPlan:
     bf16: bool = False
 
 
+def prepared(
+    source: EncoderSource | CrossSource,
+    pictures: PictureFiles,
+    frozen: bool,
+    device: str,
+    precision: str,
+    progress: Progress,
+) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
+    """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache; else of what it looks at."""
+    if isinstance(source, CrossSource):
+        if frozen:
+            return lambda queries: as_features(queries, pictures, source, device, precision, progress)
+        return lambda queries: as_inputs(queries, pictures, source, device, progress)
+    if not frozen:
+        return lambda queries: as_pixels(queries, pictures, source, device, progress)
+    encoder = Encoder(source, device, resolved(precision, device), progress.warn)
+    return lambda queries: as_vectors(queries, pictures, encoder, progress)
+
+
 def plan_scoring(
     checkpoint: Path | None,
     source: EncoderSource | CrossSource,
@@ -93,22 +112,22 @@ def plan_scoring(
 ) -> ScoringPlan:
     """How a checkpoint, or the published encoder where there is none, scores queries.
 
-    Vectors, and pair features below a head over a frozen encoder, come out of the cache; any other cross-encoder computes them again.
+    A cross-encoder without a head over it as it was published computes its pairs again.
     """
-    if not isinstance(source, CrossSource):
-        embedder = Encoder(source, device, resolved(precision, device), progress.warn)
-        ranker = ClipScorer().eval() if checkpoint is None else load_head(checkpoint)
-        return ScoringPlan(lambda split: as_vectors(split, pictures, embedder, progress), ranker.to(device), 256)
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
-    if checkpoint is not None and notes is not None and notes.variant in HEADS and notes.frozen:
-        ranker = load_head(checkpoint).to(device)
-        return ScoringPlan(lambda split: as_features(split, pictures, source, device, precision, progress), ranker, 256)
-    encoder = source.build()
-    ranker = PairScorer(encoder).eval() if checkpoint is None else load_head(checkpoint, encoder)
-    bf16 = in_bf16(precision, device)
-    return ScoringPlan(
-        lambda split: as_inputs(split, pictures, source, device, progress), ranker.to(device), at_once(device), bf16
+    kept = notes is not None and notes.variant in HEADS and notes.frozen
+    frozen = kept or not isinstance(source, CrossSource)
+    prepare, encoder = (
+        prepared(source, pictures, frozen, device, precision, progress),
+        None if frozen else source.build(),
     )
+    if checkpoint is not None:
+        ranker: Any = load_head(checkpoint, encoder)
+    else:
+        ranker = (ClipScorer() if encoder is None else PairScorer(encoder)).eval()
+    if frozen:
+        return ScoringPlan(prepare, ranker.to(device), 256)
+    return ScoringPlan(prepare, ranker.to(device), at_once(device), in_bf16(precision, device))
 
 
 def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> EncoderSource | CrossSource:

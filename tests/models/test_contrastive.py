@@ -17,8 +17,17 @@ from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.loop import STATE, Callbacks, Trainer, TrainingRun, cached_gradients
 from ctxr.models.training.state import Epoch
-from ctxr.problems.gallery.contrastive import LARGEST_SCALE, ContrastiveObjective, info_nce, vectors_of
-from ctxr.problems.gallery.pairs import Contrast, GalleryPairs, contrast, make_pairs, mean_recall
+from ctxr.problems.gallery.contrastive import (
+    LARGEST_SCALE,
+    Contrast,
+    ContrastiveObjective,
+    GalleryPairs,
+    contrast,
+    info_nce,
+    make_pairs,
+    mean_recall,
+    vectors_of,
+)
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from tests.models.training_questions import Table
 

@@ -15,6 +15,7 @@ from ctxr.metrics.retrieval import Vectors
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import PositivePairs
 from ctxr.models.training.loop import Trainer, TrainingRun
+from ctxr.problems.gallery.contrastive import GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.problems.gallery.matching import (
     MatchingObjective,
     PairMatcher,
@@ -25,7 +26,6 @@ from ctxr.problems.gallery.matching import (
     match_scores,
     matching_loss,
 )
-from ctxr.problems.gallery.pairs import GalleryPairs, contrast, make_pairs, mean_recall
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from tests.models.training_questions import Table
 

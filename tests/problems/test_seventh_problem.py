@@ -88,14 +88,14 @@ class LineEvaluation(Evaluation):
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
         self.dataset, self.splits = "points", [Points(self.options.dataset, "test")]
-        self.runs = [SimpleNamespace(name=Path(source).stem, source=source) for source in self.options.runs]
+        self.runs = [runs.AnyRun(Path(source).stem, Parent(source, "run", "")) for source in self.options.runs]
         self.parents = [Parent("dataset", "dataset", "0" * 64)]
 
     def columns(self, split: Points, run: Any, summariser: Any) -> Any:
-        if folder := runs.run_folder(run.source, self.options.workdir):
+        if folder := runs.run_folder(run.origin.name, self.options.workdir):
             scores = problems.open_run(folder, self.request.scoring, self.progress).score(split)
         else:
-            values = read_scores(Path(run.source))[""].values
+            values = read_scores(Path(run.origin.name))[""].values
             scores = {run.name: np.array([values[row["id"]]["above"] for row in split])}
         each = mean_columns([self.measured(split.above.numpy() * 1.0, values > 0) for values in scores.values()])
         return [(("overall", "all", name), column) for name, column in each.items()]

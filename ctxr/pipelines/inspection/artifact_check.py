@@ -13,7 +13,7 @@ from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
 from ctxr.problems import problem_of
-from ctxr.problems.protocols import find_learner
+from ctxr.problems.protocols import ScoringOptions, find_learner
 from ctxr.problems.runs import Scoring, find_runs
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_file
@@ -63,9 +63,8 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
         return
     if config.scores:
         queries = [query.id for query, _, _ in dataset.targets()]
-        scoring = Scoring(
-            dataset, lambda: queries, config.workdir, config.device, progress, lambda: find_learner(problem_of({}))
-        )
+        options = ScoringOptions(config.workdir, config.device)
+        scoring = Scoring(dataset, queries, options, progress, lambda: find_learner(problem_of({})))
         yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 

@@ -75,7 +75,7 @@ class ListenJob:
 
 
 def job_of(config: Listen, progress: Progress) -> ListenJob:
-    """Everything that a configuration asks. Raises what `pipelines.listen.run` says."""
+    """Everything that a configuration asks. Raises what `run` says."""
     address = resolve_address(config.endpoint, config.insecure)
     dataset = open_dataset(config.dataset, config.workdir, progress)
     pool = [one for one in queries_of(dataset) if (one.split or "none") == config.split]
@@ -323,19 +323,6 @@ class ListenStage(Stage):
         return _finished(job, replies) if is_complete(job, replies) else None
 
 
-def listen(config: Listen, progress: Progress, pause: Pause | None = None) -> ListenReport:
-    """The run of a configuration, or as much of it as was paid for; `pause` waits, for tests that do not.
-
-    Raises what `pipelines.listen.run` says.
-    """
-    job = job_of(config, progress)
-    _refuse_others(job.out)
-    if config.dry_run:
-        return report_on(job, _replies(job.out), dry_run=True)
-    result = execute(ListenStage(job, pause), progress)
-    return replace(report_on(job, _replies(job.out)), up_to_date=result.up_to_date)
-
-
 def _refuse_others(out: Path) -> None:
     """Raises UsageError for a folder that holds another kind of run."""
     if not out.is_dir():
@@ -423,14 +410,21 @@ def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
     return Content([SCORES, REPLIES], counts, models)
 
 
-def run(config: Listen, progress: Progress | None = None) -> ListenReport:
+def run(config: Listen, progress: Progress | None = None, pause: Pause | None = None) -> ListenReport:
     """Ask what was not answered yet, and write scores once everything is; a run that stopped at its cost is reported as such.
+
+    `pause` waits, for tests that do not.
 
     Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
-    config.check()
-    report = listen(config, progress or Silent())
-    if report.complete and not config.dry_run:
+    progress = progress or Silent()
+    job = job_of(config.check(), progress)
+    _refuse_others(job.out)
+    if config.dry_run:
+        return report_on(job, _replies(job.out), dry_run=True)
+    result = execute(ListenStage(job, pause), progress)
+    report = replace(report_on(job, _replies(job.out)), up_to_date=result.up_to_date)
+    if report.complete:
         remember_dataset(report.run, config.dataset)
     return report

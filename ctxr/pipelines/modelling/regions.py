@@ -6,6 +6,7 @@
 
 import shutil
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,11 +97,8 @@ class FileRegions:
 
 def _stems_that_name_one_picture(dataset: Dataset) -> set[str]:
     """File names, without suffix, that no two pictures share."""
-    seen: dict[str, int] = {}
-    for image in dataset.images.values():
-        stem = Path(image.path or image.id).stem
-        seen[stem] = seen.get(stem, 0) + 1
-    return {stem for stem, count in seen.items() if count == 1}
+    stems = Counter(Path(image.path or image.id).stem for image in dataset.images.values())
+    return {stem for stem, count in stems.items() if count == 1}
 
 
 def _file_of(folder: Path, image: Image, content: str, unique: set[str]) -> Path | None:
@@ -271,7 +269,10 @@ def _compute(
 
             def make(rows: slice, part: list[str] = part) -> Array:
                 arrays = maker.regions(part[rows])
-                _refuse_no_numbers(arrays, [images[content] for content in part[rows]])
+                for content, array in zip(part[rows], arrays, strict=True):
+                    if array is not None and not np.isfinite(array).all():
+                        hint = "check the weights, or name others with --by"
+                        raise DataError(f"a feature of {images[content]} is not finite", hint=hint)
                 return _stacked(arrays, maker.features)
 
             mapped: Any = cached(workdir, origin, keys[start : start + SHARD], make, task.advance)[0]
@@ -303,13 +304,6 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
         "left_out": [images[content] for content in left_out],
     }
     return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
-
-
-def _refuse_no_numbers(arrays: list[Array | None], names: list[str]) -> None:
-    """Raises DataError naming the first picture with a feature that is not finite."""
-    for one, name in zip(arrays, names, strict=True):
-        if one is not None and not np.isfinite(one).all():
-            raise DataError(f"a feature of {name} is not finite", hint="check the weights, or name others with --by")
 
 
 def _stacked(arrays: list[Array | None], features: int) -> Array:

@@ -12,13 +12,12 @@ from ctxr.datasets.lineage import remember_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, and_more
-from ctxr.models.training.events import find_writer
 from ctxr.models.training.state import Epoch
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
 from ctxr.problems import problem_of, recipe_class
 from ctxr.problems.protocols import find_learner
 from ctxr.problems.recipes import read_recipe
-from ctxr.problems.training import MAKING, SeedTrainer, TrainJob
+from ctxr.problems.training import MAKING, SeedTrainer, TrainJob, find_writer
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, finished, open_artifact, take_manifest
 from ctxr.store.records import Record
 from ctxr.store.tables import read_table, write_table

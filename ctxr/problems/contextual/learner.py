@@ -9,19 +9,15 @@ from typing import Any, ClassVar
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
-from ctxr.models.cross.sources import CrossSource
-from ctxr.models.encoders import Encoder
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.scoring import resolved
 from ctxr.problems.contextual.objective import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.contextual.scoring import OpenSets
-from ctxr.problems.embeddings import as_pixels, as_vectors
-from ctxr.problems.pair_inputs import as_features, as_inputs
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.runs import SCORES, scorers_in
 from ctxr.problems.scorer_training import ScorerJob, Source
+from ctxr.problems.scoring import prepared
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -51,7 +47,8 @@ class ContextualJob(ScorerJob):
 
     def examples(self, source: Source) -> tuple[ExampleTable, ExampleTable | None]:
         """For an encoder that learns, or of what a frozen one says."""
-        prepare = self._prepare(source)
+        frozen, precision = not self.recipe.tunes, self.recipe.precision
+        prepare = prepared(source, self.pictures, frozen, self.device, precision, self.progress)
         judged = [query for query in self.asked.get(self.judged_on, []) if query.target is not None]
         if self.recipe.judged_on_test:
             self.progress.warn(
@@ -81,17 +78,6 @@ class ContextualJob(ScorerJob):
         return [
             (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in self.scorers
         ]
-
-    def _prepare(self, source: Source) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
-        recipe, pictures, device, progress = self.recipe, self.pictures, self.device, self.progress
-        if isinstance(source, CrossSource):
-            if recipe.tunes:
-                return lambda queries: as_inputs(queries, pictures, source, device, progress)
-            return lambda queries: as_features(queries, pictures, source, device, recipe.precision, progress)
-        if recipe.tunes:
-            return lambda queries: as_pixels(queries, pictures, source, device, progress)
-        frozen = Encoder(source, device, resolved(recipe.precision, device), progress.warn)
-        return lambda queries: as_vectors(queries, pictures, frozen, progress)
 
 
 def _judged_on(recipe: ContextualRecipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:

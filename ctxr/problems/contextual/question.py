@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -48,21 +49,6 @@ def leaderboard(run: str, splits: Sequence[EvalSplit]) -> str | None:
     return json.dumps(picks, ensure_ascii=False, indent=1) + "\n"
 
 
-def trec_run(run: str, splits: Sequence[EvalSplit]) -> Iterator[str]:
-    """The ranking of every question, as `trec_ranking` writes it."""
-    for split in splits:
-        for one, scores in _scored(run, split):
-            yield from trec_ranking(run, one.query, one.candidates, scores)
-
-
-def qrels(splits: Sequence[EvalSplit]) -> Iterator[str]:
-    """The targets of every question, as `qrel` writes them."""
-    for split in splits:
-        for one in split.questions:
-            for index in one.right:
-                yield qrel(one.query, one.candidates[index])
-
-
 def _scored(run: str, split: EvalSplit) -> Iterator[tuple[BenchmarkQuery, list[float]]]:
     """Every question of a side, its target known or hidden, with a run's scores."""
     for row, one in enumerate(split.questions):
@@ -104,10 +90,13 @@ def query_results(split: EvalSplit) -> Iterator[QueryResult]:
 def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
     """Targets and rankings for trec_eval, and picks for the leaderboard, by name."""
     files = {}
-    if any(split.questions for split in splits):
-        files["trec/qrels.txt"] = "".join(qrels(splits))
+    if labelled := [one for split in splits for one in split.questions]:
+        right = [qrel(one.query, one.candidates[index]) for one in labelled for index in one.right]
+        files["trec/qrels.txt"] = "".join(right)
     for run in splits[0].scorers:
-        files[f"trec/{plain_name(run)}.txt"] = "".join(trec_run(run, splits))
+        scored = [pair for split in splits for pair in _scored(run, split)]
+        rankings = [trec_ranking(run, one.query, one.candidates, scores) for one, scores in scored]
+        files[f"trec/{plain_name(run)}.txt"] = "".join(chain.from_iterable(rankings))
         picked = leaderboard(run, splits)
         if picked is not None:
             files[f"leaderboard/{plain_name(run)}.json"] = picked
@@ -128,15 +117,7 @@ class SetEvaluation(Evaluation):
         options, dataset = self.options, request.dataset
         questions = questions_of(dataset, distances_of(dataset, self._vectors()))
         wanted = _wanted(questions, options.split)
-        scoring = Scoring(
-            dataset,
-            lambda: wanted,
-            options.workdir,
-            options.device,
-            self.progress,
-            lambda: find_learner(Contextual()),
-            options.regions,
-        )
+        scoring = Scoring(dataset, wanted, request.scoring, self.progress, lambda: find_learner(Contextual()))
         self.dataset, self.runs = dataset.name, find_runs(options.runs, scoring)
         refuse_same_files(self.names)
         questions, self.tokenizer = _counted(questions, self.runs, options.tokenizer)

@@ -12,8 +12,8 @@ from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import CONFIG, HEAD, read_checkpoint
 from ctxr.models.training.scoring import attend_all, score_all
-from ctxr.problems.embeddings import Array, PictureFiles, cached
-from ctxr.problems.queries import EvalQuery, by_split, check_positions, contents_of, pictures_of, queries_of
+from ctxr.problems.embeddings import Array, PictureFiles, cached, picture_files
+from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.scoring import OpenScorer, plan_scoring, source_of
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Score
@@ -29,7 +29,7 @@ class OpenSets(OpenScorer):
         """
         queries = queries_of(*examples)
         values: dict[str, dict[str, dict[str, float]]] = {}
-        for row in self.rows(queries, self.with_regions(self._pictures(examples[0], queries))):
+        for row in self.rows(queries, self.with_regions(picture_files(examples[0], queries, self.options.workdir))):
             values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
         return values
 
@@ -67,7 +67,7 @@ class OpenSets(OpenScorer):
             rows = [row for row, one in enumerate(queries) if one.query in shown]
             if not rows:
                 continue
-            pictures = self.with_regions(self._pictures(dataset, queries))
+            pictures = self.with_regions(picture_files(dataset, queries, self.options.workdir))
             for scorer, seed in self.checkpoints.items():
                 if seed is None:
                     continue
@@ -76,10 +76,6 @@ class OpenSets(OpenScorer):
                     percent = np.rint(100 * table[:count, :count]).astype(int).tolist()
                     attention[scorer, queries[row].query] = percent
         return attention
-
-    def _pictures(self, dataset: Dataset, queries: Sequence[EvalQuery]) -> PictureFiles:
-        files = pictures_of(dataset, queries)
-        return PictureFiles(files, contents_of(dataset, files), self.options.workdir)
 
     def _attention(self, seed: Path, queries: Sequence[EvalQuery], rows: list[int], pictures: PictureFiles) -> Array:
         """float32 [n, K, K] of the queries at `rows`, by the checkpoint `seed`; computed once."""

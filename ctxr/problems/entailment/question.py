@@ -19,7 +19,7 @@ from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_clas
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
 from ctxr.problems.protocols import Card, Question, find_learner
-from ctxr.problems.runs import check_name
+from ctxr.problems.runs import AnyRun, check_name
 from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, CLASSIFIERS
@@ -50,13 +50,10 @@ class PairSplit:
 
 
 @dataclass(frozen=True)
-class ClassifierRun:
+class ClassifierRun(AnyRun):
     """A seed of a classifier with its probabilities [N] of the same pairs."""
 
-    name: str
     threshold: float
-    origin: Parent
-    artifact: Artifact
     probabilities: npt.NDArray[np.float32]
 
 
@@ -152,7 +149,7 @@ class PairEvaluation(Evaluation):
                 refuse_seen(pairs, split.rows, judge.trained_on, judge.name)
             probabilities = opened.score((pairs, split.rows))[judge.name]
             name = judge.name if len(seeds) > 1 else origin.name
-            yield ClassifierRun(name, judge.threshold, origin, artifact, probabilities)
+            yield ClassifierRun(name, origin, judge.threshold, probabilities, artifact=artifact)
 
 
 def classifiers_of(options: Any) -> list[Path]:

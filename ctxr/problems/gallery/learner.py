@@ -9,9 +9,8 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.hub import makes_pairs
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.problems.gallery.contrastive import ContrastiveObjective
+from ctxr.problems.gallery.contrastive import ContrastiveObjective, GalleryPairs
 from ctxr.problems.gallery.matching import MatchingObjective
-from ctxr.problems.gallery.pairs import GalleryPairs
 from ctxr.problems.gallery.rankings import MEAN_RECALL, RANKINGS, RECALLS, RecallRow, rankings_of, recalls_of
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.gallery.scoring import OpenGallery, as_pairs, rows_of_split, shortlist_of

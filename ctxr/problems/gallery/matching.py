@@ -19,7 +19,7 @@ from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import Images
 from ctxr.models.training.loop import Step, TrainingRun
-from ctxr.problems.gallery.pairs import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
+from ctxr.problems.gallery.contrastive import Contrast, GalleryObjective, GalleryPairs, contrast, cross_entropy_of
 from ctxr.problems.gallery.recipe import GalleryRecipe
 
 PICTURES, PAIRS = 8, 128

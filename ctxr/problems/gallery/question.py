@@ -12,7 +12,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of
 from ctxr.datasets.truth import read_judgments
 from ctxr.engine.report import Table
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
@@ -30,9 +30,9 @@ from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, p
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
-from ctxr.problems.runs import check_name, checkpoints, finished_runs, refuse_changed, run_folder
+from ctxr.problems.runs import AnyRun, checkpoints, finished_runs, named_runs, refuse_changed, refuse_twice, run_folder
 from ctxr.problems.tables import seed_table
-from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
+from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import MODEL, RUN, RUNS
 from ctxr.store.records import Judgment
@@ -43,17 +43,10 @@ BLOCK = 4_000_000
 
 
 @dataclass(frozen=True)
-class GalleryRun:
-    """One row of a table: an encoder, or several that differ in their seed alone.
+class GalleryRun(AnyRun):
+    """A run with what scores."""
 
-    Attributes:
-        opened: what scores. origin: what it is, by content.
-    """
-
-    name: str
     opened: Any
-    origin: Parent
-    artifact: Artifact | None = None
 
 
 @dataclass
@@ -78,8 +71,7 @@ class GalleryEvaluation(Evaluation):
         super().__init__(request)
         options, dataset = self.options, request.dataset
         self.dataset, self.splits = dataset.name, _splits(dataset, options.split)
-        everything = [split.as_query() for split in self.splits]
-        self.files_of = pictures_of(dataset, everything)
+        self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
         self.runs = _open_runs(request)
         self.ks = sorted({*KS, *options.ks()})
@@ -220,15 +212,10 @@ def _splits(dataset: Dataset, split: str) -> list[GallerySplit]:
 
 def _open_runs(request: EvalRequest) -> list[GalleryRun]:
     """The runs that are named, or every one of the project. Raises what `open_run` raises."""
-    sources, workdir = request.options.runs, request.options.workdir
-    for source in sources:
-        check_name(source, workdir)
-    runs = [_open(source, request) for source in sources or finished_runs(workdir)]
-    names = [run.name for run in runs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"two runs are called {twice!r}", hint="rename one of the folders")
-    if not runs:
-        raise UnfinishedError(f"{workdir / RUNS} holds no finished run", hint="ctxr train --recipe retrieval-clip")
+    options = request.options
+    named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")
+    runs = [_open(source, request) for source in named]
+    refuse_twice(runs, "rename one of the folders")
     return runs
 
 
@@ -236,10 +223,10 @@ def _open(source: str, request: EvalRequest) -> GalleryRun:
     folder = run_folder(source, request.options.workdir)
     opened: Any = find_learner(Gallery()).open_run(folder or source, request.scoring, request.progress)
     if folder is None:
-        return GalleryRun(source, opened, Parent(source, MODEL, opened.fingerprint))
+        return GalleryRun(source, Parent(source, MODEL, opened.fingerprint), opened)
     artifact, name = open_artifact(folder, RUN), folder.resolve().name
     refuse_changed(artifact)
-    return GalleryRun(name, opened, Parent(name, RUN, artifact.sha256), artifact)
+    return GalleryRun(name, Parent(name, RUN, artifact.sha256), opened, artifact=artifact)
 
 
 def _shortlist_notes(

@@ -18,8 +18,8 @@ from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.problems.embeddings import PictureFiles, cached, embedded, pixels_of
+from ctxr.problems.gallery.contrastive import GalleryPairs, make_pairs
 from ctxr.problems.gallery.matching import Advance, PairMatcher, Rows, Shortlist, Table, Wanted, gallery_scores
-from ctxr.problems.gallery.pairs import GalleryPairs, make_pairs
 from ctxr.problems.gallery.splits import GallerySplit
 from ctxr.problems.pair_inputs import image_inputs
 from ctxr.problems.protocols import ScoringOptions

@@ -438,16 +438,3 @@ def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path)
         evaluate(Eval((str(made.workdir / "classifiers" / "entailment-tiny"), "ctxr-tiny"), workdir=tmp_path))
     with pytest.raises(UsageError, match="unknown key 'mask'"):
         load_recipe("entailment", changes=("mask=1",))
-
-
-def test_the_published_recipe_says_what_was_published() -> None:
-    recipe = load_recipe("entailment")
-    assert isinstance(recipe, ClassifierRecipe)
-    assert (recipe.epochs, recipe.batch, recipe.lr, recipe.weight_decay, recipe.optimiser) == (
-        5,
-        96,
-        2e-5,
-        0.02,
-        "adamw",
-    )
-    assert (recipe.masking, recipe.masked) == (0.4, 4)

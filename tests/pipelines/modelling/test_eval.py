@@ -326,7 +326,7 @@ def test_what_a_model_was_trained_on_is_not_known(dataset: Path) -> None:
     file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(0), ("train",))
     report = evaluate(dataset, file)
     assert next(iter(report.tables)) == "train/accuracy"
-    assert "the training data of a is unknown and may include these sets" in report.notes
+    assert "what a was trained on, and whether these sets were in it, is not known here" in report.notes
     assert IN_MIXTURES in report.notes
 
 

@@ -34,16 +34,11 @@ from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
-from tests.pipelines.galleries import draw, extra_pairs, truth_of, write_round
+from tests.pipelines.galleries import extra_pairs, truth_of, write_round
 from tests.pipelines.report_artifacts import project
 from tests.problems.scores import scores_of
 
 Evaluates = Callable[..., EvalReport]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw(tmp_path_factory.mktemp("galleries") / "dataset")
 
 
 @pytest.fixture(scope="session")

@@ -17,13 +17,11 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
-from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling import listen as verb
 from ctxr.pipelines.modelling.chat import Reply, data_url, shifts_of
 from ctxr.pipelines.modelling.config import Eval, Listen, ListenReport
 from ctxr.pipelines.modelling.eval import run as evaluate
-from ctxr.pipelines.modelling.listen import listen
 from ctxr.problems.queries import queries_of
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
@@ -57,7 +55,7 @@ def work(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ask(server: FakeServer, work: Path, **options: Any) -> ListenReport:
     config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 5.0} | options)
-    return listen(config.check(), Silent(), lambda _seconds: None)
+    return verb.run(config, None, lambda _seconds: None)
 
 
 def knowing(work: Path) -> Callable[[Body, int], Answer]:

@@ -10,7 +10,6 @@ from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from tests.models.encoder_folder import make_folder
-from tests.pipelines.galleries import draw
 
 SMALL = ("lr=1e-3", "epochs=2", "batch=5", "inner=32", "layers=1", "start=", "patience=0")
 """Changes by which a published recipe trains in a second."""
@@ -24,12 +23,6 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("world") / "dataset"
     write_benchmark(WorldBenchmark(out, train=12, valid=6, test=6, video=0.5, side=48, workers=1))
     return out
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of galleries."""
-    return draw(tmp_path_factory.mktemp("galleries") / "dataset")
 
 
 @pytest.fixture(scope="session")

@@ -50,9 +50,8 @@ def over(train: Trains, looked: tuple[Path, int], tmp_path: Path) -> TrainsOver:
 
 @pytest.mark.parametrize(
     ("variant", "parity"),
-    [("zero-shot", "fixed"), ("none", "fixed"), ("batch", "fixed"), ("module", "fixed"), ("temporal", "fixed"),
-     ("none", "code"), ("temporal", "code")],
-)  # fmt: skip
+    [("zero-shot", "fixed"), ("batch", "fixed"), ("module", "fixed"), ("none", "code"), ("temporal", "code")],
+)
 def test_a_run_over_regions_scores_every_candidate_and_again_to_the_same_bits(
     over: TrainsOver, benchmark: Path, looked: tuple[Path, int], variant: str, parity: str
 ) -> None:
