@@ -153,9 +153,6 @@ JUDGMENTS, GIVEN, ROUNDS = "judgments.jsonl", "given.jsonl", "rounds.jsonl"
 LEDGER, SAMPLE, STRATA, ALSO, FIGURES = "ledger.jsonl", "sample.jsonl", "strata.jsonl", "also.jsonl", "figures.json"
 """Files of a round, beside its judgments."""
 
-RELEASED = ("sets", "images", "texts", "queries", "splits")
-"""Tables that are written of a published release, which has none of ours."""
-
 
 @dataclass(frozen=True)
 class Base:
@@ -176,7 +173,8 @@ class Base:
     def names(self) -> list[str]:
         """Its tables in the artifact of revised labels, but for the judgments."""
         if self.tables is None:
-            return [f"{name}.jsonl" for name in RELEASED]
+            # what is written of a published release, which has no tables of ours
+            return [f"{name}.jsonl" for name in ("sets", "images", "texts", "queries", "splits")]
         return [name for name in self.tables if name != JUDGMENTS]
 
     @property

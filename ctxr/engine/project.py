@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
-from ctxr.store.artifacts import MANIFEST, Artifact, merge_hint, open_artifact
+from ctxr.store.artifacts import MANIFEST, merge_hint, open_artifact
 
 DATASETS = ("revised", "dataset")
 """Folders of a project that hold descriptions with their sets, furthest along first."""
@@ -31,7 +31,11 @@ def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
     path = finished[0].path
     unfinished = names[: names.index(path.name)]
     notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
-    return path, notes + [_stale(later, earlier) for later, earlier in pairwise(finished) if _is_stale(later, earlier)]
+    for later, earlier in pairwise(finished):
+        if all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents):
+            remedy = f"ctxr {later.manifest.verb} makes it again"
+            notes.append(f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {remedy}")
+    return path, notes
 
 
 def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Progress) -> Path:
@@ -48,15 +52,6 @@ def refuse_nothing(path: Path | None) -> None:
     """Raises UsageError for a named dataset that does not exist, before anything slow is loaded."""
     if path is not None and not path.exists():
         raise UsageError(f"{path} does not exist", hint="--dataset names an artifact, a release or a file")
-
-
-def _is_stale(later: "Artifact", earlier: "Artifact") -> bool:
-    return all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents)
-
-
-def _stale(later: "Artifact", earlier: "Artifact") -> str:
-    remedy = f"ctxr {later.manifest.verb} makes it again"
-    return f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {remedy}"
 
 
 def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:

@@ -162,7 +162,7 @@ def parallel(
         workers: threads, or processes, for which `work` is pickled once; 0 = half the cores.
         queued: items to take beyond those, for a caller that is slow to fetch results.
     """
-    workers = workers or half_of_cores()
+    workers = workers or max(1, (os.cpu_count() or 2) // 2)
     flying: dict[Future[R], T] = {}
 
     def arrived() -> Iterator[tuple[T, R]]:
@@ -188,11 +188,6 @@ def parallel(
                 if child not in others:
                     child.kill()
             raise
-
-
-def half_of_cores() -> int:
-    """The default number of workers."""
-    return max(1, (os.cpu_count() or 2) // 2)
 
 
 def _pool(work: Callable[[Any], Any], workers: int, processes: bool) -> Executor:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -67,7 +68,8 @@ def _add_photos(
     for row in rows:
         number, name, licence = row["id"], row["file_name"], row.get("license")
         image = f"{gallery}/{name}"
-        _check_path(f"{file.path}: image {number}", name)
+        for part in PurePosixPath(name).parts or ("",):
+            check_name(partial(str, f"{file.path}: image {number}"), part)
         if number in by_id or image in galleries.images:
             raise DataError(f"{file.path}: the image {number} ({name}) appears twice", hint="delete one of them")
         picture = next((top / name for top in tops if galleries.holds(top / name)), None)
@@ -134,8 +136,3 @@ def _licences(file: JsonFile) -> dict[int, str]:
     if "licenses" not in file.value:
         return {}
     return {row["id"]: f"{row['name']}" for row in _rows(file, "licenses", {"id": int, "name": str})}
-
-
-def _check_path(where: str, name: str) -> None:
-    for part in PurePosixPath(name).parts or ("",):
-        check_name(lambda: where, part)

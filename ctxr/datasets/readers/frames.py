@@ -15,9 +15,6 @@ from ctxr.store.records import PHOTO_SUFFIXES, Image
 SET_SIZE = 10
 """Images of a set in the published release (ImageCoDe, section 3.1)."""
 
-FOLDERS = ("image-sets", "image_sets", "images", ".")
-"""Where in a release the folders of pictures are looked for."""
-
 _FRAME = re.compile(r"img(\d{1,18})\.[A-Za-z]+")
 
 
@@ -68,7 +65,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     """
     listed = list(names)
     pictures = ReleasePictures(root)
-    tops = [root / name for name in FOLDERS if (root / name).is_dir()]
+    tops = [root / name for name in ("image-sets", "image_sets", "images", ".") if (root / name).is_dir()]
     top = next((top for top in tops if any((top / name).is_dir() for name in listed[:100])), None)
     top = top or next((top for top in tops if any((top / name).is_dir() for name in listed)), None)
     if top is None:

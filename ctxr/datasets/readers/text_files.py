@@ -38,7 +38,8 @@ class JsonFile:
         position = 0
         for number, key in enumerate(keys):
             for _ in range(1 + (second and number == len(keys) - 1)):
-                match = re.compile(f"(?:{_spellings(key)})\\s*:").search(self.text, position)
+                spelled = {re.escape(json.dumps(key, ensure_ascii=flag)) for flag in (True, False)}
+                match = re.compile(f"(?:{'|'.join(spelled)})\\s*:").search(self.text, position)
                 if match is None:
                     return str(self.path)
                 position = match.end()
@@ -150,7 +151,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no JSON number")
-
-
-def _spellings(key: str) -> str:
-    return "|".join({re.escape(json.dumps(key, ensure_ascii=flag)) for flag in (True, False)})

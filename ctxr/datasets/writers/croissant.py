@@ -57,7 +57,7 @@ def write(job: ExportJob) -> ExportResult:
             path = f"images/{number:07d}{suffix_of(image)}"
             job.pictures.link(image, job.out / path)
             row = job.image_row(image)
-            images.append({"path": path, "frame": row["index"], "seconds": row["time"]} | _only(row, _IMAGE))
+            images.append(row | {"path": path, "frame": row["index"], "seconds": row["time"]})
             task.advance()
     sets, queries = [], []
     for image_set in job.dataset.sets:
@@ -78,10 +78,6 @@ def write(job: ExportJob) -> ExportResult:
     about = _about(job) | {"distribution": distribution, "recordSet": records}
     write_bytes(job.out / "croissant.json", pretty_json(about))
     return ExportResult(_LOAD)
-
-
-def _only(row: dict[str, Any], columns: Columns) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name in columns}
 
 
 def _about(job: ExportJob) -> dict[str, Any]:

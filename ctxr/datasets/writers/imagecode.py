@@ -46,7 +46,17 @@ def write(job: ExportJob) -> ExportResult:
             task.advance()
     for split, file in _FILES.items():
         write_bytes(job.out / file, pretty_json(tables[split]))
-    return ExportResult(_LOAD, _skipped(skipped), _changed(encoded, named))
+    result = ExportResult(_LOAD)
+    if skipped:
+        why = "the format holds one description per set and target"
+        left = f"{len(skipped)} queries without exactly one target of their own are left out ({why}): {some(skipped)}."
+        result.left_out.append(left)
+    if encoded:
+        result.notes.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
+    if named:
+        known = "by which the released code knows them"
+        result.notes.append(f"{named} static sets carry `{STATIC}-` before their name, {known}.")
+    return result
 
 
 def name_of(image_set: ImageSet) -> str:
@@ -69,22 +79,6 @@ def _unlabeled(job: ExportJob, queries: list[Query]) -> list[str]:
     texts = [" ".join(job.words(query)) for query in queries if query.labels is None]
     # by hash: the order must not betray the targets
     return sorted(texts, key=lambda text: sha256_bytes(text.encode()))
-
-
-def _skipped(queries: list[str]) -> list[str]:
-    if not queries:
-        return []
-    why = "the format holds one description per set and target"
-    return [f"{len(queries)} queries without exactly one target of their own are left out ({why}): {some(queries)}."]
-
-
-def _changed(encoded: int, named: int) -> list[str]:
-    notes = []
-    if encoded:
-        notes.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
-    if named:
-        notes.append(f"{named} static sets carry `{STATIC}-` before their name, by which the released code knows them.")
-    return notes
 
 
 _LOAD = """The layout is that of the ImageCoDe release: `train_data.json` and `valid_data.json` map a set to its descriptions by the

@@ -229,12 +229,6 @@ def _cure(folder: Path) -> str:
     return f"ctxr doctor lists all problems of the artifact around {folder}, and how to rebuild it"
 
 
-GOLD = "gold"
-"""The worker whose judgments are the published targets."""
-
-JUDGMENT = ("candidate", "worker", "value", "at", "seconds", "round")
-"""Columns of a judgment of a query."""
-
 UNSPLIT = "unsplit"
 """The split of sets without one."""
 
@@ -294,7 +288,7 @@ class ExportJob:
         last: dict[tuple[str, str], float] = {}
         for rows in self.judgments.values():
             for row in sorted(rows, key=lambda row: row.round):
-                if row.worker == GOLD:
+                if row.worker == "gold":
                     last[row.query, row.candidate] = row.value
         targets: dict[str, list[int]] = defaultdict(list)
         for (name, candidate), value in last.items():
@@ -350,6 +344,7 @@ class ExportJob:
 
     def query_rows(self, image_set: ImageSet) -> list[dict[str, Any]]:
         """The queries of a set as JSON types, with targets and judgments."""
+        columns = ("candidate", "worker", "value", "at", "seconds", "round")
         return [
             {
                 "id": query.id,
@@ -358,8 +353,7 @@ class ExportJob:
                 "labels": list(query.labels or ()),
                 "targets": self.targets.get(query.id, []),
                 "judgments": [
-                    {name: getattr(judgment, name) for name in JUDGMENT}
-                    for judgment in self.judgments.get(query.id, [])
+                    {name: getattr(judgment, name) for name in columns} for judgment in self.judgments.get(query.id, [])
                 ],
             }
             for query in self.queries.get(image_set.id, [])
@@ -392,15 +386,11 @@ class ExportResult:
 def without_test_answers(dataset: Dataset) -> Dataset:
     """The dataset without what anybody answered about sets of the test side."""
     splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
-    kept = [row for row in dataset.judgments if splits.get(_set_of(dataset, row)) != "test"]
+    for row in dataset.judgments:
+        if row.query not in dataset.queries:
+            raise DataError(f"a judgment by {row.worker} is about {row.query!r}, which is no query")
+    kept = [row for row in dataset.judgments if splits.get(dataset.queries[row.query].image_set) != "test"]
     return replace(dataset, judgments=tuple(kept))
-
-
-def _set_of(dataset: Dataset, judgment: Judgment) -> str:
-    query = dataset.queries.get(judgment.query)
-    if query is None:
-        raise DataError(f"a judgment by {judgment.worker} is about {judgment.query!r}, which is no query")
-    return query.image_set
 
 
 def check_names(dataset: Dataset) -> None:

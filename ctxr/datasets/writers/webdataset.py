@@ -14,8 +14,6 @@ from ctxr.store.paths import safe_name
 from ctxr.store.records import ImageSet
 
 _BLOCK = 512
-_NAME = 60
-"""Characters of a set's id in the name of its sample; the number before it keeps names apart."""
 
 
 def write(job: ExportJob) -> ExportResult:
@@ -35,7 +33,8 @@ def write(job: ExportJob) -> ExportResult:
 
 def _sample(job: ExportJob, image_set: ImageSet, split: str, number: int) -> dict[str, bytes]:
     """Files of one sample by name. The key has no dot: what follows the first dot is the kind of file."""
-    key = f"{number:06d}-{safe_name(image_set.id)[:_NAME].replace('.', '_')}"
+    # a part of the id suffices: the number before it keeps names apart
+    key = f"{number:06d}-{safe_name(image_set.id)[:60].replace('.', '_')}"
     files: dict[str, bytes] = {}
     rows = []
     for position, image in enumerate(job.members(image_set)):

@@ -42,13 +42,18 @@ from ctxr.store.records import Judgment
 from ctxr.store.tables import encode_row, pretty_json, read_table
 
 
-def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
-    """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
+def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
+    """The candidates of each stratum, by its name."""
     strata: dict[str, list[CandidateRow]] = {}
     for link in links:
         strata.setdefault(stratum_of(link), []).append(link)
-    names = sorted(strata)
-    samples = []
+    return dict(sorted(strata.items()))
+
+
+def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> list[AuditSample]:
+    """About `size` candidates, at least four of each stratum (`allocate`), without any twice."""
+    strata = _by_stratum(links)
+    names, samples = list(strata), []
     for name, count in zip(names, allocate([len(strata[name]) for name in names], size) if size else [], strict=False):
         links = strata[name]
         chosen = [links[index] for index in sorted(rng.choice(len(links), count, replace=False).tolist())]
@@ -59,31 +64,7 @@ def draw(links: Sequence[CandidateRow], size: int, rng: np.random.Generator) -> 
     return samples
 
 
-def as_candidates(
-    samples: Sequence[AuditSample],
-    captions: Mapping[str, Sequence[str]],
-    texts: Mapping[str, str],
-    authors: Mapping[str, str],
-) -> list[StatementRow]:
-    """The sample as `ctxr export-tasks entail` takes it; it does not reveal the classifier's decision.
-
-    Args:
-        captions: written for each image. texts, authors: of each caption, by query.
-    """
-    return [
-        StatementRow(
-            one.image, one.caption, texts[one.caption], tuple(captions.get(one.image, ())), authors[one.caption]
-        )
-        for one in sorted(samples, key=lambda one: one.key())
-    ]
-
-
 RESAMPLES = 1000
-
-FOR_CAPTION = 2
-"""Direction of a pair that was found only for its caption: it ranks after all that were found for the picture."""
-
-MANY = np.iinfo(np.int64).max
 
 
 def counted(
@@ -115,9 +96,9 @@ def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Double
     scores = np.concatenate([pool.known_scores, pool.scores])
     before = [3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given] + [4] * len(pool.gallery.rejected)
     kinds = np.concatenate([np.array(before, np.int64), np.where(entailed, 1, 2)])
-    ranks = np.concatenate(
-        [np.zeros(len(excluded), np.int64), np.where(pool.directions == FOR_CAPTION, MANY, pool.ranks)]
-    )
+    # a pair that was found only for its caption (2) ranks after all that were found for the picture
+    mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
+    ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
     order = np.lexsort((ranks, -scores, images))
     images, kinds = images[order], kinds[order]
     rank = np.arange(len(images)) - np.searchsorted(images, images)
@@ -204,12 +185,9 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
 
 def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
     """Candidates of each stratum of the audit, with their mean probability."""
-    strata: dict[str, list[float]] = {}
-    for link in links:
-        strata.setdefault(stratum_of(link), []).append(link.probability)
     return [
-        {"stratum": name, "pairs": len(values), "probability": float(np.mean(values))}
-        for name, values in sorted(strata.items())
+        {"stratum": name, "pairs": len(own), "probability": float(np.mean([link.probability for link in own]))}
+        for name, own in _by_stratum(links).items()
     ]
 
 
@@ -230,12 +208,6 @@ REASONS: dict[int, Reason | None] = {
 CAPPED = (REASONS[CAP_IMAGE], REASONS[CAP_CAPTION])
 
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
-
-SMALL_SET = 20
-"""Most pictures of a set whose descriptions should hold for one picture only: others are listed for people to check."""
-
-SHOWN = 12
-"""Descriptions that are shown on the terminal; `also.jsonl` has all."""
 
 
 @dataclass(frozen=True)
@@ -283,9 +255,10 @@ class Revised:
                 )
 
     def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
-        """Descriptions of small sets that were found to hold for another picture of their set."""
+        """Descriptions that were found to hold for another picture of their set, for people to check: only in sets of up to 20 should
+        they hold for one alone."""
         dataset = self.inputs.base.dataset
-        small = {one.id for one in dataset.sets if len(one.images) <= SMALL_SET}
+        small = {one.id for one in dataset.sets if len(one.images) <= 20}
         conflicts = []
         for link in links:
             image_set = dataset.queries[link.caption].image_set
@@ -301,7 +274,8 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
     links = list(revised.links())
     samples = draw(links, config.sample, np.random.default_rng((config.seed, number)))
     dataset, threshold = revised.inputs.base.dataset, asdict(revised.threshold)
-    authors = {name: dataset.texts[dataset.queries[name].texts[0]].author for name in revised.texts}
+    texts, own = revised.texts, revised.own
+    authors = {name: dataset.texts[dataset.queries[name].texts[0]].author for name in texts}
     current = Round(
         number=number,
         active=True,
@@ -331,7 +305,11 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
         ALSO: revised.conflicts(links),
         JUDGMENTS: judgments,
     }
-    sample = as_candidates(samples, revised.own, revised.texts, authors)
+    # as `ctxr export-tasks entail` takes it: it does not reveal the classifier's decision
+    sample = [
+        StatementRow(one.image, one.caption, texts[one.caption], tuple(own.get(one.image, ())), authors[one.caption])
+        for one in sorted(samples, key=lambda one: one.key())
+    ]
     figures = pretty_json(_figures(config, revised, links))
     files = {SAMPLE: b"".join(encode_row(one) for one in sample), FIGURES: figures}
     return write_round(config.folder(), current, tables, files)
@@ -413,7 +391,7 @@ def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str
     """
     heads = ["description", "written for", "also holds for", "probability"]
     note = f"{len(conflicts):,} in all, in also.jsonl of the round, for people to check"
-    shown = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:SHOWN]
+    shown = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:12]
     people: list[list[str]] = [[] for _ in shown]
     if verdicts is not None:
         shown = [one for one in conflicts if one.key() in verdicts]

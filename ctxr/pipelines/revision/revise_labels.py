@@ -214,10 +214,6 @@ def _described(one: Round) -> str:
     return f"{one.number} ({one.added:,} added by {one.classifier}{'' if one.active else ', undone'})"
 
 
-REVISABLE = ("dataset",)
-"""Folders of a project that hold labels to revise."""
-
-
 def open_project(config: ReviseLabels, progress: Progress) -> Base:
     """The dataset that `config` names, or that was revised before, or the project's. A round whose activation was
     interrupted is completed or dropped. Raises DataError where a file of the rounds was changed since it was written."""
@@ -229,7 +225,7 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
             f"{before}, the dataset that {out} revises, no longer exists",
             hint="ctxr revise-labels DATASET names its new folder",
         )
-    base = open_base(config.dataset or before or chosen(None, config.workdir, REVISABLE, progress))
+    base = open_base(config.dataset or before or chosen(None, config.workdir, ("dataset",), progress))
     refuse_other_base(out, base)
     if read_rounds(out) and not (out / MANIFEST).is_file():
         execute(Rounds(config, out, base))

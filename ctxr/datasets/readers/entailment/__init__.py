@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-import msgspec
+from msgspec import structs
 
 from ctxr.datasets.pairs import EntailmentPair, coco_image, flickr_image, text_group
 from ctxr.datasets.readers.karpathy import SIDES
@@ -485,7 +485,7 @@ class _Reader:
         content = (pair.premise, pair.hypothesis, pair.image, pair.caption, pair.group)
         line, before = self.said.setdefault(content, (row.line, pair))
         earlier = self.pairs.get(pair.id) if self.format.id else before
-        if earlier is not None and earlier is not pair and _said_alike(earlier, pair):
+        if earlier is not None and earlier is not pair and structs.replace(earlier, id=pair.id) == pair:
             self.rows.note(row.line, "repeated", f"the row says what line {line} says")
             return
         if before.label != pair.label:
@@ -494,7 +494,7 @@ class _Reader:
         if pair.id in self.pairs:
             note = f"id {pair.id!r} stands already on another row; its line is added"
             self.rows.note(row.line, "same_id", note, kept=True)
-            pair = msgspec.structs.replace(pair, id=f"{pair.id}:{row.line}")
+            pair = structs.replace(pair, id=f"{pair.id}:{row.line}")
         self.pairs[pair.id] = pair
 
     def _pair(self, row: Row) -> EntailmentPair | None:
@@ -560,10 +560,6 @@ class _Reader:
         caption = ids[-1]
         premise = captions.premise(image, caption) if image else captions.texts.get(ids[0] or "")
         return premise, captions.texts.get(caption or ""), image, caption, ids[0] or ""
-
-
-def _said_alike(pair: EntailmentPair, other: EntailmentPair) -> bool:
-    return msgspec.structs.replace(pair, id="") == msgspec.structs.replace(other, id="")
 
 
 def _cell(row: Row, names: tuple[str, ...]) -> str:
