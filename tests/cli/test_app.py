@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.config import ImportAnswersReport
 from ctxr.cli.app import app
-from ctxr.cli.commands import COMMANDS, Command, named
+from ctxr.cli.commands import COMMANDS
 from ctxr.cli.options import load_toml
 from ctxr.cli.render import Terminal
+from ctxr.cli.verbs import Command, named
 from ctxr.engine.options import described
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
