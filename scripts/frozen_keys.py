@@ -9,7 +9,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ctxr.cli.commands import COMMANDS, named
+from ctxr.cli.commands import COMMANDS
+from ctxr.cli.verbs import named
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.recipes import PROFILES, list_recipes
 

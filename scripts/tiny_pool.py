@@ -9,11 +9,10 @@ from multiprocessing import get_context
 import msgspec
 import numpy as np
 
-from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
 from ctxr.synthetic.world.backdrops import BACKDROPS, window
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.outlines import FACED, SHAPES
-from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
+from ctxr.synthetic.world.scenes import COLOURS, SIZES, TEXTURES, Scene, choose, sample_scene
 from ctxr.synthetic.world.statements import true_statements
 
 ASPECTS = (1.0, 4 / 3, 16 / 9, 16 / 9, 3 / 4)

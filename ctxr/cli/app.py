@@ -13,9 +13,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
-from ctxr.cli.commands import COMMANDS, LINES, MORE, Command, named
+from ctxr.cli.commands import COMMANDS, LINES, MORE
 from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
+from ctxr.cli.verbs import Command, named
 from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_you_mean
 
 INTERRUPTED = 130

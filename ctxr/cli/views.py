@@ -171,6 +171,7 @@ def page(report: ReportPage) -> Iterator[Block]:
         "sets": report.sets,
         "pictures": f"{report.pictures}, {where}" + (f", {len(report.missing)} missing" if report.missing else ""),
         "size": f"{report.bytes / 1e6:.1f} MB",
+        "next": f"open {report.page} in a browser",
     }
     yield Summary(f"{report.page}: written", rows)
 
@@ -246,7 +247,7 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
-        yield audit_table(report)
+        yield _audit_table(report)
     yield Sentences("not tested", report.missing)
     yield Sentences("notes", report.notes)
     flagged = [verdict for verdict in report.verdicts if verdict.flagged]
@@ -400,7 +401,7 @@ def plan_table(report: PlanReport) -> Table:
     return Table(f"What it takes on {report.platform}", heads, rows, note)
 
 
-def audit_table(report: AuditReport) -> Table:
+def _audit_table(report: AuditReport) -> Table:
     """The verdicts as a table for people."""
     rows = tuple(
         (

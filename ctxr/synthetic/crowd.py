@@ -50,8 +50,6 @@ HASTY = Profile("hasty", care=0.8, place=0.1, writes=0.9)
 BIASED = Profile("position-biased", care=0.35, place=0.9, writes=0.8)
 SPAMMER = Profile("spammer", care=0.0, place=0.0, writes=0.0)
 
-PROFILES = (CAREFUL, HASTY, BIASED, SPAMMER)
-
 
 def chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]) -> dict[str, float]:
     """Probability of each image being picked, by image id; they sum to 1.

@@ -11,8 +11,8 @@ import msgspec
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.project_journal import has_journal
-from ctxr.cli.commands import COMMANDS, named
 from ctxr.cli.render import Block
+from ctxr.cli.verbs import VERBS, named
 from ctxr.cli.views import image_sets
 from ctxr.datasets.rounds import FOLDER, LEDGER, CandidateRow, folder_of, read_rounds
 from ctxr.datasets.truth import CaptionTruth
@@ -38,7 +38,7 @@ from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 
 def run_command(verb: str, progress: Progress, /, **options: Any) -> Any:
     """Run a command of the table with these options; returns its report."""
-    command = COMMANDS[verb]
+    command = VERBS[verb]
     return named(command.run)(named(command.config)(**options), progress)
 
 

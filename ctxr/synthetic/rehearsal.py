@@ -24,11 +24,22 @@ from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
 from ctxr.store.records import Text
 from ctxr.store.tables import read_table
-from ctxr.synthetic.crowd import PROFILES, Cast, Person, SimulatedJudge, SimulatedTruth, image_ids, work_in_turns
+from ctxr.synthetic.crowd import (
+    BIASED,
+    CAREFUL,
+    HASTY,
+    SPAMMER,
+    Cast,
+    Person,
+    SimulatedJudge,
+    SimulatedTruth,
+    image_ids,
+    work_in_turns,
+)  # fmt: skip
 from ctxr.synthetic.world.footage import World
 from ctxr.synthetic.world.predicates import Verdict
 
-CAST = (("careful", 10), ("hasty", 2), ("position-biased", 2), ("spammer", 2))
+CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
 """How many workers of each kind come."""
 
 ROUNDS = 200
@@ -61,8 +72,7 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
     """
     rng = np.random.default_rng(seed)
     truth = SimulatedTruth(world, read_artifact(sets))
-    named = {profile.name: profile for profile in PROFILES}
-    cast = [named[kind] for kind, count in CAST for _ in range(count)]
+    cast = [profile for profile, count in CAST for _ in range(count)]
     with served(workdir, len(cast)) as opened:
         people = [
             Person(name, profile, link, truth, np.random.default_rng(rng.integers(1 << 62)))

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.config import ImportAnswersReport
 from ctxr.cli.app import app
-from ctxr.cli.commands import COMMANDS, Command, named
+from ctxr.cli.commands import COMMANDS
 from ctxr.cli.options import load_toml
 from ctxr.cli.render import Terminal
+from ctxr.cli.verbs import Command, named
 from ctxr.engine.options import described
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
@@ -104,6 +105,7 @@ def test_the_workdir_can_come_from_the_environment(tmp_path: Path) -> None:
         ("brisque = 'much'", UsageError, "brisque = 'much' is not a number"),
         ("min_size = true", UsageError, "min_size = True is not a whole number"),
         ("brisque = ", DataError, "is not TOML"),
+        ('out = ""', UsageError, r"f\.toml: out is an empty name"),
     ],
 )
 def test_a_wrong_configuration_file_is_one_sentence(
@@ -139,12 +141,6 @@ def test_programs_get_an_error_as_json(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert said["exit_code"] == 4
     assert "does not exist" in said["error"]
     assert "ctxr build-sets videos/" in said["hint"]
-
-
-def test_findings_are_one_json_document(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["doctor", str(tmp_path), "--json"])
-    assert result.exit_code == 5
-    assert json.loads(result.stdout)["problems"] == 1
 
 
 @pytest.mark.parametrize(
@@ -199,13 +195,6 @@ def test_an_empty_path_is_not_the_current_folder(typed: list[str], name: str) ->
     result = runner.invoke(app, typed)
     assert result.exit_code == 2
     assert f"error: {name} is an empty name\n" in result.stderr
-
-
-def test_an_empty_path_in_a_file_is_named_with_its_key(tmp_path: Path) -> None:
-    file = tmp_path / "chain.toml"
-    file.write_text('out = ""\n')
-    with pytest.raises(UsageError, match=r"chain\.toml: out is an empty name"):
-        load_toml(file, BuildSets)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ runner = CliRunner()
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
-    sizes = {"videos": 2, "seconds": 6, "photos": 12, "queries": 24, "pairs": 8, "gallery": 24, "looks": 16}
+    sizes = {"videos": 1, "seconds": 6, "photos": 12, "queries": 24, "pairs": 8, "gallery": 24, "looks": 16}
     return run(Demo(out=tmp_path_factory.mktemp("demo"), **sizes))
 
 
@@ -71,7 +71,7 @@ def test_labels_are_revised_by_a_classifier_and_checked_by_people(shown: DemoRep
 
 @pytest.mark.prove
 def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(shown: DemoReport) -> None:
-    sizes = "--videos 2 --seconds 6 --photos 12 --queries 24 --pairs 8 --gallery 24 --looks 16"
+    sizes = "--videos 1 --seconds 6 --photos 12 --queries 24 --pairs 8 --gallery 24 --looks 16"
     result = runner.invoke(app, ["demo", "--out", str(shown.folder), *sizes.split()])
     assert result.exit_code == 0
     assert result.stdout.count("nothing to do") == 2

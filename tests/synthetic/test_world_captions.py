@@ -123,10 +123,7 @@ def test_pairs_are_true_to_the_truth_and_hard(drawn: Path) -> None:
     relations = Counter(pair.relation for pair in pairs)
     assert relations["altered"] > 0.15 * len(pairs)
     assert relations["neighbour"] > 0.05 * len(pairs)
-
-
-def test_what_holds_and_what_does_not_say_equally_much(drawn: Path) -> None:
-    pairs = [pair for pair in read_table(drawn / "pairs.jsonl", EntailmentPair) if pair.source == "world"]
+    # what holds and what does not say equally much
     words = {label: np.mean([len((p.hypothesis or "").split()) for p in pairs if p.label == label]) for label in (0, 1)}
     assert abs(words[0] - words[1]) < 0.15 * words[1]
 

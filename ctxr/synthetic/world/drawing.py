@@ -6,10 +6,9 @@ from functools import cache
 import cv2
 import numpy as np
 
-from ctxr.synthetic.world.attributes import COLOURS
 from ctxr.synthetic.world.backdrops import window
 from ctxr.synthetic.world.outlines import REACH, Contour, details, outline
-from ctxr.synthetic.world.scenes import Actor, Overlay, Scene
+from ctxr.synthetic.world.scenes import COLOURS, Actor, Overlay, Scene
 
 _SUB = 4  # binary digits of a pixel's fraction, for OpenCV's fixed-point coordinates
 _TILE = 256

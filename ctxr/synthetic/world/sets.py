@@ -6,9 +6,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ctxr.synthetic.world.attributes import COLOURS, FACES, SIZES, TEXTURES
 from ctxr.synthetic.world.outlines import FACED, SHAPES
 from ctxr.synthetic.world.scenes import (
+    COLOURS,
+    FACES,
+    SIZES,
+    TEXTURES,
     Actor,
     Scene,
     across_edge,

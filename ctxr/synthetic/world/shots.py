@@ -6,9 +6,9 @@ import math
 import msgspec
 import numpy as np
 
-from ctxr.synthetic.world.attributes import FACES
 from ctxr.synthetic.world.outlines import FACED, REACH
 from ctxr.synthetic.world.scenes import (
+    FACES,
     Actor,
     Backdrop,
     Overlay,

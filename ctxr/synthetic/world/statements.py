@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ctxr.synthetic.world.attributes import COLOURS, SIZES, TEXTURES
 from ctxr.synthetic.world.language import a, noun, say, sentence
 from ctxr.synthetic.world.moments import Temporal
 from ctxr.synthetic.world.outlines import SHAPES
@@ -22,7 +21,7 @@ from ctxr.synthetic.world.predicates import (
     Verdict,
     every,
 )
-from ctxr.synthetic.world.scenes import Actor, Scene, choose
+from ctxr.synthetic.world.scenes import COLOURS, SIZES, TEXTURES, Actor, Scene, choose
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.words import BACKDROP_PHRASES, PLACE_PHRASES, SIDE_PHRASES
 

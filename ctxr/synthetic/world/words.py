@@ -1,6 +1,6 @@
 """The words of the toy world: what people call its shapes, colours, sizes, textures, faces, backdrops and places."""
 
-from ctxr.synthetic.world.attributes import COLOURS
+from ctxr.synthetic.world.scenes import COLOURS
 
 SHAPE_NOUNS: dict[str, tuple[tuple[str, str], ...]] = {
     "circle": (("circle", "circles"), ("disc", "discs"), ("round shape", "round shapes")),

@@ -5,11 +5,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from ctxr.synthetic.world.attributes import COLOURS, FACES, SIZES, TEXTURES, size_name
 from ctxr.synthetic.world.backdrops import BACKDROPS, photo_folder, pyramid, window
 from ctxr.synthetic.world.drawing import render, silhouette
 from ctxr.synthetic.world.outlines import FACED, REACH, SHAPES, details, outline
-from ctxr.synthetic.world.scenes import Actor, Backdrop, Overlay, Scene, sample_scene
+from ctxr.synthetic.world.scenes import (
+    COLOURS,
+    FACES,
+    SIZES,
+    TEXTURES,
+    Actor,
+    Backdrop,
+    Overlay,
+    Scene,
+    sample_scene,
+    size_name,
+)
 
 
 def test_equal_scenes_give_equal_pixels_of_the_size_asked_for() -> None:

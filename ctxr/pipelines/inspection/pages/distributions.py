@@ -9,7 +9,6 @@ import numpy as np
 
 from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
-from ctxr.pipelines.inspection.pages import edition as ledger
 from ctxr.pipelines.inspection.pages.chain import number
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.pipelines.inspection.pages.plots import Plot, curve, histogram, plain, ticks
@@ -31,7 +30,7 @@ def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
     videos = [unit for unit in edition.chain.units if unit.source.kind == "video"]
     if not videos:
         return {"lines": []}
-    ledger.fill(edition)
+    edition.fill_ledger()
     ordered = sorted(videos, key=lambda unit: (-len(unit.sets), unit.source.name))
     return {"lines": [_line(edition, unit, index < OPEN) for index, unit in enumerate(ordered)]}
 

@@ -159,6 +159,26 @@ class Edition:
         path = self.paths.get((source, index)) or (facts.path if facts else None)
         return self.pictures.number(path) if path else NONE
 
+    def fill_ledger(self) -> None:
+        """Have `data["ledger"]`: by source number, rows of index, time, fate, value, nearest, distance, picture, name."""
+        if "ledger" not in self.data:
+            self.data["ledger"] = [self._ledger_rows(unit) for unit in self.chain.units]
+
+    def _ledger_rows(self, unit: SourceUnit) -> list[list[Any]]:
+        return [
+            [
+                row.index,
+                None if row.time is None else time_code(row.time),
+                IN_A_SET if row.reason is None else self.reason_number(row.reason),
+                row.value,
+                row.nearest,
+                row.distance,
+                self.picture_of(unit.source.name, row.index),
+                row.name,
+            ]
+            for row in sorted(unit.ledger, key=lambda row: row.index)
+        ]
+
 
 def time_code(time: Fraction) -> str:
     """A time in a video as `h:mm:ss.mmm`, rounded to milliseconds.
@@ -186,28 +206,5 @@ def exact(time: Fraction) -> str:
 IN_A_SET = -1
 """Fate of what is in a set; otherwise it is the number of a reason."""
 
-
 FATE, PICTURE = 2, 6
-"""Columns of a row."""
-
-
-def fill(edition: Edition) -> None:
-    """Have `data["ledger"]`: by source number, rows of index, milliseconds, fate, value, nearest, distance, picture, name."""
-    if "ledger" not in edition.data:
-        edition.data["ledger"] = [_rows(edition, unit) for unit in edition.chain.units]
-
-
-def _rows(edition: Edition, unit: SourceUnit) -> list[list[Any]]:
-    return [
-        [
-            row.index,
-            None if row.time is None else time_code(row.time),
-            IN_A_SET if row.reason is None else edition.reason_number(row.reason),
-            row.value,
-            row.nearest,
-            row.distance,
-            edition.picture_of(unit.source.name, row.index),
-            row.name,
-        ]
-        for row in sorted(unit.ledger, key=lambda row: row.index)
-    ]
+"""Columns of a row of the ledger."""

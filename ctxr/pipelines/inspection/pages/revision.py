@@ -187,28 +187,23 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> 
     names = list(dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *unsure]))[:MOST_EXAMPLES]
     own = written_for(dataset)
 
-    def lines(rows: Iterable[CandidateRow]) -> list[tuple[str, float]]:
+    def lines(rows: Iterable[CandidateRow], most: int) -> list[tuple[str, float]]:
         texts = [(_text(dataset, row.caption), row.probability) for row in rows]
-        return list(dict(reversed(texts)).items())[::-1][:MOST_LINES]
+        return list(dict(reversed(texts)).items())[::-1][:most]
 
-    near = {
-        name: sorted(
-            (row for row in by_image[name] if row.reason == "below_threshold"), key=lambda row: -row.probability
-        )
-        for name in names
-    }
-    return [
-        {
+    def example(name: str) -> dict[str, Any]:
+        near = [row for row in by_image[name] if row.reason == "below_threshold"]
+        return {
             "image": name,
             "picture": _picture(dataset, name),
             "own": own.get(name, [])[:MOST_LINES],
-            "added": lines(added[name]),
-            "near": lines(near[name])[:2],
+            "added": lines(added[name], MOST_LINES),
+            "near": lines(sorted(near, key=lambda row: -row.probability), 2),
             "more": max(0, len(added[name]) - MOST_LINES),
             "leaked": any(row.leaked for row in by_image[name]),
         }
-        for name in names
-    ]
+
+    return [example(name) for name in names]
 
 
 def _text(dataset: Dataset, query: str) -> str:

@@ -10,9 +10,8 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.imagecode import collection_of
-from ctxr.pipelines.inspection.pages import edition as ledger
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, exact, time_code
+from ctxr.pipelines.inspection.pages.edition import FATE, PICTURE, REASONS, Edition, exact, time_code
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Image, ImageSet
 from ctxr.store.units import SourceUnit
@@ -148,7 +147,7 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
     if edition.chain.without_ledger:
         return None
-    ledger.fill(edition)
+    edition.fill_ledger()
     counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
     order = [*REASONS, *sorted(counts.keys() - REASONS.keys())]
     limits = {
@@ -170,7 +169,7 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
         for reason in order
         if counts[reason]
     ]
-    shown = {row[ledger.FATE] for rows in edition.data["ledger"] for row in rows if row[ledger.PICTURE] >= 0}
+    shown = {row[FATE] for rows in edition.data["ledger"] for row in rows if row[PICTURE] >= 0}
     first = next((one["number"] for one in reasons if one["number"] in shown), reasons[0]["number"] if reasons else 0)
     edition.data["limits"] = {one["number"]: one["limit"] for one in reasons}
     considered = any(unit.ledger for unit in edition.chain.units)
