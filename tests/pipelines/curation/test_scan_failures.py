@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
     ],
     ids=["status", "silence", "not there", "nonsense", "stalled", "busy", "MemoryError", "bad_alloc"],
 )
-def test_what_ends_a_child_is_told(clip: Path, code: str, limits: dict[str, float], reason: str, message: str) -> None:
+def test_what_ends_a_child_is_told(clip: Path, code: str, limits: dict[str, Any], reason: str, message: str) -> None:
     began = time.monotonic()
     failure = _failure(_python(code), clip, replace(PYAV, **limits))
     assert failure.reason == reason
