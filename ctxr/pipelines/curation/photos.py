@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, read_image
@@ -43,29 +45,21 @@ def deduplicate(
         around: [N, K] nearest photos, nearest first, with `distances` [N, K].
         duplicate: on the scale of `distances`.
     """
-    first: dict[str, int] = {}
-    root = [first.setdefault(content, at) for at, content in enumerate(contents)]
-
-    def find(at: int) -> int:
-        while root[at] != at:
-            root[at] = root[root[at]]
-            at = root[at]
-        return at
-
-    def join(at: int, other: int) -> None:
-        earlier, later = sorted((find(at), find(other)))
-        root[later] = earlier
-
+    count, first = len(contents), dict[str, int]()
     close = distances < duplicate
-    for at, other in zip(np.nonzero(close)[0].tolist(), around[close].tolist(), strict=True):
-        join(at, other)
+    pairs = [np.stack([np.nonzero(close)[0], around[close]])]
+    pairs.append(np.array([[at, first.setdefault(content, at)] for at, content in enumerate(contents)], np.int64).T)
     # all known neighbours are copies: there may be more of them
-    if 0 < around.shape[1] < len(root) - 1 and (full := np.flatnonzero(close.all(axis=1)).tolist()):
+    if 0 < around.shape[1] < count - 1 and (full := np.flatnonzero(close.all(axis=1)).tolist()):
         ranking = PhotoRanking(vectors)
-        for at in full:
-            for other in ranking.within(at, duplicate):
-                join(at, other)
-    return np.array([find(at) for at in range(len(root))], np.int64)
+        pairs += [np.array([(at, other) for other in ranking.within(at, duplicate)], np.int64).T for at in full]
+    rows, columns = np.concatenate([pair.reshape(2, -1) for pair in pairs], axis=1)
+    _, group = connected_components(
+        coo_array((np.ones(len(rows), bool), (rows, columns)), (count, count)), directed=False
+    )
+    _, earliest = np.unique(group, return_index=True)
+    labels: Positions = earliest[group]
+    return labels
 
 
 SHARD = 256
@@ -189,20 +183,18 @@ def _shard(
 
 def unreadable_photos(albums: Sequence[InputSource], units: Sequence[SourceUnit]) -> list[tuple[InputSource, int, str]]:
     """The photos that could not be read when `units` were made, as in `PhotoPool`; why is found by failing again."""
-    return [
-        (album, row.index, _problem(album.photos[row.index]))
-        for album, unit in zip(albums, units, strict=True)
-        for row in unit.ledger
-        if row.reason == "unreadable"
-    ]
-
-
-def _problem(file: Path) -> str:
-    try:
-        read_image(file)
-    except DataError as error:
-        return error.message
-    return f"{file} is not a readable picture"
+    unreadable = []
+    for album, unit in zip(albums, units, strict=True):
+        for row in unit.ledger:
+            if row.reason == "unreadable":
+                file = album.photos[row.index]
+                problem = f"{file} is not a readable picture"
+                try:
+                    read_image(file)
+                except DataError as error:
+                    problem = error.message
+                unreadable.append((album, row.index, problem))
+    return unreadable
 
 
 DUPLICATE_SHARE = 0.3

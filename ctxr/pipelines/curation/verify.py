@@ -32,7 +32,7 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     """
     progress = progress or Silent()
     config.check()
-    if config.videos:
+    if config.videos is not None:
         require_sources(config.videos)
     path = chosen(config.artifact, config.workdir, SETS, progress)
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")

@@ -259,19 +259,6 @@ def test_an_artifact_of_a_newer_ctxr_is_refused(footage: Path, tmp_path: Path) -
     assert "newer than this ctxr understands" in only_sentence(result)
 
 
-def test_a_broken_photo_costs_only_itself(footage: Path, tmp_path: Path) -> None:
-    album = tmp_path / "album"
-    album.mkdir()
-    for photo in (footage / "photos" / "album").iterdir():
-        os.link(photo, album / photo.name)
-    (album / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 not a photo")
-    result = build(album, "--out", tmp_path / "sets")
-    assert result.exit_code == 0
-    (row,) = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
-    assert row.path.endswith("broken.jpg")
-    assert "14 from photos" in result.stdout
-
-
 @pytest.fixture(scope="module")
 def every_frame(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of a short and a longer video in `videos`, of which every frame is considered."""

@@ -73,3 +73,11 @@ def test_filtering_survives_twenty_kills(rough_footage: Path, tmp_path: Path) ->
     build = command("build-sets", rough_footage, "--encoder", "ctxr-tiny", "--threshold", THRESHOLD)
     subprocess.run([*build, "--out", str(tmp_path / "sets")], check=True, capture_output=True)
     prove(command("filter", "--input", tmp_path / "sets", "--brisque", 0.9), tmp_path, 2)
+
+
+def test_rebuilding_survives_twenty_kills(recipe: Path, elsewhere: Path, tmp_path: Path) -> None:
+    prove(command("rebuild", recipe, "--videos", elsewhere), tmp_path, 4)
+
+
+def test_exporting_survives_twenty_kills(recipes: Path, tmp_path: Path) -> None:
+    prove(command("export", "--to", "hf", "--input", recipes / "sets"), tmp_path, 4)

@@ -98,7 +98,7 @@ def test_shards_of_a_finished_run_are_tidied_away(album: Path, tmp_path: Path, m
 @pytest.mark.parametrize("second", [{}, {"sample": 3}, {"retry_failed": True}])
 def test_unreadable_photos_are_failures_of_every_run(album: Path, tmp_path: Path, second: dict[str, Any]) -> None:
     out, sources = tmp_path / "a" / "sets", (str(album),)
-    build(album, out, sources=sources)
+    assert build(album, out, sources=sources).counts["photo_sets"] == 14
     broken, empty = read_table(out / "failures.jsonl", Failure)
     assert "p3broken.jpg is not a readable picture" in broken.message
     assert empty.message.endswith("p5empty.jpg is empty")

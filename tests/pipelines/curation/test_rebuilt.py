@@ -15,11 +15,11 @@ from ctxr.pipelines.curation.verify import run as verify
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
 from ctxr.store.hashing import sha256_file
-from ctxr.store.records import Image
+from ctxr.store.records import Image, ImageSet
 from ctxr.store.tables import read_table
 from tests.exports import forge, rebuild
 from tests.footage import two_shot_clip
-from tests.pipelines.curation.test_build_sets import build
+from tests.pipelines.curation.test_build_sets import build, same_tree
 
 runner = CliRunner()
 
@@ -61,10 +61,16 @@ def test_a_photo_whose_source_is_gone_or_changed_is_not_proven(footage: Path, el
 
 def test_a_rebuild_that_lacks_sets_says_how_many_and_ends_with_4(recipe: Path, elsewhere: Path, tmp_path: Path) -> None:
     shutil.copytree(elsewhere, tmp_path / "videos")
-    lost = next(file for file in (tmp_path / "videos").glob("*.mp4") if sha256_file(file) == _source(recipe, "clip1"))
-    lost.unlink()
+    whole = {image.id: image for image in read_table(recipe / "images.jsonl", RecipeImage)}
+    (digest,) = {image.source_sha256 for image in whole.values() if image.source == "clip1"}
+    next(file for file in (tmp_path / "videos").glob("*.mp4") if sha256_file(file) == digest).unlink()
+    report = rebuild(recipe, tmp_path / "videos", tmp_path / "out")
+    assert "does not hold clip1 (clip1.mp4, sha256" in report.failures[0]["message"]
+    assert not [row for row in read_table(tmp_path / "out" / "sets.jsonl", ImageSet) if row.source == "clip1"]
+    found = verify(Verify(artifact=recipe, videos=tmp_path / "videos"))
+    assert found.differences == []
+    assert {name.partition("/")[0] for name in found.unproven} == {"clip1"}
     two_shot_clip(tmp_path / "videos" / "clip1.mp4", 77, frames=5)
-    whole = {image.id for image in read_table(recipe / "images.jsonl", RecipeImage)}
     given = ["rebuild", str(recipe), "--videos", str(tmp_path / "videos"), "--out", str(tmp_path / "out")]
     result = runner.invoke(app, given)
     assert result.exit_code == 4
@@ -81,8 +87,5 @@ def test_a_rebuild_that_lacks_sets_says_how_many_and_ends_with_4(recipe: Path, e
     assert report["failures"][0]["reason"] == "changed"
     assert "videos/clip1.mp4 has this name but other content" in report["failures"][0]["message"]
     assert runner.invoke(app, [*given[:3], str(elsewhere), *given[4:]]).exit_code == 0
-
-
-def _source(recipe: Path, name: str) -> str:
-    rows = read_table(recipe / "images.jsonl", RecipeImage)
-    return next(row.source_sha256 for row in rows if row.source == name)
+    rebuild(recipe, elsewhere, tmp_path / "fresh" / "out")
+    assert same_tree(tmp_path / "out", tmp_path / "fresh" / "out")

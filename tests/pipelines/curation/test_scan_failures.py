@@ -5,8 +5,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,43 +111,47 @@ def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
         assert end.frames == 60
 
 
-def test_a_child_that_ends_with_a_status_crashed_and_its_last_words_are_told(clip: Path) -> None:
-    failure = _failure(_python(ASKED + "print('x\\nout of luck', file=sys.stderr); sys.exit(3)"), clip)
-    assert failure.reason == "decoder_crashed"
-    assert failure.message.endswith("the decoder process ended with status 3 (out of luck)")
-
-
-def test_a_child_that_ends_in_silence_crashed(clip: Path) -> None:
-    failure = _failure(_python(ASKED), clip)
-    assert (failure.reason, failure.message.endswith("ended without a result")) == ("decoder_crashed", True)
-
-
-def test_a_child_that_is_not_there_to_be_asked_crashed(clip: Path) -> None:
-    assert _failure(_python("pass"), clip).reason == "decoder_crashed"
-
-
-def test_nonsense_is_not_taken_for_frames(clip: Path) -> None:
-    failure = _failure(
-        _python(ASKED + "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(60)"), clip
-    )
-    assert failure.reason == "decoder_crashed"
-    assert "sent something that is not a message" in failure.message
-
-
-def test_a_child_that_falls_silent_is_killed(clip: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "limits", "reason", "message"),
+    [
+        (
+            ASKED + "print('x\\nout of luck', file=sys.stderr); sys.exit(3)",
+            {},
+            "decoder_crashed",
+            "the decoder process ended with status 3 (out of luck)",
+        ),
+        (ASKED, {}, "decoder_crashed", "ended without a result"),
+        ("pass", {}, "decoder_crashed", ""),
+        (
+            ASKED + "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(60)",
+            {},
+            "decoder_crashed",
+            "sent something that is not a message",
+        ),
+        (ASKED + "time.sleep(60)", {"stall_seconds": 0.3}, "stalled", "no sign of life from the decoder for 0.3 s"),
+        (
+            ASKED + "from ctxr.media.decoder_process import send\nwhile True: send(1, {'beat': 7}); time.sleep(0.05)",
+            {"stall_seconds": 5, "time_limit": 1},
+            "time_limit",
+            "not done after 1 s",
+        ),
+        (ASKED + "print('MemoryError', file=sys.stderr); os.abort()", {}, "memory_limit", ""),
+        (
+            ASKED
+            + """print("terminate called after throwing an instance of 'std::bad_alloc'", file=sys.stderr); os.abort()""",
+            {},
+            "memory_limit",
+            "",
+        ),
+    ],
+    ids=["status", "silence", "not there", "nonsense", "stalled", "busy", "MemoryError", "bad_alloc"],
+)
+def test_what_ends_a_child_is_told(clip: Path, code: str, limits: dict[str, Any], reason: str, message: str) -> None:
     began = time.monotonic()
-    failure = _failure(_python(ASKED + "time.sleep(60)"), clip, ScanOptions(decoder="pyav", stall_seconds=0.3))
-    assert failure.reason == "stalled"
-    assert "no sign of life from the decoder for 0.3 s" in failure.message
+    failure = _failure(_python(code), clip, replace(PYAV, **limits))
+    assert failure.reason == reason
+    assert message in failure.message
     assert time.monotonic() - began < 20
-
-
-def test_a_child_that_is_busy_forever_is_killed_at_the_time_limit(clip: Path) -> None:
-    busy = "from ctxr.media.decoder_process import send\nwhile True: send(1, {'beat': 7}); time.sleep(0.05)"
-    options = ScanOptions(decoder="pyav", stall_seconds=5, time_limit=1)
-    failure = _failure(_python(ASKED + busy), clip, options)
-    assert failure.reason == "time_limit"
-    assert "not done after 1 s" in failure.message
 
 
 @pytest.mark.parametrize("ahead", [1, 88 << 20])
@@ -166,11 +171,6 @@ def test_a_child_out_of_memory_says_so_itself(tmp_path: Path) -> None:
     failure = _failure(_real_but("pass"), path, ScanOptions(decoder="pyav", memory_limit=0.05))
     assert failure.reason == "memory_limit"
     assert "needs more than the 0.05 GiB" in failure.message
-
-
-@pytest.mark.parametrize("cry", ["MemoryError", "terminate called after throwing an instance of 'std::bad_alloc'"])
-def test_a_child_that_dies_of_want_of_memory_is_recognised(clip: Path, cry: str) -> None:
-    assert _failure(_python(ASKED + f"print({cry!r}, file=sys.stderr); os.abort()"), clip).reason == "memory_limit"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
