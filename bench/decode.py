@@ -11,8 +11,9 @@ from pathlib import Path
 
 from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
 from bench.table import Row, median_seconds
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
 from ctxr.media.opencv_video import open_video
-from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
+from ctxr.media.scan import Scanner
 
 ROUNDS = 3
 

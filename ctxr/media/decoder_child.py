@@ -19,9 +19,8 @@ import msgspec
 
 from ctxr.engine.processes import die_with_parent
 from ctxr.errors import UsageError
-from ctxr.media.decoder_process import is_out_of_memory, read_as, send
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, ShotSpan, is_out_of_memory, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
-from ctxr.media.scan import CandidateFrame, ScanEnd, ScanOptions, ShotSpan
 from ctxr.media.shots import CutFinder, cut_finder
 from ctxr.media.video import Frame, Pixels, Video, VideoError
 

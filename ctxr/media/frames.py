@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError
+from ctxr.media.decoder_process import ScanOptions
 from ctxr.media.footage import SourceLocator
-from ctxr.media.scan import CHILD, DecoderClient, ScanOptions
+from ctxr.media.scan import CHILD, DecoderClient
 from ctxr.media.video import Pixels, VideoError
 from ctxr.store.hashing import sha256_bytes
 

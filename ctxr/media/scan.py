@@ -6,104 +6,14 @@ a new child.
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ctxr.errors import UsageError
-from ctxr.media.decoder_process import ChildProcess, read_as
+from ctxr.media.decoder_process import CandidateFrame, ChildProcess, ScanEnd, ScanOptions, read_as
 from ctxr.media.shots import check_detector
 from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
-
-
-@dataclass(frozen=True)
-class ScanOptions:
-    """How to scan.
-
-    Attributes:
-        detector: shot detector, one of `ctxr.media.shots.DETECTORS`.
-        detector_threshold: see `ctxr.media.shots.THRESHOLDS`; None is the detector's default.
-        min_shot: seconds; no shot is shorter, but the last.
-        rate: sampled frames per second of video; higher considers more frames.
-        every_frame: consider every frame, whatever `rate` says.
-        gate: mean absolute difference (0..255) of the luma thumbnail to the last frame of the same shot that went out with pixels;
-            a sampled frame that differs by less goes out without pixels. Higher skips more; 0 skips none.
-        decoder: "pyav", "opencv", or "auto": PyAV, then OpenCV where PyAV crashed, hung or has no decoder.
-        threads: decoding threads.
-        keep_damaged: take what can be decoded of a damaged file instead of failing.
-        stall_seconds: without any sign of life for so long the child is killed; 0 waits forever.
-        time_limit: seconds spent waiting for one file, over which the child is killed; 0 is none.
-        memory_limit: GiB of address space that the child may take; 0 is none. A child takes 0.6 GiB at 1280 x 720.
-    """
-
-    detector: str = "adaptive"
-    detector_threshold: float | None = None
-    min_shot: float = 0.6
-    rate: float = 5.0
-    every_frame: bool = False
-    gate: float = 4.0
-    decoder: str = "auto"
-    threads: int = 2
-    keep_damaged: bool = False
-    stall_seconds: float = 60.0
-    time_limit: float = 0.0
-    memory_limit: float = 4.0
-
-
-@dataclass(frozen=True)
-class CandidateFrame:
-    """A considered frame.
-
-    Attributes:
-        index: 0-based count of decoded frames in presentation order.
-        time: exact seconds.
-        shot: number of its shot.
-        gate_difference: mean absolute difference 0..255 of the luma thumbnail to the last frame of the shot that went out with pixels;
-            None for the first frame of a shot.
-        thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
-        rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
-    """
-
-    index: int
-    time: Fraction
-    shot: int
-    gate_difference: float | None
-    thumbnail_hash: str
-    rgb: Pixels | None
-
-
-@dataclass(frozen=True)
-class ShotSpan:
-    """A shot: frames start_index <= index < end_index, from start_time to the time at which the next shot, or nothing, begins."""
-
-    number: int
-    start_index: int
-    start_time: Fraction
-    end_index: int
-    end_time: Fraction
-
-
-@dataclass(frozen=True)
-class ScanEnd:
-    """The end of a scan that succeeded.
-
-    Attributes:
-        header: what the container said.
-        frames: number of frames decoded.
-        shots: all shots in order; together they are all frames.
-        damage: what could not be decoded, such as "28 of 50 promised frames could be decoded"; None if nothing is missing.
-        decoder: "pyav" or "opencv".
-        late_cuts: cuts that the detector told too late and that were put at the oldest frame still held.
-    """
-
-    header: VideoHeader
-    frames: int
-    shots: list[ShotSpan]
-    damage: str | None
-    decoder: str
-    late_cuts: int
-
 
 # -P: a numpy.py in the user's folder is not ours.
 CHILD = (sys.executable, "-P", "-m", "ctxr.media.decoder_child")

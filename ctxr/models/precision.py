@@ -84,7 +84,7 @@ def choose_device(device: str = "auto") -> str:
     """
     import torch
 
-    if problem := DEVICE.problem("--device", device):
+    if problem := DEVICE.problem("--device {}", device):
         raise UsageError(*problem)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":

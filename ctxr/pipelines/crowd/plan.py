@@ -25,6 +25,10 @@ class PlanStage(Stage):
     options: Plan
     report: PlanReport
 
+    def out(self) -> Path:
+        """`--out`, or the project's plan."""
+        return self.options.folder()
+
     def inputs(self, progress: Progress) -> Inputs:
         """The image sets. Raises UsageError where a task would pay less than the floor."""
         source = chosen(self.options.input, self.options.workdir, SETS, progress)

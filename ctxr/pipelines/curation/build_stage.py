@@ -11,7 +11,8 @@ from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
 from ctxr.engine.units import WorkUnit
 from ctxr.errors import UsageError, plural, some
-from ctxr.media.scan import Scanner, ScanOptions
+from ctxr.media.decoder_process import ScanOptions
+from ctxr.media.scan import Scanner
 from ctxr.media.shots import check_detector
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.media.video import VideoHeader

@@ -16,9 +16,10 @@ import numpy as np
 
 from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
-from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
+from ctxr.media.scan import Scanner
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk

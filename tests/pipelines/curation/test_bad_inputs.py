@@ -220,17 +220,18 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     clip.chmod(0)
     code = """
 import sys
-from ctxr.media.scan import ScanFailed, Scanner
+from ctxr.media.scan import Scanner
 from ctxr.media.sources import find_sources
+from ctxr.media.video import VideoError
 (video,) = find_sources(sys.argv[1:]).found
 try:
     list(Scanner().scan(video.path))
-except ScanFailed as error:
+except VideoError as error:
     print(error)
 """
     command = [sys.executable, "-c", code, str(clip.parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=without_override)
-    assert "clip.mp4: cannot be read: Permission denied" in done.stdout
+    assert "clip.mp4: the file cannot be read: Permission denied" in done.stdout
 
 
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_space(

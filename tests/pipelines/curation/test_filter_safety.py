@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from ctxr.errors import DataError, UsageError
+from ctxr.media.decoder_process import ScanOptions
 from ctxr.media.frames import ChildFrameReader
-from ctxr.media.scan import CHILD, ScanOptions
+from ctxr.media.scan import CHILD
 from ctxr.media.sources import find_sources
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.filter import run

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ctxr.errors import DataError
+from ctxr.media.decoder_process import ScanOptions
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.opencv_video import FrameReader
-from ctxr.media.scan import ScanOptions
 from ctxr.media.video import VideoError
 from tests.media.clips import RATE, pictures, write_clip
 

@@ -8,8 +8,9 @@ import pytest
 
 from ctxr.errors import UsageError
 from ctxr.media.decoder_child import ScanPass
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, ShotSpan
 from ctxr.media.opencv_video import open_video
-from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions, ShotSpan
+from ctxr.media.scan import Scanner
 from ctxr.media.video import Frame, VideoError, VideoHeader
 from tests.media.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
 

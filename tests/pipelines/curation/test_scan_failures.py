@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ctxr.media import decoder_process as scan_process
-from ctxr.media.scan import CandidateFrame, ScanEnd, Scanner, ScanOptions
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
+from ctxr.media.scan import Scanner
 from ctxr.media.video import VideoError, VideoHeader
 from tests.media.clips import pictures, write_clip, write_sound
 
