@@ -29,7 +29,7 @@ from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.learner import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
 from ctxr.problems.queries import EvalQuery

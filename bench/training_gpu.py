@@ -19,7 +19,7 @@ from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, trainable
 from ctxr.models.training.examples import ExampleTable, PixelTable
 from ctxr.models.training.loop import Trainer, TrainingRun
-from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.learner import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
 
 ENCODER = "random:ViT-B-16"

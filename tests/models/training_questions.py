@@ -11,7 +11,7 @@ from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.state import Epoch
-from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.problems.contextual.learner import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head, random_images, random_texts
 

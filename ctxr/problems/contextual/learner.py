@@ -1,27 +1,198 @@
-"""How models are trained and opened that answer about sets of images."""
+"""How models learn to find the target of each query in its image set, and how they are opened to score sets (specs A0.3)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
-from ctxr.models.training.examples import ExampleTable
-from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.problems.contextual.objective import ContextualObjective
+from ctxr.models.dataset_vectors import vectors_of
+from ctxr.models.picture_vectors import PictureVectors
+from ctxr.models.precision import choose_device
+from ctxr.models.scorers import Batch
+from ctxr.models.training.checkpoint import CONFIG, HEAD, read_checkpoint
+from ctxr.models.training.examples import (
+    ExampleTable,
+    by_sets,
+    with_distractors,
+    with_shared_distractors,
+    with_weak_targets,
+)
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
+from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.contextual.scoring import OpenSets
+from ctxr.problems.embeddings import Array, PictureFiles, cached, picture_files
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.runs import SCORES, scorers_in
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.problems.scoring import prepared
+from ctxr.problems.scoring import OpenScorer, plan_scoring, prepared, source_of
 from ctxr.problems.weak_positives import with_weak_positives
+from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table
+
+
+class ContextualObjective(Objective):
+    """The target of each query among its candidates, set-major; arguments as for `Objective`."""
+
+    recipe: ContextualRecipe
+
+    def __init__(
+        self, recipe: ContextualRecipe, train: ExampleTable, valid: ExampleTable | None, run: TrainingRun
+    ) -> None:
+        self.recipe, self.train, self.valid, self.run = recipe, train, valid, run
+        self.queries, self.repeats = self._twice(train, 0)
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def batches(self, epoch: int, generator: torch.Generator) -> Sequence[Tensor]:
+        """Sets in random order, the queries of a set together; with the candidates and weak positives of the epoch."""
+        without_sets = torch.arange(len(self.train))
+        order = by_sets(without_sets if self.recipe.variant == "none" else self.train.sets, generator)
+        batches = torch.split(order, self.recipe.batch)
+        self.queries, self.repeats = self._twice(self._candidates(epoch, batches), epoch)
+        return batches
+
+    def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
+        """The queries, and those among them that are repeated for a weak positive."""
+        repeats = self.repeats[rows]
+        repeats = repeats[repeats >= 0]
+        second = Step((repeats,), len(repeats)) if len(repeats) else None
+        yield from weighted_updates(self.recipe, Step((rows,), len(rows)), lambda: second, apply)
+
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> tuple[Batch, Tensor]:
+        """The batch and its scores [B, K]."""
+        batch = self.queries.batch(rows).to(self.run.device)
+        return batch, model(batch)
+
+    def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: Step) -> Tensor:
+        """The loss, summed over the queries."""
+        (batch, scores), (rows,) = encoded[0], step.towers
+        weak = self.queries.weak_marks(rows)
+        weak = None if weak is None else weak.to(self.run.device)
+        return loss_of(scores, batch, self.recipe.loss, weak, self.recipe.weak_share)
+
+    def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
+        """Accuracy of the validation queries."""
+        skipped = self.recipe.unjudged_last_epoch and epoch == self.recipe.epochs
+        if skipped or self.valid is None or not len(self.valid):
+            # the epoch is not validated, but its weights may become the result: they must give finite scores
+            few = self.train.part(torch.arange(min(len(self.train), self.recipe.batch)))
+            self._score(model, few, micro_batch, f"the scores of training queries after epoch {epoch}")
+            return None
+        scores = self._score(model, self.valid, micro_batch, f"the validation scores after epoch {epoch}")
+        return accuracy_of(scores, self.valid.target)
+
+    def _score(self, model: nn.Module, questions: ExampleTable, micro_batch: int, what: str) -> Tensor:
+        model.train(self.recipe.dropout_in_evaluation)
+        scores = score_all(model, questions, micro_batch, self.run.device, self.run.bf16)
+        if not bool(scores[questions.mask].isfinite().all()):
+            raise FloatingPointError(f"{what} are not finite")
+        return scores
+
+    def _candidates(self, epoch: int, batches: Sequence[Tensor]) -> ExampleTable:
+        """The queries of an epoch with the candidates that it trains on."""
+        if self.recipe.variant != "none":
+            return self.train
+        draw = 0 if self.recipe.fixed_distractors else epoch
+        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + draw + 500_009)
+        if self.recipe.shared_distractors:
+            return with_shared_distractors(self.train, batches, self.recipe.distractors, chance)
+        return with_distractors(self.train, self.recipe.distractors, chance)
+
+    def _twice(self, queries: ExampleTable, epoch: int) -> tuple[ExampleTable, Tensor]:
+        """Queries followed by those that are repeated for a weak positive, and the row of each one's repetition or -1."""
+        if not self.recipe.repeats_queries:
+            return queries, torch.full((len(queries),), -1)
+        chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch + 700_001)
+        return with_weak_targets(queries, chance, anywhere=self.recipe.variant == "none")
+
+
+class OpenSets(OpenScorer):
+    """A run or an encoder that scores the images of sets: a cosine, -1..1, or the log-odds of a match by an encoder of pairs."""
+
+    def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
+        """Values by scorer, query and candidate, higher is better, of queries of a dataset, None for all but those with labels.
+
+        Raises DataError for pictures or weights that do not exist or do not fit.
+        """
+        queries = queries_of(*examples)
+        values: dict[str, dict[str, dict[str, float]]] = {}
+        for row in self.rows(queries, self.with_regions(picture_files(examples[0], queries, self.options.workdir))):
+            values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
+        return values
+
+    def rows(self, queries: Sequence[EvalQuery], pictures: PictureFiles) -> list[Score]:
+        """A score for every candidate of every query, by scorer, and queries by split."""
+        scores = []
+        for scorer, checkpoint in self.checkpoints.items():
+            notes = None if checkpoint is None else read_checkpoint(checkpoint)
+            if notes is not None and notes.variant == "temporal":
+                check_positions(queries, PLACES, notes.all_positions)
+            device, source = choose_device(self.options.device), source_of(checkpoint, self.encoder, self.progress)
+            plan = plan_scoring(checkpoint, source, pictures, device, self.options.precision, self.progress)
+            chance = None if notes is None else notes.chance
+            for split in by_split(queries).values():
+                table = plan.prepare(split)
+                with self.progress.task("scoring", len(split)) as task:
+                    values = score_all(plan.ranker, table, plan.at_once, device, plan.bf16, task.advance, chance)
+                scores += [
+                    Score(one.query, image, scorer, value)
+                    for one, row in zip(split, values.tolist(), strict=True)
+                    for image, value in zip(one.images, row[: len(one.images)], strict=True)
+                ]
+        return scores
+
+    def vectors(self, dataset: Dataset) -> PictureVectors | None:
+        """Of all pictures, by a published encoder."""
+        return vectors_of(dataset, self.encoder, self.options.device, self.progress)
+
+    def explain(self, examples: tuple[Dataset, Collection[str]]) -> dict[tuple[str, str], list[list[int]]]:
+        """Attention of the last layer, averaged over heads, of the queries that are shown; kept in the project's cache."""
+        dataset, shown = examples
+        attention = {}
+        # whole splits, as they were asked for when the run was trained and evaluated: their vectors are in the cache
+        for queries in by_split(queries_of(dataset)).values():
+            rows = [row for row, one in enumerate(queries) if one.query in shown]
+            if not rows:
+                continue
+            pictures = self.with_regions(picture_files(dataset, queries, self.options.workdir))
+            for scorer, seed in self.checkpoints.items():
+                if seed is None:
+                    continue
+                for row, table in zip(rows, self._attention(seed, queries, rows, pictures), strict=True):
+                    count = len(queries[row].images)
+                    percent = np.rint(100 * table[:count, :count]).astype(int).tolist()
+                    attention[scorer, queries[row].query] = percent
+        return attention
+
+    def _attention(self, seed: Path, queries: Sequence[EvalQuery], rows: list[int], pictures: PictureFiles) -> Array:
+        """float32 [n, K, K] of the queries at `rows`, by the checkpoint `seed`; computed once."""
+        contents = [
+            sha256_of([one.text, [pictures.contents[image] for image in one.images], one.ordered])
+            for one in (queries[row] for row in rows)
+        ]
+        most = max(len(one.images) for one in queries)
+        origin = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
+
+        def make(part: slice) -> Array:
+            device, source = choose_device(self.options.device), source_of(seed, self.encoder, self.progress)
+            plan = plan_scoring(seed, source, pictures, device, self.options.precision, self.progress)
+            table = plan.prepare(queries)
+            shares: Array = attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, device).numpy()
+            return shares
+
+        with self.progress.task("attention", len(rows)) as task:
+            return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))
 
 
 class ContextualJob(ScorerJob):

@@ -71,7 +71,7 @@ def test_attention_is_computed_once(work: Path, monkeypatch: pytest.MonkeyPatch)
     def again(*_: object) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("ctxr.problems.contextual.scoring.attend_all", again)
+    monkeypatch.setattr("ctxr.problems.contextual.learner.attend_all", again)
     assert attended(work, scored, queries, Silent()) == first
 
 

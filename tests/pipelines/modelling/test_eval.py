@@ -14,7 +14,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
-from ctxr.problems.contextual.scoring import OpenSets
+from ctxr.problems.contextual.learner import OpenSets
 from ctxr.problems.notes import IN_MIXTURES
 from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
