@@ -10,6 +10,9 @@ from ctxr.errors import DataError
 from ctxr.metrics.proportions import holm
 from ctxr.metrics.votes import Codes, Doubles
 
+MOST_POSITIONS = 20
+"""Larger sets are galleries, in which a position means nothing."""
+
 
 @dataclass(frozen=True)
 class PositionBias:

@@ -17,9 +17,6 @@ from ctxr.metrics.proportions import holm
 PARTS = ("all", "video", "photos")
 """What the paper calls static is called photos in tables of records."""
 
-MOST_POSITIONS = 20
-"""In larger sets a position means nothing."""
-
 Measure = tuple[str, str, str]
 """View, part and name of a measure; see `Figure`."""
 

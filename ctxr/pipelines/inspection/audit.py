@@ -11,6 +11,7 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError, plural
 from ctxr.media.images import sharpness
+from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.shortcuts import (
     Trial,
     corrected,
@@ -22,7 +23,6 @@ from ctxr.metrics.shortcuts import (
 )
 from ctxr.models.picture_vectors import open_pictures
 from ctxr.pipelines.inspection.config import Audit, AuditReport
-from ctxr.pipelines.inspection.stats import MOST_POSITIONS
 from ctxr.store.records import Image
 
 Doubles = npt.NDArray[np.float64]

@@ -18,6 +18,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.metrics.language import Parsed, language, mention_share
 from ctxr.metrics.phenomena import PhenomenonShare, shares
+from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
 from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.leakage import Nearness, leakage_table
@@ -174,9 +175,6 @@ PARTS = ("all", "video", "photos")
 
 MOST_ROWS = 15
 """Sources that are named; the rest is summed up."""
-
-MOST_POSITIONS = 20
-"""Larger sets are galleries, in which a position means nothing."""
 
 
 def image_queries(dataset: Dataset) -> list[Query]:

@@ -22,7 +22,7 @@ from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems.embeddings import PictureFiles, embedded
-from ctxr.problems.gallery.scoring import pair_scoring, shortlist_of
+from ctxr.problems.gallery.learner import pair_scoring, shortlist_of
 from ctxr.problems.pair_inputs import regions_for
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import PLAIN_ENCODERS, checkpoints, finished_runs, run_folder

@@ -9,11 +9,12 @@ import numpy as np
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.compare import Clusters, Interval, pearson_interval
+from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank
 from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
-from ctxr.problems.figures import MOST_POSITIONS, PARTS, Columns, Measure, Seeds, seeds_of
+from ctxr.problems.figures import PARTS, Columns, Measure, Seeds, seeds_of
 
 MOST_SOURCES = 12
 """Sources that are named; the rest is summed up."""

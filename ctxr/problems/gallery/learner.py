@@ -1,24 +1,184 @@
 """How models are trained and opened that answer about galleries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Progress
+from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.cross.sources import CrossSource
+from ctxr.models.encoders import Encoder, EncoderSource, load_encoder
+from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
+from ctxr.models.precision import choose_device
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.problems.gallery.contrastive import ContrastiveObjective, GalleryPairs
-from ctxr.problems.gallery.matching import MatchingObjective
+from ctxr.problems.embeddings import PictureFiles, cached, embedded, pixels_of
+from ctxr.problems.gallery.contrastive import ContrastiveObjective, GalleryPairs, make_pairs
+from ctxr.problems.gallery.matching import (
+    Advance,
+    MatchingObjective,
+    PairMatcher,
+    Rows,
+    Shortlist,
+    Table,
+    Wanted,
+    gallery_scores,
+)
 from ctxr.problems.gallery.rankings import MEAN_RECALL, RANKINGS, RECALLS, RecallRow, rankings_of, recalls_of
 from ctxr.problems.gallery.recipe import GalleryRecipe
-from ctxr.problems.gallery.scoring import OpenGallery, as_pairs, rows_of_split, shortlist_of
-from ctxr.problems.gallery.splits import splits_for
+from ctxr.problems.gallery.splits import GallerySplit, splits_for
+from ctxr.problems.pair_inputs import image_inputs
+from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import scorers_in
 from ctxr.problems.scorer_training import ScorerJob, Source
-from ctxr.store.hashing import sha256_of
+from ctxr.problems.scoring import OpenScorer, plan_scoring, source_of
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.tables import read_table, write_table
+
+KEPT = 50_000
+"""Scores in a file of the cache, as many as a stopped run may lose: some minutes of a large encoder of pairs on a CPU."""
+
+
+@dataclass(frozen=True)
+class PairScoring:
+    """An encoder of pairs over some pictures and texts.
+
+    Attributes:
+        matcher: by index in `pictures` and `texts`. made_by: whatever decides a score beside picture and text.
+    """
+
+    matcher: PairMatcher
+    pictures: PictureFiles
+    texts: Sequence[str]
+    made_by: dict[str, Any]
+
+    def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
+        """Scores [n, m] of pictures with texts, by index, 0 where a pair is not wanted; each is computed once.
+
+        Args:
+            advance: called with the number of finished pictures.
+        """
+        contents = list(self.pictures.contents.values())
+        origin = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
+        names = [
+            sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
+            for image, row in zip(images, wanted, strict=True)
+        ]
+
+        def make(part: slice) -> Table:
+            return self.matcher.scores(images[part], captions, wanted[part])
+
+        chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
+        return np.concatenate(cached(self.pictures.workdir, origin, names, make, advance, chunk))
+
+
+def pair_scoring(
+    checkpoint: Path | None,
+    source: CrossSource,
+    pictures: PictureFiles,
+    texts: Sequence[str],
+    device: str,
+    precision: str,
+    progress: Progress,
+) -> PairScoring:
+    """A checkpoint, or the published encoder where there is none, over pictures and texts."""
+    plan = plan_scoring(checkpoint, source, pictures, device, precision, progress)
+    weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
+    regions = None if pictures.regions is None else pictures.regions.sha256
+    origin = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": plan.bf16, "regions": regions}
+    images, tokens = image_inputs(pictures, source, device, progress), source.tokenize(list(texts))
+    return PairScoring(PairMatcher(plan.ranker.eval(), images, tokens, device, plan.bf16), pictures, texts, origin)
+
+
+def shortlist_of(
+    pictures: PictureFiles, texts: Sequence[str], options: ScoringOptions, device: str, progress: Progress
+) -> Shortlist:
+    """The pairs of pictures and texts that a cross-encoder rescores, by index. Raises what `load_encoder` raises."""
+    if not options.rerank:
+        return Shortlist()
+    encoder = load_encoder(options.rerank_by, device, warn=progress.warn)
+    return Shortlist(Vectors(*embedded(pictures, list(texts), encoder, progress)), options.rerank)
+
+
+def as_pairs(
+    split: GallerySplit, pictures: PictureFiles, source: EncoderSource | CrossSource, device: str, progress: Progress
+) -> GalleryPairs:
+    """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
+    own, row = rows_of_split(split, pictures)
+    if isinstance(source, CrossSource):
+        images = image_inputs(own, source, device, progress)
+    else:
+        images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, progress)
+    written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (split.written, split.weak))
+    return make_pairs(images, source.tokenize(list(split.texts)).numpy(), _galleries(split, row), written, weak)
+
+
+def rows_of_split(split: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
+    """The pictures of a split, and the row in them of each of its images."""
+    own = pictures.of([split.as_query()])
+    position = {image: row for row, image in enumerate(own.files)}
+    return own, np.array([position[image] for image in split.images], np.int64)
+
+
+def _galleries(split: GallerySplit, row: np.ndarray) -> np.ndarray:
+    """The gallery of each picture, in the order of `rows_of_split`."""
+    galleries = np.empty(len(split.images), np.int64)
+    galleries[row] = split.image_galleries
+    return galleries
+
+
+class OpenGallery(OpenScorer):
+    """A run or an encoder that scores galleries."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the encoder as it was published."""
+        return fingerprint_of(find_encoder(self.encoder, self.progress.warn))
+
+    @property
+    def shortlist(self) -> dict[str, object] | None:
+        """What a cross-encoder rescores, with the weights of the retriever; None for encoders of vectors."""
+        if not makes_pairs(self.encoder):
+            return None
+        most = self.options.rerank or 0
+        by = self.options.rerank_by if most else ""
+        weights = fingerprint_of(find_encoder(by, self.progress.warn)) if by else ""
+        return {"most": most, "by": by, "weights": weights}
+
+    def score(self, examples: tuple[GallerySplit, dict[str, Path], dict[str, str]]) -> dict[str, Vectors | Matrix]:
+        """As `tables`; `examples` has files and contents of pictures."""
+        split, files, contents = examples
+        return self.tables(split, self.with_regions(PictureFiles(files, contents, self.options.workdir)))
+
+    def tables(self, split: GallerySplit, pictures: PictureFiles) -> dict[str, Vectors | Matrix]:
+        """The scores of every picture of a split, as a query, with every caption, by scorer.
+
+        Vectors of a bi-encoder; of a cross-encoder a table of the rescored pairs, with the others ranked below. Each is computed once
+        for the same weights and precision. Raises what `source_of` raises.
+        """
+        options, progress, device = self.options, self.progress, choose_device(self.options.device)
+        (own, row), tables = rows_of_split(split, pictures), dict[str, Vectors | Matrix]()
+        for scorer, checkpoint in self.checkpoints.items():
+            source = source_of(checkpoint, self.encoder, progress)
+            if not isinstance(source, CrossSource):
+                encoder = Encoder(source, device, options.precision, progress.warn)
+                images, captions = embedded(own, list(split.texts), encoder, progress)
+                tables[scorer] = Vectors(images[row], captions)
+                continue
+            pairs = pair_scoring(checkpoint, source, own, split.texts, device, options.precision, progress)
+            shortlist = shortlist_of(own, split.texts, options, device, progress)
+            with progress.task(f"scoring pairs of {split.name}", len(row)) as task:
+                score = partial(pairs.scores, advance=task.advance)
+                scores = gallery_scores(_galleries(split, row), np.array(split.caption_galleries), shortlist, score)
+            tables[scorer] = Matrix(scores.values[row])
+        return tables
 
 
 class GalleryJob(ScorerJob):

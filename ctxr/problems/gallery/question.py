@@ -14,13 +14,14 @@ from ctxr.datasets.truth import read_judgments
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
+from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.evaluation import EvalRequest, Evaluation
-from ctxr.problems.figures import MOST_POSITIONS, Columns, Figure, Seeds, Summariser, seeds_of
+from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, seeds_of
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
