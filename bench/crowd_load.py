@@ -212,7 +212,7 @@ class Worker:
 
 
 def load(
-    folder: Path, workers: int = 200, seconds: float = 60, database: str = "", think: float = 0, kills: int = 1
+    folder: Path, workers: int = 200, seconds: float = 60, database: str = "", think: float = 0, *, kills: int = 1
 ) -> Load:
     """Let `workers` work for `seconds` in the empty `folder`; the server is killed `kills` times, evenly spread."""
     work = folder / "work"

@@ -161,7 +161,7 @@ class Batches:
     """An endless source of batches: pairs of pictures in random order, every pair once before any comes again."""
 
     def __init__(
-        self, pool: Pool, photos: Pool, tokens: Tensor, generator: torch.Generator, told: int, said: int
+        self, pool: Pool, photos: Pool, tokens: Tensor, generator: torch.Generator, told: int, *, said: int
     ) -> None:
         self._pictures, self._photos = torch.from_numpy(pool.pictures), torch.from_numpy(photos.pictures)
         self._tokens = tokens

@@ -113,7 +113,7 @@ def _photo_pair(rng: np.random.Generator, size: int) -> Iterator[np.ndarray]:
     )
     for across, down, near in windows:
         inside = (min(max(across, 0.0), 1.0), min(max(down, 0.0), 1.0), max(1.0, near))
-        picture = window(name, *inside, mirrored, side * 4 // 3, side)
+        picture = window(name, *inside, mirrored, width=side * 4 // 3, height=side)
         coloured = (picture.astype(np.float32) @ mix.astype(np.float32)) * gain.astype(np.float32) + lift.astype(
             np.float32
         )

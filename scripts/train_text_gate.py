@@ -163,7 +163,12 @@ class Writer:
         ImageDraw.Draw(mask).text(at, line, font=font, fill=255)
         bounds = (max(0, top), min(SIDE, top + height), max(0, left), min(SIDE, left + width))
         self.label(
-            written, np.asarray(mask) > 128, bounds, top >= -height * 0.15 and top + height <= SIDE * 1.03, text, counts
+            written,
+            np.asarray(mask) > 128,
+            bounds,
+            top >= -height * 0.15 and top + height <= SIDE * 1.03,
+            text,
+            counts=counts,
         )
         return written
 
@@ -174,6 +179,7 @@ class Writer:
         bounds: tuple[int, int, int, int],
         whole: bool,
         text: Heat,
+        *,
         counts: Heat,
     ) -> None:
         """Say where the new text is, and leave out what is around it, cut off or too faint to be asked for."""

@@ -25,7 +25,7 @@ TEXTS = 6
 SAID = 3  # of them are read at each step
 
 
-def train(steps: int, minutes: float, count: int, seed: int, told: int, rate: float) -> Learner:
+def train(steps: int, minutes: float, count: int, seed: int, told: int, *, rate: float) -> Learner:
     """A trained learner.
 
     Args:
@@ -41,7 +41,7 @@ def train(steps: int, minutes: float, count: int, seed: int, told: int, rate: fl
     photos = make_pool(seed, SIZE, max(2, count // 8), 0)
     tokenize = SimpleTokenizer(context_length=MODEL["text_cfg"]["context_length"])  # type: ignore[index]
     generator = torch.Generator().manual_seed(seed)
-    source = Batches(pool, photos, tokenized(pool.texts, tokenize), generator, told, SAID)
+    source = Batches(pool, photos, tokenized(pool.texts, tokenize), generator, told, said=SAID)
     torch.manual_seed(seed)  # open_clip draws its first weights from the global generator
     learner = Learner(rate)
     print(
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(1)  # a second thread reads the captions
     torch.set_float32_matmul_precision("medium")
     if not given.judge:
-        write(train(given.steps, given.minutes, given.pictures, given.seed, given.batch, given.rate), given.out)
+        write(train(given.steps, given.minutes, given.pictures, given.seed, given.batch, rate=given.rate), given.out)
     judge(given.out, given.seed)
 
 

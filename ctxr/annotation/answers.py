@@ -456,7 +456,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         if not up_to_date:
             with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
-                ready = write_judgments(folder, answered, {}, parents, [REFUSED], out)
+                ready = write_judgments(folder, answered, {}, parents, [REFUSED], home=out)
         notes = finish_import(config, exported, arrivals, taken)
     reasons = Counter(refusal.code for refusal in taken.refused)
     return ImportAnswersReport(

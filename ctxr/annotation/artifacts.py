@@ -158,6 +158,7 @@ def write_judgments(
     config: Mapping[str, Any],
     parents: Sequence[Parent],
     files: Sequence[str] = (),
+    *,
     home: Path | None = None,
 ) -> Artifact:
     """Write an artifact of kind `judgments` into the folder `path`, which the caller holds; the manifest last.

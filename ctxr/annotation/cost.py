@@ -124,7 +124,7 @@ def platform_fee(platform: str, cents: int, most: int, percent: float | None = N
 
 
 def forecast(
-    task: str, units: int, votes: float, seconds: float, measured: int, reward: int, fee_each: float
+    task: str, units: int, votes: float, seconds: float, measured: int, *, reward: int, fee_each: float
 ) -> Forecast:
     """Cost of `votes` answers to `units` units, money rounded up to whole cents; `fee_each` is for one answer."""
     fee = math.ceil(round(votes * fee_each, 6))

@@ -166,7 +166,7 @@ def _entail(config: ExportTasks, progress: Progress) -> TaskBatch:
         text = Text(row.statement, row.text, row.author)
         # who checks labels writes nothing, so an audit is for all workers, whatever split they work on
         split = None if revised else dataset.split_of(image_set)
-        unit = factory.entail_unit(image_set, row.image, row.captions, text, split, config.raters or 3)
+        unit = factory.entail_unit(image_set, row.image, row.captions, text, split, votes=config.raters or 3)
         units[row.image, row.statement] = unit
     parents = (*source.parents, Parent("candidates", "table", sha256_file(table)))
     return replace(source, units=tuple(units.values()), parents=parents)

@@ -60,6 +60,7 @@ def retrieve_unit(
     texts: Sequence[Text],
     target: str | None,
     split: SplitName | None,
+    *,
     protocol: Protocol,
 ) -> Unit:
     """A retrieval: other workers than the author find the image of a description."""
@@ -90,7 +91,7 @@ def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
             [dataset.texts[name] for name in query.texts],
             image_set.images[index],
             dataset.split_of(image_set),
-            protocol,
+            protocol=protocol,
         )
         for query, image_set, index in dataset.targets()
     ]
@@ -139,7 +140,13 @@ def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:
 
 
 def entail_unit(
-    image_set: ImageSet, image: str, captions: Sequence[str], statement: Text, split: SplitName | None, votes: int = 3
+    image_set: ImageSet,
+    image: str,
+    captions: Sequence[str],
+    statement: Text,
+    split: SplitName | None,
+    *,
+    votes: int = 3,
 ) -> Unit:
     """Does this image, with its captions, entail the statement?"""
     return _unit(
@@ -248,7 +255,7 @@ def derive_units(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Prot
     outcome = task_of(unit).score(unit, answer)
     if unit.task == "describe":
         return [
-            retrieve_unit(image_set, query, outcome.texts, unit.target, unit.split, protocol)
+            retrieve_unit(image_set, query, outcome.texts, unit.target, unit.split, protocol=protocol)
             for query in outcome.queries
         ]
     if unit.task == "dialogue":

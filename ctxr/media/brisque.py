@@ -197,7 +197,7 @@ def _coefficients(window: Plane) -> Floats:
     ratio /= spread
     lanes = _LANES_WHOLE if window.dtype == np.uint8 else _LANES_HALF
     if np.count_nonzero(near) > near.size * MANY:
-        _set_flat(lanes, centre, mean, variance, near, ratio)
+        _set_flat(lanes, centre, mean, variance, near, ratio=ratio)
     y, x = np.nonzero(near)
     if y.size:
         remainder = centre[y, x] - mean[y, x]
@@ -207,7 +207,7 @@ def _coefficients(window: Plane) -> Floats:
     return ratio
 
 
-def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, ratio: Floats) -> None:
+def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, *, ratio: Floats) -> None:
     """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
     level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
     flat = np.less(np.abs(variance), FLAT)

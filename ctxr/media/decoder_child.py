@@ -143,7 +143,7 @@ def scan(path: Path, options: ScanOptions, out: int) -> None:
         header = video.header
         send(out, {"header": header})
         detector = options.detector, options.detector_threshold, options.min_shot
-        finder = cut_finder(path, header, *detector, options.threads, Heartbeat(out))
+        finder = cut_finder(path, header, *detector, threads=options.threads, beat=Heartbeat(out))
         walk = ScanPass(options, finder, header.rate, out)
         walk.run(video)
         damage = video.damage

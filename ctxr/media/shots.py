@@ -79,6 +79,7 @@ def cut_finder(
     detector: str = "adaptive",
     threshold: float | None = None,
     min_shot: float = 0.6,
+    *,
     threads: int = 2,
     beat: Callable[[], object] = lambda: None,
 ) -> CutFinder:
@@ -98,9 +99,9 @@ def cut_finder(
     limit = THRESHOLDS[detector] if threshold is None else threshold
     shortest, rate = float(min_shot), header.rate or _FALLBACK_RATE
     if detector == "ffmpeg":
-        return FixedCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat))
+        return FixedCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat=beat))
     if detector == "threshold":
-        return FixedCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads, beat))
+        return FixedCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads=threads, beat=beat))
     from scenedetect import detectors
 
     if detector == "adaptive":
@@ -212,6 +213,7 @@ def _fade_cuts(
     shortest: float,
     rate: Fraction,
     decoder: str,
+    *,
     threads: int,
     beat: Callable[[], object],
 ) -> list[Fraction]:
@@ -231,7 +233,7 @@ def _fade_cuts(
 
 
 def _ffmpeg_cuts(
-    path: Path, threshold: float, shortest: float, decoder: str, threads: int, beat: Callable[[], object]
+    path: Path, threshold: float, shortest: float, decoder: str, threads: int, *, beat: Callable[[], object]
 ) -> list[Fraction]:
     """Times at which ffmpeg's scene score exceeds `threshold`.
 

@@ -113,6 +113,7 @@ def entail_at(
     rng: np.random.Generator,
     leaked: Flags | None = None,
     rates: Rates | None = None,
+    *,
     resamples: int = RESAMPLES,
     clusters: Clusters | None = None,
 ) -> list[EntailAt]:

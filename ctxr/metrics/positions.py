@@ -56,6 +56,7 @@ def position_bias(
     slots: int,
     errors: Doubles | None = None,
     rng: np.random.Generator | None = None,
+    *,
     draws: int = 2000,
 ) -> PositionBias:
     """Pearson's test against the right expectation: without bias, accuracy does not depend on the slot of the target, and

@@ -43,6 +43,7 @@ class ContextHead(nn.Module):
         heads: int = 8,
         inner: int = 3072,
         dropout: float = 0.1,
+        *,
         positions: bool = False,
         add_input: bool = True,
     ) -> None:

@@ -10,7 +10,7 @@ EPSILON = 1e-12
 """Of layer normalisation, as in BERT."""
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, *, dropout: float) -> Tensor:
     """[B, K, D] that queries [B, K, D] gather from values [B, R, D] by their keys, head by head; where `mask` [B, R] is False nothing."""
     width = query.shape[2] // heads
     query, key, value = (items.view(*items.shape[:2], heads, width).transpose(1, 2) for items in (query, key, value))
@@ -32,7 +32,7 @@ class Attention(nn.Module):
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """[B, K, D] of items [B, K, D]; items where `mask` [B, K] is False receive no attention."""
         projected = self.query(items), self.key(items), self.value(items)
-        seen = attend(*projected, self.heads, mask, self.dropout if self.training else 0.0)
+        seen = attend(*projected, self.heads, mask, dropout=self.dropout if self.training else 0.0)
         return cast("Tensor", self.out(seen))
 
     def shares(self, items: Tensor, mask: Tensor) -> Tensor:

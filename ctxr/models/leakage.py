@@ -67,7 +67,7 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
 
 
 def alike(
-    what: str, vectors: Floats, names: Sequence[str], splits: Sequence[str], limit: float, order: Sequence[str]
+    what: str, vectors: Floats, names: Sequence[str], splits: Sequence[str], limit: float, *, order: Sequence[str]
 ) -> list[Leak]:
     """Leaks for every pair of splits: images of the second with an image of the first at most `limit` away.
 
@@ -174,7 +174,7 @@ def _alike(
     # an image of two splits stands here once for each: it is its own near-duplicate
     entries = sorted({(name, split) for name, uses in of_image.items() if name in vectors.rows for split, _ in uses})
     matrix = vectors.matrix[[vectors.rows[name] for name, _ in entries]]
-    return alike(what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, present)
+    return alike(what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, order=present)
 
 
 def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progress: Progress) -> PictureVectors | None:

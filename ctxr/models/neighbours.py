@@ -42,6 +42,7 @@ def best_matches(
     k: int,
     without: Pairs | None = None,
     block: int = 512,
+    *,
     engine: str = "auto",
 ) -> Matches:
     """The `k` candidates of the highest dot product for every query, equal ones by index.
@@ -99,6 +100,7 @@ class ExactSearch:
         coarse: bool,
         without: Pairs | None = None,
         exact: Callable[[Vectors, Vectors], Doubles] = products,
+        *,
         slack: float = 0.0,
     ) -> None:
         import torch
@@ -227,7 +229,7 @@ def euclidean_search(queries: Vectors, pool: Vectors, coarse: bool, without: Pai
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
     slack = float(squares.max() - squares.min()) / 4
-    return ExactSearch(queries, pool, coarse, without, _minus_squares, slack)
+    return ExactSearch(queries, pool, coarse, without, _minus_squares, slack=slack)
 
 
 def _minus_squares(left: Vectors, right: Vectors) -> Doubles:

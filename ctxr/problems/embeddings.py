@@ -38,6 +38,7 @@ def cached(
     contents: Sequence[str],
     make: Callable[[slice], Array],
     advance: Callable[[float], None],
+    *,
     chunk: int = CHUNK,
 ) -> list[Array]:
     """Arrays of up to `chunk` rows each, memory-mapped, a row for each of `contents`.

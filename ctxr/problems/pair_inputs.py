@@ -87,6 +87,7 @@ def as_features(
     source: "CrossSource",
     device: str,
     precision: str,
+    *,
     progress: Progress,
 ) -> "ExampleTable":
     """Queries with the features of each of their pairs by the encoder as it is.
@@ -105,9 +106,11 @@ def as_features(
             pictures.workdir,
             origin,
             [sha256_of([one.text, [pictures.contents[image] for image in one.images]]) for one in asked_by_set],
-            lambda part: features_of(encoder, questions, range(part.start, part.stop), at_once(device), device, bf16),
+            lambda part: features_of(
+                encoder, questions, range(part.start, part.stop), at_once(device), device, bf16=bf16
+            ),
             task.advance,
-            _CHUNK,
+            chunk=_CHUNK,
         )
     whole = np.concatenate(arrays) if arrays else np.zeros((0, most, source.width), np.float32)
     back = np.argsort(np.array(order, np.int64))

@@ -89,12 +89,13 @@ def prepared(
     frozen: bool,
     device: str,
     precision: str,
+    *,
     progress: Progress,
 ) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
     """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache; else of what it looks at."""
     if isinstance(source, CrossSource):
         if frozen:
-            return lambda queries: as_features(queries, pictures, source, device, precision, progress)
+            return lambda queries: as_features(queries, pictures, source, device, precision, progress=progress)
         return lambda queries: as_inputs(queries, pictures, source, device, progress)
     if not frozen:
         return lambda queries: as_pixels(queries, pictures, source, device, progress)
@@ -108,6 +109,7 @@ def plan_scoring(
     pictures: PictureFiles,
     device: str,
     precision: str,
+    *,
     progress: Progress,
 ) -> ScoringPlan:
     """How a checkpoint, or the published encoder where there is none, scores queries.
@@ -118,7 +120,7 @@ def plan_scoring(
     kept = notes is not None and notes.variant in HEADS and notes.frozen
     frozen = kept or not isinstance(source, CrossSource)
     prepare, encoder = (
-        prepared(source, pictures, frozen, device, precision, progress),
+        prepared(source, pictures, frozen, device, precision, progress=progress),
         None if frozen else source.build(),
     )
     if checkpoint is not None:

@@ -130,7 +130,7 @@ def merge_hint(path: Path) -> str:
 
 
 def finished(
-    path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent], renamed: bool = False
+    path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent], *, renamed: bool = False
 ) -> Artifact | None:
     """The artifact at `path` if it is the finished result of exactly this; None if there is work to do.
 

@@ -413,6 +413,7 @@ class SimulatedJudge(Visitor):
         pictures: Mapping[str, str],
         truth: Mapping[tuple[str, str], Verdict],
         wrong: float,
+        *,
         rng: np.random.Generator,
     ) -> None:
         super().__init__(name, link, pictures, rng)

@@ -126,9 +126,9 @@ def _can_read(progress: Progress) -> bool:
 
 def _detected(built: Path, filtered: Path, world: World, text: float | None) -> Table:
     """How well what was measured fits what was drawn."""
-    rows = [("blurred frames", *_flagged(filtered, "brisque", BRISQUE, world, "blur", BLUR))]
+    rows = [("blurred frames", *_flagged(filtered, "brisque", BRISQUE, world, "blur", full=BLUR))]
     if text is not None:
-        rows.append(("frames with text", *_flagged(filtered, "text_share", text, world, "text", 1)))
+        rows.append(("frames with text", *_flagged(filtered, "text_share", text, world, "text", full=1)))
     rows.append(("duplicate photos", *_duplicates(built, world)))
     shown = tuple(
         (name, hits, missed, false, _share(hits, hits + false), _share(hits, hits + missed))
@@ -144,7 +144,9 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
 
 
-def _flagged(artifact: Path, fact: str, limit: float, world: World, column: str, full: float) -> tuple[int, int, int]:
+def _flagged(
+    artifact: Path, fact: str, limit: float, world: World, column: str, *, full: float
+) -> tuple[int, int, int]:
     """Hits, misses and false alarms among measured frames beyond the limit; frames in between have no right answer."""
     truth = {(row.video, row.frame): getattr(row, column) / full for row in world.frames}
     pairs = [

@@ -166,7 +166,7 @@ def rehearse_audit(workdir: Path, dataset: Path, seed: int, progress: Progress, 
     pictures, truth = image_ids(read_dataset(dataset)), truth_of(dataset)
     with served(workdir, PEOPLE) as opened:
         people = [
-            SimulatedJudge(name, link, pictures, truth, wrong, np.random.default_rng((seed, number)))
+            SimulatedJudge(name, link, pictures, truth, wrong, rng=np.random.default_rng((seed, number)))
             for number, (name, link) in enumerate(opened["links"].items())
         ]
         with progress.task("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:

@@ -62,6 +62,6 @@ def test_an_unknown_fee_is_asked_for_and_never_guessed() -> None:
 
 
 def test_money_is_rounded_up_once() -> None:
-    one = forecast("retrieve", 3, 7.5, 30, 0, 10, platform_fee("mturk", 10, 3))
+    one = forecast("retrieve", 3, 7.5, 30, 0, reward=10, fee_each=platform_fee("mturk", 10, 3))
     assert (one.fee, one.cost) == (15, 75 + 15)
     assert one.hours == pytest.approx(7.5 * 30 / 3600)

@@ -40,8 +40,8 @@ def test_equal_vectors_are_at_zero() -> None:
 def test_only_images_of_another_split_count_as_alike() -> None:
     vectors = np.array([[0, 0], [0, 0.001], [5, 5], [5, 5.01], [9, 9]], np.float32)
     names, splits = ["a", "b", "c", "d", "e"], ["train", "train", "train", "test", "test"]
-    (leak,) = alike("look", vectors, names, splits, 0.1, ORDER)
+    (leak,) = alike("look", vectors, names, splits, 0.1, order=ORDER)
     assert (leak.shared, leak.of) == (1, 2)
     assert leak.examples == ("c (train) and d (test), 0.0100 apart",)
     assert leak.nearest == pytest.approx(0.01, abs=1e-6)
-    assert alike("look", vectors[:3], names[:3], splits[:3], 0.1, ORDER) == []
+    assert alike("look", vectors[:3], names[:3], splits[:3], 0.1, order=ORDER) == []

@@ -252,7 +252,7 @@ def test_a_gallery_is_scored_as_pair_by_pair_and_by_itself(monkeypatch: pytest.M
     pairs, scorer = make(), make_looker()
     done: list[float] = []
     with torch.no_grad():
-        found = match_scores(scorer, pairs, Shortlist(), "cpu", False, done.append)
+        found = match_scores(scorer, pairs, Shortlist(), "cpu", False, advance=done.append)
         slow = slow_scores(scorer, pairs)
     inside = pairs.galleries.numpy()[:, None] == np.array([0 if one < 6 else 1 for one in OWNERS])
     assert sum(done) == IMAGES

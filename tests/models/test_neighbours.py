@@ -122,7 +122,7 @@ def test_matches_are_those_of_a_sort_of_all_products(engine: str, size: int) -> 
     expected = np.argsort(-exact, axis=1, kind="stable")[:, :12]
     scores = np.take_along_axis(exact, expected, 1)
     for block in (7, 512):
-        matches = best_matches(queries, pool, 12, (rows, columns), block, engine)
+        matches = best_matches(queries, pool, 12, (rows, columns), block, engine=engine)
         assert (matches.indices == np.where(np.isneginf(scores), NO_MATCH, expected)).all()
         assert matches.scores == pytest.approx(scores, abs=1e-6)
 

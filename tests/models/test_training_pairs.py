@@ -115,7 +115,7 @@ def test_what_candidates_attend_to_is_the_same_live_and_from_features() -> None:
         kept, images=Table(torch.randn(24, 3, 32, 32)), texts=source.tokenize([f"text {row}" for row in range(18)])
     )
     rows = list(range(18))
-    kept = with_features(live, np.arange(18), features_of(encoder, live, rows, 5, "cpu", False))
+    kept = with_features(live, np.arange(18), features_of(encoder, live, rows, 5, "cpu", bf16=False))
     found = attend_all(scorer, kept, rows, 7)
     scorer.encoder = encoder
     assert found.shape == (18, 4, 4)

@@ -68,6 +68,7 @@ def open_journal(
     image_sets: Iterable[ImageSet] = (),
     protocol: Protocol | None = None,
     lease_for: timedelta = timedelta(minutes=30),
+    *,
     busy_seconds: float = 30.0,
     exported: Collection[str] | None = None,
 ) -> "Journal":
@@ -201,6 +202,7 @@ class Journal:
         now: datetime,
         bundle: int,
         before: int = 0,
+        *,
         tasks: Collection[str] | None = None,
     ) -> Ending | None:
         """How the paid work that the worker `began` has ended: once a bundle is on the disk beside the answers they gave

@@ -107,14 +107,14 @@ def candidate(
 
 def give(tx: Transaction, row: RowMapping, worker: str) -> str:
     """The token of a new lease of a unit that one worker does alone."""
-    token = add_lease(tx, row, worker, free_slot(tx, row["id"]), 0, tx.after(tx.rules.lease_for))
+    token = add_lease(tx, row, worker, free_slot(tx, row["id"]), 0, expires=tx.after(tx.rules.lease_for))
     count_live(tx, row["id"])
     expose(tx, worker, row)
     return token
 
 
 def add_lease(
-    tx: Transaction, row: RowMapping, worker: str, slot: int, seat: int, expires: int, room: str | None = None
+    tx: Transaction, row: RowMapping, worker: str, slot: int, seat: int, *, expires: int, room: str | None = None
 ) -> str:
     """The token of a new lease of the unit in `row`."""
     token = secrets.token_urlsafe(24)
@@ -202,7 +202,7 @@ def count(tx: Transaction, row: RowMapping, work: Unit, correct: bool | None) ->
     """Count one more vote, whose place was leased, and stop the unit where it has enough."""
     votes = (correct is True, correct is False, correct is None)
     counts = (row["right_votes"] + votes[0], row["wrong_votes"] + votes[1], row["unknown_votes"] + votes[2])
-    _set_counts(tx, row, work, counts, row["live"] - 1, row["decided"] or stop(work, *counts))
+    _set_counts(tx, row, work, counts, row["live"] - 1, decision=row["decided"] or stop(work, *counts))
 
 
 def recount(tx: Transaction, worker: str) -> None:
@@ -212,7 +212,7 @@ def recount(tx: Transaction, worker: str) -> None:
         work = unit_of(row)
         votes = _votes(tx, work)
         counts = votes.count(True), votes.count(False), votes.count(None)
-        _set_counts(tx, row, work, counts, row["live"], stop(work, *counts))
+        _set_counts(tx, row, work, counts, row["live"], decision=stop(work, *counts))
 
 
 def stop(work: Unit, right: int, wrong: int, unknown: int) -> str | None:
@@ -240,7 +240,7 @@ def _votes(tx: Transaction, work: Unit) -> list[bool | None]:
 
 
 def _set_counts(
-    tx: Transaction, row: RowMapping, work: Unit, counts: tuple[int, int, int], live: int, decision: str | None
+    tx: Transaction, row: RowMapping, work: Unit, counts: tuple[int, int, int], live: int, *, decision: str | None
 ) -> None:
     votes = sum(counts)
     marks = dict(zip(("right_votes", "wrong_votes", "unknown_votes"), counts, strict=True))

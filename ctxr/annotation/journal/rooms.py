@@ -44,7 +44,7 @@ def open_room(tx: Transaction, unit: RowMapping, worker: str) -> str:
     slot = leasing.free_slot(tx, unit["id"])
     name = _new_room(tx, unit["id"], slot)
     leasing.count_live(tx, unit["id"])
-    return _sit(tx, unit, worker, name, slot, SENDER)
+    return _sit(tx, unit, worker, name, slot, seat=SENDER)
 
 
 def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> str | None:
@@ -55,7 +55,7 @@ def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> 
     partner = _seats(tx, waiting["id"])[0]
     _pair(tx, waiting["id"], partner)
     unit = tx.get(tables.unit, id=waiting["unit"])
-    return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], 1 - partner["seat"])
+    return _sit(tx, unit, worker["id"], waiting["id"], waiting["slot"], seat=1 - partner["seat"])
 
 
 def act(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:
@@ -159,11 +159,11 @@ def _find_partner(tx: Transaction, row: RowMapping) -> None:
     waiting = _waiting(tx, worker_state.require(tx, row["worker"]), None, row["token"]) if present else None
     if waiting is None:
         unit, name = tx.get(tables.unit, id=row["unit"]), _new_room(tx, row["unit"], row["slot"])
-        _move(tx, row, unit, name, row["slot"], row["seat"])
+        _move(tx, row, unit, name, row["slot"], seat=row["seat"])
     else:
         partner, unit = _seats(tx, waiting["id"])[0], tx.get(tables.unit, id=waiting["unit"])
         leasing.count_live(tx, row["unit"], -1)
-        _move(tx, row, unit, waiting["id"], waiting["slot"], 1 - partner["seat"])
+        _move(tx, row, unit, waiting["id"], waiting["slot"], seat=1 - partner["seat"])
         _pair(tx, waiting["id"], partner)
     if present:
         _extend(tx, row["token"])
@@ -194,8 +194,8 @@ def _seats(tx: Transaction, name: str) -> list[RowMapping]:
     return tx.rows(select(tables.lease).where(lease.room == name, lease.state == "live").order_by(lease.seat))
 
 
-def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, seat: int) -> str:
-    token = leasing.add_lease(tx, unit, worker, slot, seat, tx.after(tx.rules.patience), room=name)
+def _sit(tx: Transaction, unit: RowMapping, worker: str, name: str, slot: int, *, seat: int) -> str:
+    token = leasing.add_lease(tx, unit, worker, slot, seat, expires=tx.after(tx.rules.patience), room=name)
     _enter(tx, unit, token, "join")
     return token
 
@@ -207,7 +207,7 @@ def _enter(tx: Transaction, unit: RowMapping, token: str, kind: Kind) -> None:
         leasing.expose(tx, row["worker"], unit)
 
 
-def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, seat: int) -> None:
+def _move(tx: Transaction, row: RowMapping, unit: RowMapping, name: str, slot: int, *, seat: int) -> None:
     values = {"room": name, "unit": unit["id"], "slot": slot, "seat": seat, "shown": leasing.shown(tx, unit, slot)}
     tx.update(tables.lease, {"token": row["token"]}, **values)
 

@@ -130,7 +130,7 @@ def undo(tx: Transaction, row: RowMapping, reason: str, by: str) -> None:
     change(tx, row, last["before"], reason, by, undone=1)
 
 
-def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, undone: int = 0) -> None:
+def change(tx: Transaction, row: RowMapping, after: str, reason: str, by: str, *, undone: int = 0) -> None:
     """Change a worker's state (`active`, `allowed`, `blocked`, `screened_out`) and record who, why and when."""
     before = "allowed" if row["state"] == "active" and row["allowed"] else row["state"]
     columns = {"before": before, "after": after, "reason": reason, "by": by, "at": tx.now, "undone": undone}

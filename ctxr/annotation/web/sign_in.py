@@ -183,7 +183,7 @@ class Prolific:
         """The page with the completion code; None while there is work to do before it."""
         study = self.study(visit)
         ending = visit.ending or self.site.journal.ending(
-            visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, study.tasks
+            visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, tasks=study.tasks
         )
         if not ending:
             return None

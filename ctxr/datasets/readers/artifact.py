@@ -52,7 +52,9 @@ def dataset_of(artifact: Artifact) -> Dataset:
     queries = _by_id(optional("queries.jsonl", Query))
     judgments = optional("judgments.jsonl", Judgment)
     _check_paths(path / "images.jsonl", images.values())
-    _check_references(path, {image_set.id: image_set for image_set in sets}, images, texts, queries, judgments)
+    _check_references(
+        path, {image_set.id: image_set for image_set in sets}, images, texts, queries, judgments=judgments
+    )
     by_path = {image.path: image.id for image in images.values()}
     return Dataset(
         name=path.resolve().name,
@@ -89,6 +91,7 @@ def _check_references(
     images: dict[str, Image],
     texts: dict[str, Text],
     queries: dict[str, Query],
+    *,
     judgments: list[Judgment],
 ) -> None:
     hint = "run the command that made this artifact again"

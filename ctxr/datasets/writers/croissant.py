@@ -123,7 +123,7 @@ def _record_set(name: str, columns: Columns) -> dict[str, Any]:
     for column, (kind, text) in columns.items():
         repeated = isinstance(kind, list)
         source = {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
-        fields.append(_field(name, column, text, _TYPES[kind[0] if repeated else kind], source, repeated))
+        fields.append(_field(name, column, text, _TYPES[kind[0] if repeated else kind], source, repeated=repeated))
     return _records(name, "path" if name == "images" else "id", fields)
 
 
@@ -141,7 +141,7 @@ def _picture_records(suffix: str) -> dict[str, Any]:
 
 
 def _field(
-    records: str, column: str, text: str, data_type: str, source: dict[str, Any], repeated: bool = False
+    records: str, column: str, text: str, data_type: str, source: dict[str, Any], *, repeated: bool = False
 ) -> dict[str, Any]:
     return {
         "@type": "cr:Field",

@@ -152,7 +152,7 @@ class CoAttention(nn.Module):
     def heard(self, items: Tensor, other: CoAttention, others: Tensor, mask: Tensor) -> Tensor:
         """What items [P, T, width] after attending to others [P, R, ...] where `mask` [P, R] is True."""
         projected = self.query(items), other.key(others), other.value(others)
-        seen = attend(*projected, self.heads, mask, self.rate if self.training else 0.0)
+        seen = attend(*projected, self.heads, mask, dropout=self.rate if self.training else 0.0)
         return feed_forward(self, self.after_attention(items + self.dropout(self.out(seen))))
 
 

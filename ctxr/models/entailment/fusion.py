@@ -49,7 +49,7 @@ class CrossAttention(nn.Module):
     def forward(self, words: Tensor, image: Tensor) -> Tensor:
         """[B, T, D] of words [B, T, D] and tokens of an image [B, 1 + P, image width]."""
         projected = self.query(words), self.key(image), self.value(image)
-        mixed: Tensor = self.out(attend(*projected, self.heads, None, self.dropout if self.training else 0.0))
+        mixed: Tensor = self.out(attend(*projected, self.heads, None, dropout=self.dropout if self.training else 0.0))
         return mixed
 
 
@@ -57,7 +57,7 @@ class CrossBlock(nn.Module):
     """BERT's layer with a look at the picture between attention and widening, normalised behind it as they are."""
 
     def __init__(
-        self, width: int, image_width: int, heads: int, inner: int, dropout: float, products: bool = False
+        self, width: int, image_width: int, heads: int, inner: int, dropout: float, *, products: bool = False
     ) -> None:
         super().__init__()
         self.products = nn.Linear(width, width) if products else None
@@ -90,7 +90,7 @@ class FusionEncoder(nn.Module):
         sizes = (config.heads, config.inner, config.dropout)
         self.text = nn.ModuleList(Block(width, *sizes) for _ in range(config.text_layers))
         self.fusion = nn.ModuleList(
-            CrossBlock(width, config.image_width, *sizes, config.products) for _ in range(config.fusion_layers)
+            CrossBlock(width, config.image_width, *sizes, products=config.products) for _ in range(config.fusion_layers)
         )
 
     def read(self, tokens: Tensor, kinds: Tensor | None = None) -> Tensor:

@@ -57,7 +57,7 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
         return new_branch(lambda: pixel_vision(**vision), config, SEED)
 
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
-    return untrained(name, build, config, pieces, preprocess, ([vision, preprocess.describe()], SEED))
+    return untrained(name, build, config, pieces, preprocess, decides=([vision, preprocess.describe()], SEED))
 
 
 def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSource:
@@ -74,12 +74,12 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
 
     def vision() -> VisionTransformer:
         stem = CellStem(features, width)
-        return VisionTransformer(stem, cells, dark, width, recipe.vision_layers, heads, 2 * width)
+        return VisionTransformer(stem, cells, dark, width, recipe.vision_layers, heads=heads, inner=2 * width)
 
     def build() -> FusionBranch:
         return start_aligned(new_branch(vision, config, SEED), encoder, pieces)
 
-    return untrained(name, build, config, pieces, encoder, ([grid.describe(), recipe.vision_layers], SEED))
+    return untrained(name, build, config, pieces, encoder, decides=([grid.describe(), recipe.vision_layers], SEED))
 
 
 def black_picture() -> Any:
@@ -92,15 +92,17 @@ def cells_of(grid: Any, pictures: Sequence[Any]) -> Any:
     return np.stack([regions[1:, : grid.features] for regions in grid.regions(pictures)])
 
 
-def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, inner: int) -> VisionTransformer:
+def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, *, inner: int) -> VisionTransformer:
     """A vision transformer over pixels of ALBEF's scale."""
     dark = -torch.tensor(MEAN).view(1, 3, 1, 1) / torch.tensor(STD).view(1, 3, 1, 1)
-    return VisionTransformer(PatchStem(patch, width), (side // patch) ** 2, dark, width, depth, heads, inner)
+    return VisionTransformer(
+        PatchStem(patch, width), (side // patch) ** 2, dark, width, depth, heads=heads, inner=inner
+    )
 
 
 def untrained(
     name: str, build: Callable[[], FusionBranch], config: FusionConfig, pieces: Sequence[str], looks: Preprocess | str,
-    decides: Sequence[object],
+    *, decides: Sequence[object],
 ) -> ImageSource:  # fmt: skip
     """The source of a branch whose first weights are drawn.
 

@@ -120,6 +120,7 @@ def probabilities(
     at_once: int,
     device: str = "cpu",
     bf16: bool = False,
+    *,
     advance: Callable[[float], None] | None = None,
 ) -> npt.NDArray[np.float32]:
     """float32 [Q] in 0..1: that each claim is entailed, by the one head that its `theta` names.

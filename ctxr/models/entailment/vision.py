@@ -67,7 +67,7 @@ class VisionTransformer(nn.Module):
     black: Tensor
 
     def __init__(
-        self, stem: nn.Module, patches: int, black: Tensor, width: int, depth: int, heads: int, inner: int
+        self, stem: nn.Module, patches: int, black: Tensor, width: int, depth: int, *, heads: int, inner: int
     ) -> None:
         super().__init__()
         self.width, self.stem = width, stem

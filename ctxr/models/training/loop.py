@@ -435,7 +435,7 @@ class Trainer(Generic[ObjectiveT]):
             save_tensors(self.folder / BEST, self.scorer.state_dict(), {"epoch": row.epoch, "key": self.key})
         progress.history.append(row)
         leaked = self.recipe.leaked_gradients
-        save_state(self.folder / STATE, self.scorer, self.optimiser, progress, self.key, leaked)
+        save_state(self.folder / STATE, self.scorer, self.optimiser, progress, self.key, leaked=leaked)
         self.callbacks.epoch(row)
 
     def _is_stale(self) -> bool:

@@ -22,6 +22,7 @@ def score_all(
     at_once: int,
     device: str = "cpu",
     bf16: bool = False,
+    *,
     advance: Callable[[float], None] | None = None,
     seed: int | None = None,
 ) -> Tensor:
@@ -107,7 +108,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
 
 @torch.no_grad()
 def features_of(
-    encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, bf16: bool
+    encoder: Any, questions: ExampleTable, rows: Sequence[int], at_once: int, device: str, *, bf16: bool
 ) -> npt.NDArray[np.float32]:
     """Pair features [n, K, D] of some queries by an encoder as it is, 0 where there is no candidate."""
     features: list[Tensor] = []

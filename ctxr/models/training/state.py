@@ -62,7 +62,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) 
 
 
 def save_state(
-    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainingState, key: str, leaked: bool
+    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainingState, key: str, *, leaked: bool
 ) -> None:
     """Keep everything that the next epoch starts from; with `leaked`, gradients too. `key` names what is trained."""
     tensors = {f"model.{name}": weights for name, weights in scorer.state_dict().items()}

@@ -156,6 +156,7 @@ def write_dataset(
     kept: Mapping[str, Query],
     judgments: Sequence[Judgment],
     dialogues: Sequence[Dialogue],
+    *,
     progress: Progress,
 ) -> tuple[list[str], dict[str, int]]:
     """Write tables and pictures of what was kept into `out`; returns the tables' names and how many rows each has.
@@ -294,7 +295,7 @@ class DatasetStage(Stage):
         kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
         judgments = judgments_of(answered, kept, figures.decisions, figures.labels, self.options.rule)
         talks = [talk for talk in answered.dialogues if talk.id in kept]
-        names, counts = write_dataset(out, answered, kept, judgments, talks, progress)
+        names, counts = write_dataset(out, answered, kept, judgments, talks, progress=progress)
         dropped = dropped_rows(answered, figures.decisions, kept)
         write_table(out / "dropped.jsonl", dropped)
         write_table(out / "workers.jsonl", figures.people)

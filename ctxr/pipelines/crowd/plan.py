@@ -86,8 +86,12 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     describe_fee = cost.platform_fee(config.platform, config.describe_reward, 1, config.fee_percent)
     retrieve_fee = cost.platform_fee(config.platform, config.retrieve_reward, most, config.fee_percent)
     forecasts = (
-        cost.forecast("describe", described, described, *describe_time, config.describe_reward, describe_fee),
-        cost.forecast("retrieve", described, votes, *retrieve_time, config.retrieve_reward, retrieve_fee),
+        cost.forecast(
+            "describe", described, described, *describe_time, reward=config.describe_reward, fee_each=describe_fee
+        ),
+        cost.forecast(
+            "retrieve", described, votes, *retrieve_time, reward=config.retrieve_reward, fee_each=retrieve_fee
+        ),
     )
     if config.qualification:
         notes.append(

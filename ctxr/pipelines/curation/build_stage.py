@@ -131,7 +131,7 @@ class BuildStage(SetsStage):
         }
         with job.progress.task("photos", sum(len(album.photos) for album in albums)) as task:
             scans = {name: stamp.scan for name, stamp in job.stamps.items()}
-            pool = gather_pool(context.artifact, albums, scanned, scans, context.embedder, task.advance)
+            pool = gather_pool(context.artifact, albums, scanned, scans, context.embedder, watch=task.advance)
         job.fail_photos(pool.unreadable)
         job.pick_photos(pool, albums, self.choice, {}, "photo sets")
         count, needed = len(pool.photos), context.picking.set_size

@@ -123,7 +123,7 @@ class FilterStage(SetsStage):
             return
         albums, context = [_album(self.sources, unit) for unit in self.albums], job.work.context
         units = {unit.source.name: unit for unit in self.albums}
-        pool = gather_pool(context.artifact, albums, units, {}, context.embedder, lambda count: None)
+        pool = gather_pool(context.artifact, albums, units, {}, context.embedder, watch=lambda count: None)
         measures = context.picking.quality.stamps()
         facts = {
             (unit.source.name, row.index): row

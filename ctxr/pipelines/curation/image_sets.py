@@ -130,7 +130,7 @@ class SetsJob:
     ) -> None:
         """The units of all albums, whose photos are one pool; see `photos.pick_photos`."""
         with self.progress.task(label, len(pool.photos)) as task:
-            units = pick_photos(self.work.context, pool, albums, self.stamps, choice, facts, task.advance)
+            units = pick_photos(self.work.context, pool, albums, self.stamps, choice, facts=facts, watch=task.advance)
         self.units.update({unit.source.name: unit for unit in units})
 
 

@@ -105,6 +105,7 @@ def gather_pool(
     units: Mapping[str, SourceUnit],
     scans: Mapping[str, str],
     embedder: Embedder,
+    *,
     watch: Callable[[int], None],
 ) -> PhotoPool:
     """The pool of all albums. `units`, by album, give theirs without embedding anything again; every photo of the
@@ -230,6 +231,7 @@ def pick_photos(
     albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     picking: PhotoPicking,
+    *,
     facts: Mapping[tuple[str, int], Facts],
     watch: Callable[[int], None],
 ) -> list[SourceUnit]:
@@ -264,7 +266,7 @@ def pick_photos(
             return {"reason": "duplicate", "value": 0.0}
         if rejection := judge(anchor):
             return {"reason": rejection.reason, "value": round(rejection.value, 6)}
-        members = _members(ranking, anchor, around, same, set_size, judge)
+        members = _members(ranking, anchor, around, same, set_size, judge=judge)
         if len(members) < set_size:
             return {"reason": "too_few_neighbours", "value": float(len(members))}
         sets[anchor] = members
@@ -278,7 +280,7 @@ def pick_photos(
             columns["nearest"] = neighbour.position if neighbour.album.name == photo.album.name else None
             columns["distance"] = round(float(distances[anchor, 0]), 6)
         rows[anchor] = LedgerRow(photo.album.name, photo.position, None, None, photo.file.name, photo.row, **columns)
-    return _write(context, pool, albums, stamps, rows, sets, judge.facts)
+    return _write(context, pool, albums, stamps, rows, sets=sets, facts=judge.facts)
 
 
 class _Judge:
@@ -350,7 +352,7 @@ class PhotoRanking:
 
 
 def _members(
-    ranking: PhotoRanking, anchor: int, around: Positions, same: Positions, size: int, judge: "_Judge"
+    ranking: PhotoRanking, anchor: int, around: Positions, same: Positions, size: int, *, judge: "_Judge"
 ) -> list[int]:
     """The anchor and its nearest neighbours that are neither equal to one another nor ruled out, by distance."""
     members, taken = [anchor], {int(same[anchor])}
@@ -380,6 +382,7 @@ def _write(
     albums: Sequence[InputSource],
     stamps: Mapping[str, Stamp],
     rows: dict[int, LedgerRow],
+    *,
     sets: dict[int, list[int]],
     facts: dict[int, Facts],
 ) -> list[SourceUnit]:

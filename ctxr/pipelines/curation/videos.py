@@ -329,7 +329,7 @@ def scan_video(
                     for shot in event.shots
                 ]
                 rows = sorted(decode.rows, key=lambda row: row.index)
-                return context.save(_unit(stamp, source, shots, rows, decode.vectors.close(), decode.picker))
+                return context.save(_unit(stamp, source, shots, rows, decode.vectors.close(), picker=decode.picker))
         raise RuntimeError(f"the scan of {video.path} ended without an end")
     finally:
         if decode:
@@ -363,7 +363,7 @@ def pick_from_ledger(
                 raise VideoError("cancelled", f"{old.source.name}: picking was stopped")
             if row.row is not None and row.shot is not None:
                 picker.push(row, row.shot, old.vectors[row.row])
-    return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker))
+    return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker=picker))
 
 
 def _facts(
@@ -382,7 +382,7 @@ def _facts(
 
 
 def _unit(
-    stamp: Stamp, source: Source, shots: list[Shot], rows: Sequence[LedgerRow], vectors: Vectors, picker: Picker
+    stamp: Stamp, source: Source, shots: list[Shot], rows: Sequence[LedgerRow], vectors: Vectors, *, picker: Picker
 ) -> SourceUnit:
     """What `picker` made of the rows of a ledger; it has seen all of them."""
     return SourceUnit(

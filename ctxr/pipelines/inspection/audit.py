@@ -87,16 +87,21 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
         return
     brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
     yield from _both_ends(
-        ("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, "BRISQUE was not measured (run ctxr filter)"
+        ("least", "most"),
+        "distorted (BRISQUE)",
+        trials,
+        wanted,
+        brisque,
+        why="BRISQUE was not measured (run ctxr filter)",
     )
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
     why = "no set has all its images"
     sizes = _measure(dataset, wanted, lambda image: _bytes(dataset, image))
-    yield from _both_ends(("smallest", "largest"), "file", trials, wanted, sizes, why)
+    yield from _both_ends(("smallest", "largest"), "file", trials, wanted, sizes, why=why)
     sharpnesses = _sharpnesses(dataset, sizes.keys(), progress)
-    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why)
+    yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why=why)
 
 
 def _in_order(query: Trial) -> bool:
@@ -117,6 +122,7 @@ def _both_ends(
     trials: list[Trial],
     wanted: set[str],
     values: Mapping[str, Doubles],
+    *,
     why: str,
 ) -> Iterator[Rule | str]:
     if not values:

@@ -158,7 +158,7 @@ def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -
             credits = np.array([credit(scores, position) for _, position, scores in rows])
             accuracy = mean_interval(credits, sets, np.random.default_rng(seed))
             yield from _banded(run.name, reference or run.name, split, accuracy)
-            yield _explained(f"targets by {run.name}", split, rows, orders, accuracy, credits, seed)
+            yield _explained(f"targets by {run.name}", split, rows, orders, accuracy, credits=credits, seed=seed)
 
 
 def _explained(
@@ -167,6 +167,7 @@ def _explained(
     rows: list[tuple[str, int, list[float]]],
     orders: Mapping[str, list[int]],
     accuracy: Interval,
+    *,
     credits: Doubles,
     seed: int,
 ) -> Check:

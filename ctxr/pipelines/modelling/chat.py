@@ -302,6 +302,7 @@ class Listener:
         files: Mapping[str, Path],
         longest: int,
         limit: int,
+        *,
         journal: Path,
         trusted: bool = False,
     ) -> None:
@@ -377,6 +378,7 @@ def ask_all(
     at_once: int,
     purse: Budget,
     task: ProgressTask,
+    *,
     stop: Callable[[], None],
 ) -> list[Reply]:
     """Replies in the order in which they came, to all requests or to those that the purse reaches for.

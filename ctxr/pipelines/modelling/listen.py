@@ -352,10 +352,10 @@ def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pau
             job.files,
             job.config.side,
             job.config.max_tokens,
-            job.out / JOURNAL,
+            journal=job.out / JOURNAL,
             trusted=any(reply.outcome == "chosen" for reply in replies),
         )
-        ask_all(todo, listener.ask, job.config.at_once, job.purse(replies), task, ended.set)
+        ask_all(todo, listener.ask, job.config.at_once, job.purse(replies), task, stop=ended.set)
 
 
 @contextmanager

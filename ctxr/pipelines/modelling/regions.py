@@ -257,7 +257,7 @@ def _maker(
 
 
 def _compute(
-    out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, progress: Progress
+    out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, *, progress: Progress
 ) -> None:
     """All shards, each computed once for the same contents and maker, whatever was killed since."""
     contents = list(images)
@@ -357,7 +357,7 @@ class RegionsStage(Stage):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""
         data: _RegionsInput = inputs.data
-        _compute(out, data.maker, data.images, data.keys, self.options.workdir, progress)
+        _compute(out, data.maker, data.images, data.keys, self.options.workdir, progress=progress)
         return _tabulate(out, data.maker, data.images, progress)
 
 

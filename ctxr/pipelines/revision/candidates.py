@@ -73,7 +73,9 @@ class PairMiner:
         Raises what `regions_for` raises.
         """
         seen = replace(pictures, regions=regions_for(self.source, self.options.regions, pictures.workdir))
-        scorer = pair_scoring(self.checkpoint, self.source, seen, texts, self.device, self.precision, progress)
+        scorer = pair_scoring(
+            self.checkpoint, self.source, seen, texts, self.device, precision=self.precision, progress=progress
+        )
         shortlist = shortlist_of(seen, texts, self.options, self.device, progress)
         if 0 < (most := self.options.rerank or 0) < k:
             progress.note(
@@ -231,7 +233,7 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "En
 
 def pools_of(
     galleries: Sequence[MinedGallery], encoder: "Encoder | PairMiner", pictures: PictureFiles, texts: Mapping[str, str], k: int,
-    both: bool, progress: Progress,
+    *, both: bool, progress: Progress,
 ) -> list[Candidates]:  # fmt: skip
     """The candidates of each gallery; `texts` of all captions by id."""
     image_row = {name: row for row, name in enumerate(pictures.files)}

@@ -102,6 +102,7 @@ def probabilities(
     premises: Mapping[str, Premise],
     hypotheses: Mapping[str, str],
     workdir: Path,
+    *,
     progress: Progress,
 ) -> list[Doubles]:
     """The probability that each candidate is entailed, [N] for each pool. Results of the same weights are read from the cache.
@@ -131,7 +132,7 @@ def _judged(
     origin = {"what": "entailed", "classifier": classifier.fingerprint}
     keys = [sha256_of((premise.content, premise.text, hypothesis)) for premise, hypothesis in claims]
     with progress.task(label, len(keys)) as task:
-        parts = cached(workdir, origin, keys, make, task.advance, SHARD)
+        parts = cached(workdir, origin, keys, make, task.advance, chunk=SHARD)
     return np.concatenate([np.zeros(0), *parts])
 
 
@@ -141,6 +142,7 @@ def choose_threshold(
     dev: Path | None,
     classifier: "Classifier",
     dataset: Dataset,
+    *,
     workdir: Path,
     progress: Progress,
 ) -> ChosenThreshold:
@@ -225,6 +227,7 @@ def decides(
     before: Sequence[Round],
     encoder: "Encoder | PairMiner",
     classifier: "Classifier",
+    *,
     edge: ChosenThreshold,
 ) -> str:
     """Hash of everything that decides a round, including the active rounds before it."""
@@ -238,6 +241,7 @@ def on_top(
     settings: Mapping[str, Any],
     encoder: "Encoder | PairMiner",
     classifier: "Classifier",
+    *,
     edge: ChosenThreshold,
 ) -> str:
     """A note that earlier rounds stay active, and how the new one differs from the latest of them.

@@ -242,23 +242,23 @@ def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) 
     leaked = _guard(config, inputs, classifier, progress)
     chosen_threshold = _threshold(config, base, classifier, progress)
     for one in rounds:
-        key = decides(config, base, rounds[: one.number - 1], encoder, classifier, chosen_threshold)
+        key = decides(config, base, rounds[: one.number - 1], encoder, classifier, edge=chosen_threshold)
         if one.decides == key:
             if not one.active:
                 switch(config, base, one.number, active=True)
             return reported(config, one, "up to date" if one.active else "redone", leaked)
     if inputs.before:
         settings = read_figures(out / folder_of(inputs.before[-1].number)).get("settings", {})
-        progress.note(on_top(config, inputs.before, settings, encoder, classifier, chosen_threshold))
+        progress.note(on_top(config, inputs.before, settings, encoder, classifier, edge=chosen_threshold))
     inputs = without_rejected(inputs, out, classifier.fingerprint, chosen_threshold.value)
     if inputs.rejected:
         progress.note(f"{inputs.rejected:,} pairs that {classifier.name} rejected before are left out")
     _refuse_nothing_left(config, inputs)
 
     def add(progress: Progress) -> list[Round]:
-        revised = _revised(config, inputs, encoder, classifier, chosen_threshold, leaked, progress)
+        revised = _revised(config, inputs, encoder, classifier, chosen_threshold, leaked=leaked, progress=progress)
         link_base(out, base, _sets(config, base, encoder, progress), progress)
-        key = decides(config, base, rounds, encoder, classifier, chosen_threshold)
+        key = decides(config, base, rounds, encoder, classifier, edge=chosen_threshold)
         return [*rounds, write(config, revised, len(rounds) + 1, key)]
 
     execute(Rounds(config, out, base, add), progress)
@@ -294,7 +294,9 @@ def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, 
 
 def _threshold(config: ReviseLabels, base: Base, classifier: Classifier, progress: Progress) -> ChosenThreshold:
     dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
-    return choose_threshold(config.threshold, config.precision, dev, classifier, base.dataset, config.workdir, progress)
+    return choose_threshold(
+        config.threshold, config.precision, dev, classifier, base.dataset, workdir=config.workdir, progress=progress
+    )
 
 
 def _revised(
@@ -303,6 +305,7 @@ def _revised(
     encoder: Encoder | PairMiner,
     classifier: Classifier,
     chosen_threshold: ChosenThreshold,
+    *,
     leaked: list[str],
     progress: Progress,
 ) -> Revised:
@@ -310,12 +313,12 @@ def _revised(
     files = picture_files(dataset, inputs.images)
     pictures = PictureFiles(files, contents_of(dataset, files), workdir)
     texts = {name: text_of(dataset, name) for name in inputs.captions}
-    pools = pools_of(inputs.galleries, encoder, pictures, texts, config.top_k, config.both, progress)
+    pools = pools_of(inputs.galleries, encoder, pictures, texts, config.top_k, both=config.both, progress=progress)
     own = written_for(dataset)
     premises = {
         image: Premise(pictures.contents[image], " ".join(own.get(image, ())), file) for image, file in files.items()
     }
-    chances: list[Doubles] = probabilities(classifier, pools, premises, texts, workdir, progress)
+    chances: list[Doubles] = probabilities(classifier, pools, premises, texts, workdir, progress=progress)
     verdicts = [
         decide(pool, one, chosen_threshold.value, config.per_image, config.per_caption)
         for pool, one in zip(pools, chances, strict=True)

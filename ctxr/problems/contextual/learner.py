@@ -139,12 +139,14 @@ class OpenSets(OpenScorer):
             if notes is not None and notes.variant == "temporal":
                 check_positions(queries, PLACES, notes.all_positions)
             device, source = choose_device(self.options.device), source_of(checkpoint, self.encoder, self.progress)
-            plan = plan_scoring(checkpoint, source, pictures, device, self.options.precision, self.progress)
+            plan = plan_scoring(checkpoint, source, pictures, device, self.options.precision, progress=self.progress)
             chance = None if notes is None else notes.chance
             for split in by_split(queries).values():
                 table = plan.prepare(split)
                 with self.progress.task("scoring", len(split)) as task:
-                    values = score_all(plan.ranker, table, plan.at_once, device, plan.bf16, task.advance, chance)
+                    values = score_all(
+                        plan.ranker, table, plan.at_once, device, plan.bf16, advance=task.advance, seed=chance
+                    )
                 scores += [
                     Score(one.query, image, scorer, value)
                     for one, row in zip(split, values.tolist(), strict=True)
@@ -186,7 +188,7 @@ class OpenSets(OpenScorer):
 
         def make(part: slice) -> Array:
             device, source = choose_device(self.options.device), source_of(seed, self.encoder, self.progress)
-            plan = plan_scoring(seed, source, pictures, device, self.options.precision, self.progress)
+            plan = plan_scoring(seed, source, pictures, device, self.options.precision, progress=self.progress)
             table = plan.prepare(queries)
             shares: Array = attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, device).numpy()
             return shares
@@ -219,7 +221,7 @@ class ContextualJob(ScorerJob):
     def examples(self, source: Source) -> tuple[ExampleTable, ExampleTable | None]:
         """For an encoder that learns, or of what a frozen one says."""
         frozen, precision = not self.recipe.tunes, self.recipe.precision
-        prepare = prepared(source, self.pictures, frozen, self.device, precision, self.progress)
+        prepare = prepared(source, self.pictures, frozen, self.device, precision, progress=self.progress)
         judged = [query for query in self.asked.get(self.judged_on, []) if query.target is not None]
         if self.recipe.judged_on_test:
             self.progress.warn(

@@ -53,7 +53,7 @@ class OpenClassifier(OpenRun):
         """Probabilities [n] that pairs are entailed, by the classifier's name."""
         (pairs, rows), judge = examples, self.classifier
         claims = judged(rows, judge.recipe)
-        table = claim_table(claims, pairs, judge.branches, self.options.workdir, judge.device, self.progress)
+        table = claim_table(claims, pairs, judge.branches, self.options.workdir, judge.device, progress=self.progress)
         with self.progress.task(f"asking {judge.name}", len(table)) as task:
             return {judge.name: probabilities(judge.model, table, AT_ONCE, judge.device, advance=task.advance)}
 
@@ -142,13 +142,14 @@ def claim_table(
     branches: "Branches",
     workdir: Path,
     device: str,
+    *,
     progress: Progress,
 ) -> "PairTable":
     """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in rows if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
     claims = [(row.get(one.image or "", 0), one.premise, one.hypothesis, one.label, one.theta) for one in rows]
-    images = _images(wanted, pairs, branches, workdir, device, progress)
+    images = _images(wanted, pairs, branches, workdir, device, progress=progress)
     if branches.text is None or not branches.text.asked:
         return make_claims(images, claims, branches.tokenize)
     needed = {(one.premise, one.hypothesis) for one in rows if one.theta[TEXT] or one.theta[JOINT]}
@@ -174,7 +175,13 @@ def _text_vectors(
 
 
 def _images(
-    wanted: Sequence[str], pairs: EntailmentPairs, branches: "Branches", workdir: Path, device: str, progress: Progress
+    wanted: Sequence[str],
+    pairs: EntailmentPairs,
+    branches: "Branches",
+    workdir: Path,
+    device: str,
+    *,
+    progress: Progress,
 ) -> "Images":
     """Pictures by row, a black one first."""
     source, dark = branches.image, black_picture()

@@ -149,7 +149,7 @@ def _by_strata(
 
 
 def entailments(
-    run: str, split: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], clusters: Clusters
+    run: str, split: GallerySplit, counted: Counted, labels: Labels, seed: tuple[int, int], *, clusters: Clusters
 ) -> list[EntailFigure]:
     """Entail@K of a run with intervals over the clusters that all figures are drawn by."""
     rng = np.random.default_rng(seed)

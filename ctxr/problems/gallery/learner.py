@@ -76,7 +76,7 @@ class PairScoring:
             return self.matcher.scores(images[part], captions, wanted[part])
 
         chunk = max(1, KEPT // max(1, int(wanted.sum(1).max(initial=1))))
-        return np.concatenate(cached(self.pictures.workdir, origin, names, make, advance, chunk))
+        return np.concatenate(cached(self.pictures.workdir, origin, names, make, advance, chunk=chunk))
 
 
 def pair_scoring(
@@ -85,11 +85,12 @@ def pair_scoring(
     pictures: PictureFiles,
     texts: Sequence[str],
     device: str,
+    *,
     precision: str,
     progress: Progress,
 ) -> PairScoring:
     """A checkpoint, or the published encoder where there is none, over pictures and texts."""
-    plan = plan_scoring(checkpoint, source, pictures, device, precision, progress)
+    plan = plan_scoring(checkpoint, source, pictures, device, precision, progress=progress)
     weights = [] if checkpoint is None else [sha256_file(one) for one in sorted(checkpoint.glob("*.safetensors"))]
     regions = None if pictures.regions is None else pictures.regions.sha256
     origin = {"what": "matches", "weights": [source.fingerprint, weights], "bf16": plan.bf16, "regions": regions}
@@ -172,7 +173,9 @@ class OpenGallery(OpenScorer):
                 images, captions = embedded(own, list(split.texts), encoder, progress)
                 tables[scorer] = Vectors(images[row], captions)
                 continue
-            pairs = pair_scoring(checkpoint, source, own, split.texts, device, options.precision, progress)
+            pairs = pair_scoring(
+                checkpoint, source, own, split.texts, device, precision=options.precision, progress=progress
+            )
             shortlist = shortlist_of(own, split.texts, options, device, progress)
             with progress.task(f"scoring pairs of {split.name}", len(row)) as task:
                 score = partial(pairs.scores, advance=task.advance)

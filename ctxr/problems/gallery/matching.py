@@ -277,7 +277,7 @@ class MatchingObjective(GalleryObjective):
     def scored(self, model: nn.Module, pairs: GalleryPairs, micro_batch: int) -> Matrix:
         """Scores of the shortlisted pairs, the others below them."""
         run = self.run
-        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, run.callbacks.validated)
+        return match_scores(model, pairs, self.shortlist, run.device, run.bf16, advance=run.callbacks.validated)
 
 
 def match_scores(
@@ -286,6 +286,7 @@ def match_scores(
     shortlist: Shortlist,
     device: str,
     bf16: bool,
+    *,
     advance: Advance = lambda _: None,
 ) -> Matrix:
     """Pictures, as queries, against captions; each gallery by itself, what lies in two of them below everything.

@@ -118,7 +118,7 @@ class GalleryEvaluation(Evaluation):
             counted = measuring.entailed(split, list(scored.values()), label)
             if counted is not None:
                 answers.entailments += measuring.entailments(
-                    run.name, split, counted, label, summary.seed, summary.clusters
+                    run.name, split, counted, label, summary.seed, clusters=summary.clusters
                 )
                 columns |= measuring.entail_columns(counted, label)
         for scorer, one in scored.items():
@@ -197,7 +197,7 @@ class GalleryEvaluation(Evaluation):
                 f"{split.name}: nothing in {options.positives} is about its pictures, which are known by "
                 "COCO's names, such as COCO_val2014_000000000042.jpg"
             )
-        labels += gold_of(dataset, split, truths, rated, more, people)
+        labels += gold_of(dataset, split, truths, rated, more, people=people)
         return self.answers.setdefault(split.name, _Answers(labels, truths, ratings, {}, [], []))
 
 

@@ -283,7 +283,7 @@ def labels_of(
         workers = sorted({row.worker for row in judgments if row.worker.startswith(WORKER)})
         roots = [one for one in (root, dataset.root) if one is not None]
         by_classifier = Labels(entailed, ", ".join(workers), _leaked(roots, split))
-        labels.append(_checked(by_classifier, split, calls, judgments, people or HumanLabels(), roots))
+        labels.append(_checked(by_classifier, split, calls, judgments, people or HumanLabels(), roots=roots))
     return labels
 
 
@@ -360,6 +360,7 @@ def _checked(
     calls: Mapping[Pair, bool],
     judgments: Sequence[Judgment],
     people: HumanLabels,
+    *,
     roots: Sequence[Path],
 ) -> Labels:
     """A classifier's labels with what people said of the sample of pairs that it judged, by its strata."""
@@ -396,6 +397,7 @@ def gold_of(
     truths: Mapping[str, tuple[Numbered, Numbered]],
     rated: Sequence[Rated],
     more: Sequence[Judgment],
+    *,
     people: HumanLabels,
 ) -> list[Labels]:
     """Labels by ECCV and CxC, and by people, each limited to the pictures with labels.
@@ -461,7 +463,7 @@ def _rated(split: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int,
 
 
 def _labels(
-    split: GallerySplit, positives: Places, examined: Places, source: str, by: str, only_right: bool = False
+    split: GallerySplit, positives: Places, examined: Places, source: str, by: str, *, only_right: bool = False
 ) -> Labels | None:
     if not examined:
         return None

@@ -120,7 +120,7 @@ def pyramid(name: str) -> tuple[np.ndarray, ...]:
     return tuple(levels)
 
 
-def window(name: str, x: float, y: float, zoom: float, mirrored: bool, width: int, height: int) -> np.ndarray:
+def window(name: str, x: float, y: float, zoom: float, mirrored: bool, *, width: int, height: int) -> np.ndarray:
     """Return the window of a backdrop, uint8 RGB [height, width, 3], resampled with sub-pixel precision.
 
     Args:

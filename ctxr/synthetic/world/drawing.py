@@ -223,7 +223,7 @@ def render(scene: Scene, width: int, height: int) -> np.ndarray:
     Raises DataError if a photograph is missing from the installed scikit-image.
     """
     behind = scene.backdrop
-    picture = window(behind.name, behind.x, behind.y, behind.zoom, behind.mirrored, width, height)
+    picture = window(behind.name, behind.x, behind.y, behind.zoom, behind.mirrored, width=width, height=height)
     for actor in scene.actors:
         _draw_actor(picture, actor)
     if scene.light != 1.0:

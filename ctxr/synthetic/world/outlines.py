@@ -29,7 +29,7 @@ FACED = frozenset({"circle", "square", "heart", "hexagon", "oval", "star", "clou
 
 
 def _ellipse(x: float = 0.0, y: float = 0.0, a: float = 1.0, b: float | None = None, start: float = 0.0,
-             stop: float = 360.0) -> Contour:  # fmt: skip
+             *, stop: float = 360.0) -> Contour:  # fmt: skip
     steps = max(8, round(48 * (stop - start) / 360))
     angles = np.deg2rad(np.linspace(start, stop, steps, endpoint=stop - start < 360))
     return np.stack([x + a * np.cos(angles), y + (a if b is None else b) * np.sin(angles)], axis=1)

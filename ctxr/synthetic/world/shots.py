@@ -129,7 +129,13 @@ def _inside(rng: np.random.Generator, actor: Actor, reach: tuple[float, float]) 
 
 
 def _course(
-    rng: np.random.Generator, actor: Actor, others: list[Actor], seconds: float, reach: tuple[float, float], still: bool
+    rng: np.random.Generator,
+    actor: Actor,
+    others: list[Actor],
+    seconds: float,
+    reach: tuple[float, float],
+    *,
+    still: bool,
 ) -> Course:
     """Return a course of random character: staying, wandering, crossing, visiting, entering, leaving or passing another."""
     home = (actor.x, actor.y)
@@ -179,7 +185,7 @@ def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, s
             actor = msgspec.structs.replace(actor, face=choose(rng, FACES), texture="plain")
         actor = positioned(rng, actor, cast, reach)
         at = int(rng.integers(len(cast) + 1))
-        courses.insert(at, _course(rng, actor, cast, seconds, reach, still))
+        courses.insert(at, _course(rng, actor, cast, seconds, reach, still=still))
         cast.insert(at, actor)
     pan = (0.0, 0.0, 0.0)
     if not still and rng.random() < 0.75:

@@ -65,7 +65,7 @@ def retrieved(
     """A description to be found."""
     query = Query(f"q-{image_set.id}-{place}", image_set.id, ("t",))
     text = Text("t", "something that is on one of them", author)
-    return retrieve_unit(image_set, query, [text], image_set.images[place], split, protocol)
+    return retrieve_unit(image_set, query, [text], image_set.images[place], split, protocol=protocol)
 
 
 def known(image_set: ImageSet, purpose: Purpose, place: int = 0) -> Unit:

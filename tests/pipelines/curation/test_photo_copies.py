@@ -70,7 +70,9 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     picking = Picking(0.0, 4, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
     pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
-    (unit,) = pick_photos(context, pool, [album], stamps, PhotoPicking(0.07, None, seed), {}, lambda count: None)
+    (unit,) = pick_photos(
+        context, pool, [album], stamps, PhotoPicking(0.07, None, seed), facts={}, watch=lambda count: None
+    )
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
     places = {photo.id: photo.position for photo in photos}

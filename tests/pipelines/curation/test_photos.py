@@ -43,7 +43,7 @@ class Means:
 
 def embed(artifact: Path, albums: Sequence[InputSource], encoder: Means, scan: str = "scan") -> PhotoPool:
     scans = {album.name: scan for album in albums}
-    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), lambda count: None)
+    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), watch=lambda count: None)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(
     unit = read_unit(tmp_path / "sets", "album")
     (again,) = found(*reversed(typed))
     fresh, untouched = embed(tmp_path / "fresh", [again], Means()), Means(0).embedder()
-    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, lambda count: None)
+    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, watch=lambda count: None)
     assert reopened.photos == fresh.photos
     assert reopened.unreadable == fresh.unreadable
     names = [photo.name.lower() for photo in fresh.photos]
@@ -241,7 +241,7 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
         stamps = {"album": Stamp("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
         pool, choice = PhotoPool(photos, vectors, []), PhotoPicking(0.0, None, seed)
-        (unit,) = pick_photos(context, pool, [one], stamps, choice, {}, lambda count: None)
+        (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, watch=lambda count: None)
         sets.append(unit.sets)
     assert sets[0]
     assert sets[0] == sets[1]

@@ -51,7 +51,7 @@ def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measu
     counted = measuring.entailed(side, [vectors], label)
     assert counted is not None
     clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
-    (told,) = measuring.entailments("run", side, counted, label, (0, 0), clusters)
+    (told,) = measuring.entailments("run", side, counted, label, (0, 0), clusters=clusters)
     return told, measuring.entail_columns(counted, label)
 
 
@@ -63,7 +63,7 @@ def test_pairs_that_nobody_looked_at_widen_the_bounds_and_are_no_noes() -> None:
     side = side_of()
     # picture 0: of its first ten three are its own, two were looked at (one holds), five nobody has seen
     people = HumanLabels((say(3, 0, 1.0, side), say(4, 0, 0.0, side)))
-    (label,) = gold_of(DATASET, side, {}, [], [], people)
+    (label,) = gold_of(DATASET, side, {}, [], [], people=people)
     told, columns = measured(side, label, vectors_of({}))
     assert (label.by, label.source) == ("people", "1 pairs hold of 2 that were judged, of 1 pictures")
     assert (told.pictures, told.complete) == (1, 0)
@@ -83,7 +83,7 @@ def test_where_all_of_the_first_ten_were_looked_at_the_figure_is_that_of_people(
     side = side_of()
     vectors = vectors_of({1: [3, 4, 5, 0, 1, 2, 6, 7, 8, 9]})
     people = HumanLabels(tuple(say(caption, 1, float(caption == 7), side) for caption in (0, 1, 2, 6, 7, 8, 9)))
-    (label,) = gold_of(DATASET, side, {}, [], [], people)
+    (label,) = gold_of(DATASET, side, {}, [], [], people=people)
     told, columns = measured(side, label, vectors)
     assert told.complete == told.pictures == 1
     assert told.found.value.value == told.most == told.of_judged == pytest.approx(4 / 10)
@@ -116,7 +116,7 @@ def test_eccv_lists_what_holds_and_cxc_also_rates_what_does_not(tmp_path: Path) 
              "COCO_val2014:sentid:106,COCO_val2014_000000000000.jpg,1.0,x"]  # fmt: skip
     (tmp_path / "sits_test.csv").write_text("\n".join(lines) + "\n")
     rated = similarity.read_ratings(tmp_path, Silent())
-    labels = gold_of(DATASET, side, published(tmp_path, DATASET, side), rated, [], HumanLabels())
+    labels = gold_of(DATASET, side, published(tmp_path, DATASET, side), rated, [], people=HumanLabels())
     told = {label.by: measured(side, label, vectors_of({}))[0] for label in labels}
     assert list(told) == ["CxC", "ECCV"]
     assert told["CxC"].source == "1 pairs hold of 2 that are listed or rated, of 1 pictures"

@@ -66,7 +66,7 @@ def side_of(workdir: Path) -> tuple[GallerySplit, Labels, Vectors]:
 def told(side: GallerySplit, labels: Labels, vectors: Vectors, clusters: Clusters) -> list[EntailFigure]:
     counted = entailed(side, [vectors], labels)
     assert counted is not None
-    return entailments("run", side, counted, labels, (0, 0), clusters)
+    return entailments("run", side, counted, labels, (0, 0), clusters=clusters)
 
 
 def test_a_census_of_the_judged_pairs_gives_the_truth_of_any_run(workdir: Path) -> None:

@@ -56,7 +56,7 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
     rows = [("a", True, 0.75, 1), ("b", True, 0.5, 0), ("c", False, 0.875, 0), ("d", False, 0.25, 1)]
     dev, judge = dev_of(workdir, rows)
     dataset, progress = read_dataset(workdir / "dataset"), Listening()
-    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir, progress)
+    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir=workdir, progress=progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
     (said,) = progress.warned
@@ -64,7 +64,7 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
         "on dev the threshold 0.750 rests on 1 pair, fewer than 20: its precision may be as low as 0.02"
     )
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
-    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir, progress)
+    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir=workdir, progress=progress)
     assert (edge.value, edge.called) == (0.96875, 1)
 
 

@@ -78,13 +78,13 @@ def test_every_backdrop_has_a_spectrum_that_falls_like_a_photographs(name: str) 
 
 
 def test_panning_moves_the_backdrop_by_less_than_a_pixel_at_a_time() -> None:
-    a, b, c = (window("gravel", x, 0.5, 1.4, False, 160, 90).astype(float) for x in (0.5, 0.5005, 0.505))
+    a, b, c = (window("gravel", x, 0.5, 1.4, False, width=160, height=90).astype(float) for x in (0.5, 0.5005, 0.505))
     assert 0 < np.abs(a - b).mean() < np.abs(a - c).mean()
 
 
 def test_a_mirrored_window_is_the_mirror_image() -> None:
-    plain = window("coffee", 0.5, 0.3, 1.2, False, 120, 80)
-    mirrored = window("coffee", 0.5, 0.3, 1.2, True, 120, 80)
+    plain = window("coffee", 0.5, 0.3, 1.2, False, width=120, height=80)
+    mirrored = window("coffee", 0.5, 0.3, 1.2, True, width=120, height=80)
     assert np.abs(plain[:, ::-1].astype(int) - mirrored).max() <= 1
 
 

@@ -65,6 +65,7 @@ def histogram(
     y_label: str,
     values: Sequence[tuple[str, str, Any]],
     limit: tuple[float, str] | None = None,
+    *,
     percent: bool = False,
     note: str = "",
 ) -> Plot:

@@ -64,7 +64,7 @@ def test_features_that_were_kept_score_as_the_live_encoder_does(train: Trains, b
     source = source_of(folder, "random:blip-tiny", Silent())
     assert isinstance(source, CrossSource)
     live = as_inputs(asked, pictures, source, "cpu", Silent())
-    kept = as_features(asked, pictures, source, "cpu", "fp32", Silent())
+    kept = as_features(asked, pictures, source, "cpu", "fp32", progress=Silent())
     encoder, head = source.build(), load_head(folder)
     assert isinstance(head, PairScorer)
     below = load_file(tmp_path / "work" / "runs" / "tuned" / "seed0" / "encoder.safetensors")

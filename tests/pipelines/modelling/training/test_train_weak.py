@@ -122,7 +122,7 @@ def test_arrays_mark_the_images_that_were_named(
     pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     if pairs:
         source = find_encoder("random:blip-tiny", Silent().warn)
-        questions = as_features(asked, pictures, source, "cpu", "fp32", Silent())  # type: ignore[arg-type]
+        questions = as_features(asked, pictures, source, "cpu", "fp32", progress=Silent())  # type: ignore[arg-type]
     else:
         questions = as_vectors(asked, pictures, load_encoder(encoder, "cpu"), Silent())
     marks = questions.weak_marks(torch.arange(len(asked)))
