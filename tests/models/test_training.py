@@ -152,7 +152,7 @@ def test_a_training_killed_while_it_writes_goes_on_from_the_epoch_before(
 ) -> None:
     make_trainer(tmp_path / "whole").run()
 
-    def cut(*_: object) -> None:
+    def cut(*_: object, leaked: object) -> None:
         raise Killed
 
     with pytest.raises(Killed):
