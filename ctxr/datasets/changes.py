@@ -41,16 +41,16 @@ def refuse_changed(artifact: Artifact, maker: str) -> None:
         return
     for unit in units:
         read_unit(artifact.path, unit)  # where a row cannot be read, its line says more
-    again = f"restore it, or run {maker} again with the same options to rebuild what changed"
-    raise changed_error(artifact.path / files[0], again)
+    hint = f"restore it, or run {maker} again with the same options to rebuild what changed"
+    raise changed_error(artifact.path / files[0], hint)
 
 
 def refuse_edited(artifact: Artifact) -> None:
     """Raise DataError where a table or an array is not as it was written."""
     if edited := artifact.changed_files():
         verb = artifact.manifest.verb
-        again = f"restore it, or run ctxr {verb} again to rebuild what changed"
-        raise changed_error(artifact.path / edited[0], RESTORE if verb == REVISED else again)
+        hint = f"restore it, or run ctxr {verb} again to rebuild what changed"
+        raise changed_error(artifact.path / edited[0], RESTORE if verb == REVISED else hint)
 
 
 def parent_of(dataset: Dataset, seen: str) -> Parent:

@@ -263,10 +263,10 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
         if name in keys:
             raise UsageError(f"{source}: {keys[name]!r} and {key!r} are the same key", hint="keep one of them")
         if name not in options:
-            many = len(options) > MOST_KEYS
-            listed = get_close_matches(name, options, n=3, cutoff=0.0) if many else sorted(options)
-            known = f"{'the nearest keys are' if many else 'known:'} {', '.join(listed)}"
-            hint = did_you_mean(name, sorted(options), f"{known}{elsewhere}")
+            too_long = len(options) > MOST_KEYS
+            listed = get_close_matches(name, options, n=3, cutoff=0.0) if too_long else sorted(options)
+            keys_line = f"{'the nearest keys are' if too_long else 'known:'} {', '.join(listed)}"
+            hint = did_you_mean(name, sorted(options), f"{keys_line}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
         values[name] = _converted(source, key, value, options[name])

@@ -91,7 +91,7 @@ def checkpoint_files(
     """
     if not folder.is_dir():
         raise missing
-    found = []
+    chosen = []
     for what, choices in (("config", [[pattern] for pattern in configs]), ("weights", weights)):
         matches = ({path for pattern in patterns for path in folder.glob(pattern)} for patterns in choices)
         files = sorted(next(filter(None, matches), ()))
@@ -100,8 +100,8 @@ def checkpoint_files(
             wanted = ", ".join(pattern for patterns in choices for pattern in patterns)
             problem = f"{folder}: wanted one file with the {what} ({wanted}), found {names}"
             raise DataError(problem, hint="leave exactly one there")
-        found.append(files[0])
-    return found[0], found[1]
+        chosen.append(files[0])
+    return chosen[0], chosen[1]
 
 
 def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:

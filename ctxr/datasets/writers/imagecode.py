@@ -54,8 +54,9 @@ def write(job: ExportJob) -> ExportResult:
     if encoded:
         result.notes.append(f"{encoded} images were re-encoded because they were not upright JPEG.")
     if named:
-        known = "by which the released code knows them"
-        result.notes.append(f"{named} static sets carry `{STATIC}-` before their name, {known}.")
+        result.notes.append(
+            f"{named} static sets carry `{STATIC}-` before their name, by which the released code recognises them."
+        )
     return result
 
 

@@ -293,8 +293,8 @@ _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_faile
 
 def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
     """The options that are not at their defaults, by field, without those that a merge ignores."""
-    given = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
-    return plain({name: value for name, value in given.items() if name not in _OF_A_RANK})
+    changes = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
+    return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
 
 
 def finished_unit(artifact: Path, name: str, suits: Callable[[Stamp], bool]) -> SourceUnit | None:

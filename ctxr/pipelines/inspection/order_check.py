@@ -173,17 +173,19 @@ def _explained(
 ) -> Check:
     """Whether another order of counting gives significantly more hits, on the same queries."""
     sets = [name for name, _, _ in rows]
-    places = {
+    alternatives_of = {
         what: [moved(orders[name], position, what) if name in orders else position for name, position, _ in rows]
         for what in (AS_TEXT, BY_NUMBER)
     }
-    changed = sum(set(alternatives) != {row[1]} for *alternatives, row in zip(*places.values(), rows, strict=True))
+    changed = sum(
+        set(alternatives) != {row[1]} for *alternatives, row in zip(*alternatives_of.values(), rows, strict=True)
+    )
     if not changed:
         why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
         return Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tested")
     others = {
         what: np.array([credit(scores, position) for position, (_, _, scores) in zip(positions, rows, strict=True)])
-        for what, positions in places.items()
+        for what, positions in alternatives_of.items()
     }
     p_values = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
     flips = dict(zip(others, p_values, strict=True))

@@ -91,8 +91,9 @@ def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
     """Targets and rankings for trec_eval, and picks for the leaderboard, by name."""
     files = {}
     if labelled := [one for split in splits for one in split.questions]:
-        right = [qrel(one.query, one.candidates[index]) for one in labelled for index in one.right]
-        files["trec/qrels.txt"] = "".join(right)
+        files["trec/qrels.txt"] = "".join(
+            qrel(one.query, one.candidates[index]) for one in labelled for index in one.right
+        )
     for run in splits[0].scorers:
         scored = [pair for split in splits for pair in _scored(run, split)]
         rankings = [trec_ranking(run, one.query, one.candidates, scores) for one, scores in scored]
