@@ -152,9 +152,9 @@ def workers(report: WorkersReport) -> Iterator[Block]:
     yield Sentences(
         "changes of worker status",
         [
-            f"{one.at} {one.worker}: {one.before} → {one.after} by {one.by}: {one.reason}"
-            + (" (undone)" if one.undone else "")
-            for one in report.changes
+            f"{change.at} {change.worker}: {change.before} → {change.after} by {change.by}: {change.reason}"
+            + (" (undone)" if change.undone else "")
+            for change in report.changes
         ],
     )
     yield Sentences(

@@ -126,7 +126,7 @@ class OptionField:
 
     def marker(self, kind: type) -> Any:
         """The marker of that class; None without one."""
-        return next((one for one in self.markers if one is kind or isinstance(one, kind)), None)
+        return next((marker for marker in self.markers if marker is kind or isinstance(marker, kind)), None)
 
     def hint(self) -> str:
         """What to give: the meaning of the range, "" for an option without one."""
@@ -275,7 +275,7 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
 
 def _converted(source: str, key: str, value: Any, option: OptionField) -> Any:
     kind = option.kind
-    kinds = [one for one in typing.get_args(kind) or (kind,) if one is not type(None)]
+    kinds = [arg for arg in typing.get_args(kind) or (kind,) if arg is not type(None)]
     if typing.get_origin(kind) is tuple:
         return tuple(str(part) for part in value) if isinstance(value, list) else (str(value),)
     if Path in kinds and isinstance(value, str):

@@ -57,7 +57,7 @@ def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenR
 
 def evaluation_of(request: Any) -> Any:
     """The `Evaluation` of the first problem that takes a `EvalRequest`. Raises what `ctxr eval` says."""
-    return next(one for one in problems() if one.takes(request)).evaluation(request)
+    return next(problem for problem in problems() if problem.takes(request)).evaluation(request)
 
 
 def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
@@ -69,4 +69,4 @@ def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
 
 
 def _by_variant() -> dict[Any, Question]:
-    return {name: one for one in problems() for name in one.VARIANTS}
+    return {name: problem for problem in problems() for name in problem.VARIANTS}

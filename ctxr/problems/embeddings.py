@@ -98,7 +98,7 @@ class PictureFiles:
 
     def of(self, queries: Sequence[EvalQuery]) -> "PictureFiles":
         """The pictures of some queries, in the order of their ids."""
-        wanted = sorted({image for one in queries for image in one.images})
+        wanted = sorted({image for query in queries for image in query.images})
         return replace(
             self,
             files={image: self.files[image] for image in wanted},
@@ -139,7 +139,7 @@ def as_vectors(
 ) -> "ExampleTable":
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     pictures = pictures.of(queries)
-    images, texts = embedded(pictures, [one.text for one in queries], encoder, progress)
+    images, texts = embedded(pictures, [query.text for query in queries], encoder, progress)
     return questions_with(queries, pictures, VectorTable(images), texts)
 
 
@@ -179,7 +179,7 @@ def as_pixels(
     """Queries with tokens, and with pictures that were decoded, resized and cut once."""
     pictures = pictures.of(queries)
     preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
-    tokens = source.tokenize([one.text for one in queries]).numpy()
+    tokens = source.tokenize([query.text for query in queries]).numpy()
     return questions_with(queries, pictures, pixels_of(pictures, preprocess, device, progress), tokens)
 
 
@@ -206,7 +206,7 @@ def questions_with(
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
 
     def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
-        return np.array([value(one) for one in queries], kind)
+        return np.array([value(query) for query in queries], kind)
 
     weak = [(query, row[image]) for query, one in enumerate(queries) for image in one.weak if image in row]
     padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in queries]

@@ -107,7 +107,7 @@ class Evaluation(ABC):
 
     def complete(self, split: Any, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums, to the findings; `figures` are those of its columns."""
-        rows = tuple((one.run, one.part, one.measure, percent(one.interval)) for one in figures)
+        rows = tuple((figure.run, figure.part, figure.measure, percent(figure.interval)) for figure in figures)
         self.findings.tables[split.name] = Table(split.name, ("run", "on", "measure", "%"), rows)
 
     def finish(self) -> None:

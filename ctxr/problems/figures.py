@@ -150,13 +150,13 @@ class Summariser:
 
     def _tested(self, base: RatioColumn, others: Sequence[RatioColumn]) -> list[tuple[Interval, float]]:
         """How runs differ from the first, and the p-value of that."""
-        if any(not np.array_equal(one.weights, base.weights) for one in others):
-            return [ratio_difference(one, base, self.clusters, self.seed, self.permutations) for one in others]
-        gains = [RatioColumn(base.rows, one.values - base.values, base.weights) for one in others]
+        if any(not np.array_equal(other.weights, base.weights) for other in others):
+            return [ratio_difference(other, base, self.clusters, self.seed, self.permutations) for other in others]
+        gains = [RatioColumn(base.rows, other.values - base.values, base.weights) for other in others]
         codes = self.clusters.codes[base.rows[base.within]]
         flips = [
-            sign_flip(one.values[base.within], codes, np.random.default_rng(self.seed), self.permutations)
-            for one in gains
+            sign_flip(gain.values[base.within], codes, np.random.default_rng(self.seed), self.permutations)
+            for gain in gains
         ]
         return list(zip(self._intervals(gains), flips, strict=True))
 

@@ -66,7 +66,7 @@ def as_inputs(
 ) -> "ExampleTable":
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(queries)
-    tokens = source.tokenize([one.text for one in queries]).numpy()
+    tokens = source.tokenize([query.text for query in queries]).numpy()
     return questions_with(queries, pictures, image_inputs(pictures, source, device, progress), tokens)
 
 

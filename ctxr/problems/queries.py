@@ -55,11 +55,11 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
 
 def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Path]:
     """The file of every image of the queries, by id. Raises DataError when one does not exist."""
-    wanted = sorted({image for one in queries for image in one.images})
+    wanted = sorted({image for query in queries for image in query.images})
     files = {image: dataset.picture(dataset.images[image]) for image in wanted}
     lost = {image for image, file in files.items() if file is None or not file.is_file()}
     if lost:
-        sets = sorted({one.image_set for one in queries if lost & {*one.images}})
+        sets = sorted({query.image_set for query in queries if lost & {*query.images}})
         why = next((note for note in dataset.notes if sets[0] in note), f"the first is {min(lost)}")
         count = f"{len(sets)} set" if len(sets) == 1 else f"{len(sets)} sets"
         raise DataError(
@@ -90,16 +90,19 @@ def contents_of(
 
 def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
     """One hash over all texts and pictures that a model receives."""
-    rows = [(one.query, one.image_set, one.text, one.images, one.target, one.ordered, one.split) for one in queries]
+    rows = [
+        (query.query, query.image_set, query.text, query.images, query.target, query.ordered, query.split)
+        for query in queries
+    ]
     return sha256_of([rows, sorted(contents.items())])
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:
     """Raises DataError for an ordered set of more images than positions are learned; with `every`, for any such set."""
-    for one in queries:
-        if (one.ordered or every) and len(one.images) > most:
+    for query in queries:
+        if (query.ordered or every) and len(query.images) > most:
             raise DataError(
-                f"{one.query} asks about {len(one.images)} images in order, and {most} positions are learned",
+                f"{query.query} asks about {len(query.images)} images in order, and {most} positions are learned",
                 hint="use a recipe without positions, such as clip-module",
             )
 
@@ -107,6 +110,6 @@ def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> Non
 def by_split(queries: Iterable[EvalQuery]) -> dict[str, list[EvalQuery]]:
     """Queries of each side of the benchmark that has any, "" for none: each is embedded by itself, and so only once."""
     splits: dict[str, list[EvalQuery]] = {}
-    for one in queries:
-        splits.setdefault(one.split or "", []).append(one)
+    for query in queries:
+        splits.setdefault(query.split or "", []).append(query)
     return splits

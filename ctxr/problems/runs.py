@@ -84,7 +84,7 @@ class Scoring:
 
     def fits(self, values: Mapping[str, Mapping[str, float]]) -> bool:
         """Whether the dataset asks all of these queries, with these candidates."""
-        images = {one.id: frozenset(one.images) for one in self.dataset.sets}
+        images = {image_set.id: frozenset(image_set.images) for image_set in self.dataset.sets}
         queries = self.dataset.queries
         return all(name in queries and row.keys() <= images[queries[name].image_set] for name, row in values.items())
 
@@ -158,7 +158,7 @@ def check_name(source: str, workdir: Path) -> None:
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
-    folders = (run_folder(one, workdir) for one in sources or finished_runs(workdir))
+    folders = (run_folder(source, workdir) for source in sources or finished_runs(workdir))
     return [folder for folder in folders if folder is not None]
 
 
@@ -170,7 +170,9 @@ def finished_runs(workdir: Path) -> list[str]:
 def finished_names(workdir: Path, folder: str, kind: str = "") -> list[str]:
     """Names of the finished artifacts in a folder of a project, of a kind."""
     artifacts = sorted(file.parent for file in (workdir / folder).glob(f"*/{MANIFEST}"))
-    return [one.name for one in artifacts if kind in ("", RUN) or open_artifact(one).manifest.kind == kind]
+    return [
+        artifact.name for artifact in artifacts if kind in ("", RUN) or open_artifact(artifact).manifest.kind == kind
+    ]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -219,7 +221,7 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
             scoring.progress.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
         return Run(name, origin, kept, artifact=artifact)
     refuse_changed(artifact)
-    computed = {one.name: one for one in _scorers(name, scoring(folder, lacking))}
+    computed = {scorer.name: scorer for scorer in _scorers(name, scoring(folder, lacking))}
     stored = {one.name: one for one in kept}
     scorers = tuple(_joined(stored[one], computed[one]) if one in stored else computed[one] for one in computed)
     return Run(name, origin, scorers, artifact=artifact)

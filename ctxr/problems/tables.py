@@ -16,20 +16,20 @@ def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Ta
     """Mean and standard deviation over the seeds of each run, in percent; None without a run of several seeds."""
     shown = tuple(
         (
-            one.run,
-            len(one.accuracies),
-            f"{100 * one.mean:.1f} ± {100 * one.deviation:.1f}",
-            ", ".join(f"{100 * value:.1f}" for value in one.accuracies.values()),
+            row.run,
+            len(row.accuracies),
+            f"{100 * row.mean:.1f} ± {100 * row.deviation:.1f}",
+            ", ".join(f"{100 * value:.1f}" for value in row.accuracies.values()),
         )
-        for one in rows
-        if one.side == split
+        for row in rows
+        if row.side == split
     )
     return Table(f"{split}: over seeds", ("run", "seeds", measure, "each"), shown, note) if shown else None
 
 
 def none_had(intervals: Sequence[Interval]) -> str:
     """What to add where a figure has no interval, by the reasons that occur."""
-    lacking = [one for one in intervals if one.value is not None and one.low is None]
+    lacking = [interval for interval in intervals if interval.value is not None and interval.low is None]
     few = any(one.clusters < LEAST_CLUSTERS for one in lacking)
     alike = any(one.clusters >= LEAST_CLUSTERS for one in lacking)
     why = [*([f"fewer than {LEAST_CLUSTERS} clusters"] if few else []), *(["all draws are alike"] if alike else [])]

@@ -167,8 +167,8 @@ def _image(image: RecipeImage, sha256: str, height: int, width: int) -> Image:
 
 
 def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dict[str, DataError]) -> Content:
-    sets = [one for one in recipe.sets if all(name in pictures.images for name in one.images)]
-    used = {name for one in sets for name in one.images}
+    sets = [image_set for image_set in recipe.sets if all(name in pictures.images for name in image_set.images)]
+    used = {name for image_set in sets for name in image_set.images}
     images = [image for name, image in pictures.images.items() if name in used]
     differences = [row for row in pictures.differences if row.id in used]
     failures = [
@@ -176,7 +176,7 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
         for name, error in failed.items()
     ]
     kept = {recipe.images[name].source for name in used}
-    texts, queries, judgments = _annotations(recipe, {one.id for one in sets})
+    texts, queries, judgments = _annotations(recipe, {image_set.id for image_set in sets})
     tables: dict[str, Sequence[Any]] = {
         "images": images,
         "sets": sets,
@@ -199,10 +199,11 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
         "equal": len(images) - len(differences),
         "different": len(differences),
         "sets_left_out": len(recipe.sets) - len(sets),
-        "images_left_out": len({name for one in recipe.sets for name in one.images} - used),
+        "images_left_out": len({name for image_set in recipe.sets for name in image_set.images} - used),
         "failed": len(failures),
         "splits": {
-            name: sum(split_of.get(one.group) == name for one in sets) for name in sorted(set(split_of.values()))
+            name: sum(split_of.get(image_set.group) == name for image_set in sets)
+            for name in sorted(set(split_of.values()))
         },
     }
     return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)

@@ -225,7 +225,9 @@ DECODE = "put them back as they were published; the commands stop at a picture t
 def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
     """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
     trust."""
-    readable = {one.id: [bool(dataset.images[name].path) for name in one.images] for one in dataset.sets}
+    readable = {
+        image_set.id: [bool(dataset.images[name].path) for name in image_set.images] for image_set in dataset.sets
+    }
     lacking = [name for name, flags in readable.items() if not all(flags)]
     if not any(any(flags) for flags in readable.values()):
         yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")

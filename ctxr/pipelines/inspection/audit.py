@@ -139,16 +139,16 @@ def _both_ends(
 def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:
     """A value for each image of each set whose images all have one."""
     values: dict[str, Doubles] = {}
-    for one in dataset.sets:
-        if one.id in wanted:
-            numbers = np.array([value(dataset.images[name]) for name in one.images])
+    for image_set in dataset.sets:
+        if image_set.id in wanted:
+            numbers = np.array([value(dataset.images[name]) for name in image_set.images])
             if not np.isnan(numbers).any():
-                values[one.id] = numbers
+                values[image_set.id] = numbers
     return values
 
 
 def _sharpnesses(dataset: Dataset, wanted: Container[str], progress: Progress) -> dict[str, Doubles]:
-    images = {name for one in dataset.sets if one.id in wanted for name in one.images}
+    images = {name for image_set in dataset.sets if image_set.id in wanted for name in image_set.images}
     files = {name: file for name in images if (file := dataset.picture(dataset.images[name])) is not None}
     with open_pictures(files, "sharpness", progress) as opened:
         seen = {name: sharpness(pixels) for name, pixels in opened}

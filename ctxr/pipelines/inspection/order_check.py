@@ -43,7 +43,7 @@ def holds_sets(path: Path) -> bool:
 
 def check_order(dataset: Dataset) -> Iterator[Check]:
     """Frame numbers and target positions."""
-    numbers = {one.id: own for one in dataset.sets if (own := numbers_of(dataset, one)) is not None}
+    numbers = {image_set.id: own for image_set in dataset.sets if (own := numbers_of(dataset, image_set)) is not None}
     yield _check_numbers(dataset, numbers)
     yield from _check_targets(dataset, numbers)
 
@@ -65,7 +65,7 @@ def _named(image: Image) -> int | None:
 
 def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
     name = "order of frames"
-    videos = {one.id for one in dataset.sets if one.kind == "video"}
+    videos = {image_set.id for image_set in dataset.sets if image_set.kind == "video"}
     falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}
     as_text = [name for name, own in falling.items() if in_string_order(own)]
     if as_text:

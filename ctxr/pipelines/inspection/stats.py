@@ -120,13 +120,17 @@ def _figures(
         all_judged = share is not None and share.judged["all"] == _LOOKED[name]
         for part, published_value in zip(PARTS, published, strict=True):
             yield f"{name}, {part} %", None if share is None else share.percent(part), published_value, 1, all_judged
-    sizes: Counter[str | None] = Counter(dataset.split_of(one) for one in dataset.sets)
+    sizes: Counter[str | None] = Counter(dataset.split_of(image_set) for image_set in dataset.sets)
     complete = {split: sizes[split] == _SETS[split] for split in _SETS}
     authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     for writer, published_value in _WRITERS.items():
         yield f"valid by {writer}", authors[writer] or None, published_value, 0, complete["valid"]
     valid, test = (
-        {one.source for one in dataset.sets if one.kind == "video" and dataset.split_of(one) == split}
+        {
+            image_set.source
+            for image_set in dataset.sets
+            if image_set.kind == "video" and dataset.split_of(image_set) == split
+        }
         for split in ("valid", "test")
     )
     both = len(valid & test) if valid and test else None
@@ -136,20 +140,26 @@ def _figures(
 def _counts(dataset: Dataset) -> Iterator[Row]:
     texts_of = Counter(query.image_set for query in image_queries(dataset))
     for split in _SETS:
-        sets = [one for one in dataset.sets if dataset.split_of(one) == split]
-        static = [one for one in sets if one.kind == "photos"]
+        sets = [image_set for image_set in dataset.sets if dataset.split_of(image_set) == split]
+        static = [image_set for image_set in sets if image_set.kind == "photos"]
         whole = len(sets) == _SETS[split]
         yield f"{split}: sets", len(sets) or None, _SETS[split], 0, whole
-        yield f"{split}: descriptions", sum(texts_of[one.id] for one in sets) if sets else None, _TEXTS[split], 0, whole
+        yield (
+            f"{split}: descriptions",
+            sum(texts_of[image_set.id] for image_set in sets) if sets else None,
+            _TEXTS[split],
+            0,
+            whole,
+        )
         yield f"{split}: sets of photos", len(static) if sets else None, _STATIC_SETS[split], 0, whole
         photo_texts = sum(texts_of[one.id] for one in static) if sets else None
         yield f"{split}: of photos", photo_texts, _STATIC_TEXTS[split], 0, whole
         for number, published in zip((3, 2, 1), _PER_SET[split], strict=True):
-            here = sum(texts_of[one.id] == number for one in sets)
+            here = sum(texts_of[image_set.id] == number for image_set in sets)
             yield f"{split}: sets with {number}", here if sets else None, published, 0, whole
     texts: Counter[str] = Counter()
-    for one in dataset.sets:
-        texts[collection_of(one)] += texts_of[one.id]
+    for image_set in dataset.sets:
+        texts[collection_of(image_set)] += texts_of[image_set.id]
     for name, published in _COLLECTIONS.items():
         yield f"descriptions of {name}", texts[name], published, 0, sum(texts.values()) == DESCRIPTIONS
 
@@ -163,7 +173,11 @@ def mean_distances(
     """
     means = {}
     for kind in ("video", "photos"):
-        pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
+        pairs = [
+            distances[image_set.id]
+            for image_set in dataset.sets
+            if image_set.kind == kind and image_set.id in distances
+        ]
         if pairs:
             mean, closest = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
             means[kind] = len(pairs), mean, closest
@@ -206,7 +220,7 @@ def by_split(dataset: Dataset) -> Table | str:
         photos = [one for one in sets if one.kind == "photos"]
         rows.append((
             name, len(sets), len(photos), len({image for one in sets for image in one.images}),
-            sum(texts_of[one.id] for one in sets), sum(texts_of[one.id] for one in photos), sum(aimed[one.id] for one in sets),
+            sum(texts_of[one.id] for one in sets), sum(texts_of[photo.id] for photo in photos), sum(aimed[one.id] for one in sets),
         ))  # fmt: skip
     heads = ("split", "sets", "of photos", "images", "descriptions", "of photos", "with target")
     return Table("Sets and descriptions by split", heads, tuple(rows))
@@ -241,8 +255,8 @@ def per_set(dataset: Dataset) -> Table | str:
     numbers = sorted(set(texts_of.values()))
     rows = []
     for split in (*SPLITS, None):
-        sets = [one for one in dataset.sets if dataset.split_of(one) == split]
-        if counts := [texts_of[one.id] for one in sets if texts_of[one.id]]:
+        sets = [image_set for image_set in dataset.sets if dataset.split_of(image_set) == split]
+        if counts := [texts_of[image_set.id] for image_set in sets if texts_of[image_set.id]]:
             rows.append((split or "no split", *(counts.count(number) for number in numbers), sum(counts) / len(counts)))
     heads = ("split", *(f"{number} each" for number in numbers), "mean")
     return Table("Sets by number of descriptions", heads, tuple(rows), digits=2)
@@ -264,9 +278,9 @@ def language_table(dataset: Dataset, parsed: Mapping[str, Parsed], tokenizer: st
         "mean_depth": "mean tree depth",
     }
     rows = [
-        (text, *(getattr(one, name) for one in figures.values()))
+        (text, *(getattr(figure, name) for figure in figures.values()))
         for name, text in names.items()
-        if any(getattr(one, name) is not None for one in figures.values())
+        if any(getattr(figure, name) is not None for figure in figures.values())
     ]
     note = f"tokens by {tokenizer}; lower-cased, punctuation counted, white space not"
     return Table("Language", ("", *figures), tuple(rows), note, digits=2)
@@ -338,7 +352,7 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     rows_of = phenomena_shares(dataset)
     if not rows_of:
         return "nobody annotated phenomena" if dataset.queries else ""
-    rows = tuple((one.phenomenon, *(one.percent(part) for part in PARTS), one.judged["all"]) for one in rows_of)
+    rows = tuple((row.phenomenon, *(row.percent(part) for part in PARTS), row.judged["all"]) for row in rows_of)
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 
 
@@ -383,7 +397,7 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
         "leakage": leakage_table(near, dataset, vectors, progress),
     }
     tables = {name: one for name, one in results.items() if isinstance(one, Table)}
-    missing = [one for one in results.values() if isinstance(one, str) and one]
+    missing = [result for result in results.values() if isinstance(result, str) and result]
     if parsed and tokenizer.why_no_depth:
         missing.append(tokenizer.why_no_depth)
     comparison = published_table(dataset, parsed, distances)

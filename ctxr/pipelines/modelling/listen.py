@@ -67,7 +67,7 @@ class ListenJob:
 
     def purse(self, replies: Sequence[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
-        config, estimates = self.config, {one.identity: one.tokens for one in self.requests}
+        config, estimates = self.config, {request.identity: request.tokens for request in self.requests}
         purse = Budget(config.price_in, config.price_out, config.max_cost, config.max_tokens)
         for reply in replies:
             purse.pay(purse.cost(reply, estimates.get(reply.asked, 0)))
@@ -78,7 +78,7 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
     """Everything that a configuration asks. Raises what `run` says."""
     address = resolve_address(config.endpoint, config.insecure)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    pool = [one for one in queries_of(dataset) if (one.split or "none") == config.split]
+    pool = [query for query in queries_of(dataset) if (query.split or "none") == config.split]
     if not pool:
         raise DataError(f"{dataset.name} has no query on the side {config.split}", hint="name another --split")
     sample = sorted(pool, key=lambda one: sha256_of(one.query))[: config.limit or None]
@@ -87,9 +87,9 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
     contents = contents_of(dataset, files)
     model = {"endpoint": address.url, "model": config.model, "side": config.side, "max_tokens": config.max_tokens}
     requests = tuple(
-        Request(one, shift, identity(one, shift, contents, model), estimated_tokens(one, dataset, config.side))
-        for one in queries
-        for shift in shifts_of(config.shifts, len(one.images))
+        Request(query, shift, identity(query, shift, contents, model), estimated_tokens(query, dataset, config.side))
+        for query in queries
+        for shift in shifts_of(config.shifts, len(query.images))
     )
     parent = parent_of(dataset, sha256_of_queries(queries, contents))
     return ListenJob(config, address, dataset, len(pool), queries, files, requests, (parent,))
@@ -120,25 +120,25 @@ Heard = Mapping[str, Sequence[Reply]]
 def scores(queries: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Score]:
     """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
     rows = []
-    for one in queries:
-        votes = dict.fromkeys(one.images, 0.0)
+    for query in queries:
+        votes = dict.fromkeys(query.images, 0.0)
         # equal counts must give equal scores, whatever the order of addition
-        chosen = Counter(reply.candidate for reply in heard[one.query] if reply.candidate is not None)
-        undecided = len(heard[one.query]) - chosen.total()
+        chosen = Counter(reply.candidate for reply in heard[query.query] if reply.candidate is not None)
+        undecided = len(heard[query.query]) - chosen.total()
         for image in votes:
-            votes[image] = (chosen[image] + undecided / len(votes)) / len(heard[one.query])
-        rows += [Score(one.query, image, scorer, value) for image, value in votes.items()]
+            votes[image] = (chosen[image] + undecided / len(votes)) / len(heard[query.query])
+        rows += [Score(query.query, image, scorer, value) for image, value in votes.items()]
     return rows
 
 
 def accuracy(queries: Iterable[EvalQuery], heard: Heard) -> float | None:
     """Expected share of targets that score highest, ties in expectation; None where no target is known."""
-    labelled = [one for one in queries if one.target is not None]
+    labelled = [query for query in queries if query.target is not None]
     hits = 0.0
-    for one in labelled:
-        values = [row.value for row in scores([one], heard, "")]
+    for question in labelled:
+        values = [row.value for row in scores([question], heard, "")]
         best = [index for index, value in enumerate(values) if value == max(values)]
-        hits += (one.target in best) / len(best)
+        hits += (question.target in best) / len(best)
     return hits / len(labelled) if labelled else None
 
 
@@ -146,7 +146,7 @@ def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     """Accuracy of each shift by itself: what no choice says counts as a guess."""
     rows = []
     for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
-        replies = [(one, reply) for one in queries for reply in heard[one.query] if reply.shift == shift]
+        replies = [(query, reply) for query in queries for reply in heard[query.query] if reply.shift == shift]
         judged = [(one, reply) for one, reply in replies if one.target is not None]
         hits = sum(_hit(one, reply) for one, reply in judged)
         chosen = sum(reply.outcome == "chosen" for _, reply in replies)
@@ -165,15 +165,15 @@ def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     stood: Counter[int] = Counter()
     hits: Counter[int] = Counter()
     expected: dict[int, float] = {}
-    for one in queries:
-        for reply in heard[one.query]:
+    for query in queries:
+        for reply in heard[query.query]:
             if reply.number is None:
                 continue
             chosen[reply.number] += 1
-            for number in range(1, len(one.images) + 1):
-                expected[number] = expected.get(number, 0.0) + 1 / len(one.images)
-            if one.target is not None:
-                position = shown(one.images, reply.shift).index(one.images[one.target]) + 1
+            for number in range(1, len(query.images) + 1):
+                expected[number] = expected.get(number, 0.0) + 1 / len(query.images)
+            if query.target is not None:
+                position = shown(query.images, reply.shift).index(query.images[query.target]) + 1
                 stood[position] += 1
                 hits[position] += reply.number == position
     rows = [
@@ -215,8 +215,8 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
     heard = heard_of(job, replies)
     queries = [one for one in job.asked if one.query in heard]
     by_identity = {reply.asked: reply for reply in replies}
-    used = [by_identity[one.identity] for one in job.requests if one.identity in by_identity]
-    todo = [one for one in job.requests if one.identity not in by_identity]
+    used = [by_identity[request.identity] for request in job.requests if request.identity in by_identity]
+    todo = [request for request in job.requests if request.identity not in by_identity]
     outcomes: dict[str, int] = dict(sorted(Counter(str(reply.outcome) for reply in used).items()))
     untold = [reply for reply in used if None in (reply.prompt_tokens, reply.completion_tokens)]
     sent = sum(reply.prompt_tokens or 0 for reply in used)
@@ -343,7 +343,7 @@ def _replies(out: Path) -> list[Reply]:
 def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
     """Send the requests without a reply, as far as the budget allows."""
     answered = {reply.asked for reply in replies}
-    todo = [one for one in job.requests if one.identity not in answered]
+    todo = [request for request in job.requests if request.identity not in answered]
     with _endpoint(job, key, pause) as (endpoint, ended), progress.task("asking", len(job.requests)) as task:
         task.advance(len(job.requests) - len(todo))
         listener = Listener(

@@ -223,7 +223,7 @@ class PictureRegions:
 
 def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
     """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
-    wanted = sorted({image for one in dataset.sets for image in one.images})
+    wanted = sorted({image for image_set in dataset.sets for image in image_set.images})
     paths = {image: dataset.picture(dataset.images[image]) for image in wanted}
     lost = [image for image, file in paths.items() if file is None or not file.is_file()]
     if lost or not wanted:
@@ -308,7 +308,7 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
 
 def _stacked(arrays: list[Array | None], features: int) -> Array:
     """float32 [n, R, F + BOX], padded with 0 to the most regions among them; a picture without any is all 0."""
-    most = max((len(one) for one in arrays if one is not None), default=1)
+    most = max((len(array) for array in arrays if array is not None), default=1)
     block = np.zeros((len(arrays), most, features + BOX), np.float32)
     for row, one in enumerate(arrays):
         if one is not None:

@@ -193,7 +193,7 @@ def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample])
     """The error of a sample without answers; its hint is the next command."""
     pairs = {(one.image, one.caption) for one in sample}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
-    exported = [one for one in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in one.units)]
+    exported = [task for task in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in task.units)]
     hint = export_hint(config, current.number) + "   (then ctxr serve --invite 3)"
     if exported:
         backend = exported[0].backend

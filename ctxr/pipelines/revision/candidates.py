@@ -168,18 +168,18 @@ def galleries_of(
         if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
             captions.setdefault(query.image_set, []).append(query.id)
     galleries, left = [], limit
-    for one in dataset.sets:
-        own_split = dataset.split_of(one) or ""
-        if one.id not in captions or split not in ("all", own_split) or (limit and not left):
+    for image_set in dataset.sets:
+        own_split = dataset.split_of(image_set) or ""
+        if image_set.id not in captions or split not in ("all", own_split) or (limit and not left):
             continue
-        images = one.images[:left] if limit else one.images
+        images = image_set.images[:left] if limit else image_set.images
         left -= len(images) if limit else 0
-        names = tuple(sorted(captions[one.id]))
+        names = tuple(sorted(captions[image_set.id]))
         pairs = pairs_in(images, names, positives)
         earlier = frozenset(
             (image, caption) for image, caption in pairs if (names[caption], images[image]) not in written
         )
-        galleries.append(MinedGallery(one.id, own_split, images, names, pairs, earlier))
+        galleries.append(MinedGallery(image_set.id, own_split, images, names, pairs, earlier))
     return galleries
 
 
@@ -240,11 +240,11 @@ def pools_of(
     caption_row = {name: row for row, name in enumerate(texts)}
     rows = [
         (
-            one,
-            np.array([image_row[name] for name in one.images]),
-            np.array([caption_row[name] for name in one.captions]),
+            gallery,
+            np.array([image_row[name] for name in gallery.images]),
+            np.array([caption_row[name] for name in gallery.captions]),
         )
-        for one in galleries
+        for gallery in galleries
     ]
     if isinstance(encoder, PairMiner):
         largest = max((len(images) * len(captions) for _, images, captions in rows), default=0)

@@ -40,17 +40,17 @@ class RevisionInput:
     @cached_property
     def images(self) -> tuple[str, ...]:
         """Every picture, once."""
-        return tuple(sorted({image for one in self.galleries for image in one.images}))
+        return tuple(sorted({image for gallery in self.galleries for image in gallery.images}))
 
     @cached_property
     def captions(self) -> tuple[str, ...]:
         """Every caption, once."""
-        return tuple(sorted({caption for one in self.galleries for caption in one.captions}))
+        return tuple(sorted({caption for gallery in self.galleries for caption in gallery.captions}))
 
     @property
     def rejected(self) -> int:
         """Pairs that earlier rounds rejected."""
-        return sum(len(one.rejected) for one in self.galleries)
+        return sum(len(gallery.rejected) for gallery in self.galleries)
 
 
 def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
@@ -74,7 +74,7 @@ def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, thresho
         if one.classifier_fingerprint == fingerprint and one.threshold <= threshold:
             rows += [row for row in _judgments(out, one) if row.value == 0]
     rejected = _images_of(rows)
-    return replace(inputs, galleries=tuple(_without(one, rejected) for one in inputs.galleries))
+    return replace(inputs, galleries=tuple(_without(gallery, rejected) for gallery in inputs.galleries))
 
 
 def _without(gallery: MinedGallery, rejected: Mapping[str, Collection[str]]) -> MinedGallery:
@@ -121,7 +121,9 @@ def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress
 
     Raises DataError where a picture of such a set is missing.
     """
-    unknown = [one for one in dataset.sets if math.isnan(one.closest) or math.isnan(one.mean_distance)]
+    unknown = [
+        image_set for image_set in dataset.sets if math.isnan(image_set.closest) or math.isnan(image_set.mean_distance)
+    ]
     images = sorted({image for one in unknown for image in one.images})
     if not images:
         return dataset.sets
@@ -130,10 +132,10 @@ def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress
     row = {image: number for number, image in enumerate(files)}
     measured = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
     return tuple(
-        structs.replace(one, closest=measured[one.id][0], mean_distance=measured[one.id][1])
-        if one.id in measured
-        else one
-        for one in dataset.sets
+        structs.replace(image_set, closest=measured[image_set.id][0], mean_distance=measured[image_set.id][1])
+        if image_set.id in measured
+        else image_set
+        for image_set in dataset.sets
     )
 
 

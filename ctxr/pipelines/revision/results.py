@@ -316,7 +316,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
 
 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
-    entailed = [one >= revised.threshold.value for one in revised.probabilities]
+    entailed = [probability >= revised.threshold.value for probability in revised.probabilities]
     counts = counted(revised.pools, entailed, config.top_k)
     figures: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.threshold)}
     figures["settings"] = config.key()
@@ -394,7 +394,7 @@ def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str
     shown = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:12]
     people: list[list[str]] = [[] for _ in shown]
     if verdicts is not None:
-        shown = [one for one in conflicts if one.key() in verdicts]
+        shown = [conflict for conflict in conflicts if conflict.key() in verdicts]
         shown.sort(key=lambda one: (not verdicts[one.caption, one.image], one.key()))
         people = [["yes" if verdicts[one.caption, one.image] else "no"] for one in shown]
         heads.insert(3, "by people")

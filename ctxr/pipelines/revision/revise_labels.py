@@ -124,7 +124,7 @@ def plan(config: ReviseLabels, progress: Progress) -> ReviseReport:
     facts: dict[str, Any] = {
         "dataset": base.path,
         "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {galleries:,} sets",
-        "known": f"{sum(len(one.given) for one in inputs.galleries):,} pairs, which are left out",
+        "known": f"{sum(len(gallery.given) for gallery in inputs.galleries):,} pairs, which are left out",
         **rejected,
         "would classify": candidates(inputs.galleries, config.top_k, config.both),
         "retriever": proposer(config),
@@ -267,7 +267,10 @@ def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) 
 
 def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
     """Raises UsageError, before anything is written, where every pair of a picture and a caption of its set is known."""
-    if all(len(np.unique(one.excluded, axis=0)) == len(one.images) * len(one.captions) for one in inputs.galleries):
+    if all(
+        len(np.unique(gallery.excluded, axis=0)) == len(gallery.images) * len(gallery.captions)
+        for gallery in inputs.galleries
+    ):
         lower = f"a lower --threshold, or {config.followup('--undo')}"
         raise UsageError(
             "no pair is left to evaluate: all were given, added or rejected before",
@@ -278,7 +281,7 @@ def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
 def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, progress: Progress) -> list[str]:
     """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
     leaked = leaked_images(inputs.base.dataset, inputs.images, classifier.trained_on)
-    evaluated = {image for one in inputs.galleries if one.side != "train" for image in one.images}
+    evaluated = {image for gallery in inputs.galleries if gallery.side != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
     if wrong and not config.allow_leak:
         raise DataError(

@@ -178,7 +178,9 @@ def match(
         for split in chosen
         if shared and strangers[split]
     ]
-    by_split = {split: [one for one in questions.values() if one.side == split] for split in shared or chosen}
+    by_split = {
+        split: [question for question in questions.values() if question.side == split] for split in shared or chosen
+    }
     return [_split_of(split, those, runs, partial) for split, those in by_split.items()], notes
 
 
@@ -209,11 +211,13 @@ def _split_of(name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run
     scorers = [scorer for run in runs for scorer in run.scorers]
     lacking: set[str] = set()
     for scorer in scorers:
-        unscored = [one for one in questions if len(scorer.values.get(one.query, ())) < len(one.candidates)]
+        unscored = [
+            question for question in questions if len(scorer.values.get(question.query, ())) < len(question.candidates)
+        ]
         if unscored and not partial:
             raise _missing(name, unscored, scorer)
         lacking |= {one.query for one in unscored}
-    whole = [one for one in questions if one.query not in lacking]
+    whole = [question for question in questions if question.query not in lacking]
     labelled = tuple(one for one in whole if one.right)
     hidden = tuple(one for one in whole if not one.right)
     width = max((len(one.candidates) for one in labelled), default=1)
@@ -250,7 +254,7 @@ def _missing(split: str, unscored: Sequence[BenchmarkQuery], scorer: ModelScores
     more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
     values = scorer.values.get(first.query, {})
     if values:
-        lost = next(one for one in first.candidates if one not in values)
+        lost = next(candidate for candidate in first.candidates if candidate not in values)
         what = f"query {first.query!r} has no score for its candidate {lost!r}"
     else:
         what = f"query {first.query!r} of {split} has no score"

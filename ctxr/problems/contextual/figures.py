@@ -60,7 +60,8 @@ def seeds(split: EvalSplit) -> list[Seeds]:
 def telling(splits: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
     """The ks at which recall can be anything but 1, and a sentence about those at which it cannot."""
     widest = max(
-        (len(one.candidates) for split in splits for one in split.questions), default=max(recalls, default=0) + 1
+        (len(question.candidates) for split in splits for question in split.questions),
+        default=max(recalls, default=0) + 1,
     )
     ks = [k for k in recalls if k < widest]
     vain = ", ".join(f"R@{k}" for k in recalls if k >= widest)
@@ -70,7 +71,7 @@ def telling(splits: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[i
 
 def unit_of(split: EvalSplit, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
-    galleries = any(len(one.candidates) > MOST_POSITIONS for one in split.questions)
+    galleries = any(len(question.candidates) > MOST_POSITIONS for question in split.questions)
     return "target" if by == "set" and galleries else by
 
 
@@ -81,12 +82,12 @@ def groups_of(split: EvalSplit, by: str) -> list[str]:
         "group": lambda one: one.image_set.group,
         "target": lambda one: f"{one.image_set.id} {one.right}",
     }
-    return [names[by](one) for one in split.questions]
+    return [names[by](question) for question in split.questions]
 
 
 def kinds_of(questions: Sequence[BenchmarkQuery]) -> list[str]:
     """`all`, and where there are both kinds of sets, each of them."""
-    kinds = {one.image_set.kind for one in questions}
+    kinds = {question.image_set.kind for question in questions}
     return list(PARTS) if len(kinds) > 1 else ["all"]
 
 
@@ -110,9 +111,10 @@ def columns_of(split: EvalSplit, run: str, recalls: Sequence[int]) -> Columns:
 def compared(split: EvalSplit) -> dict[str, dict[str, RatioColumn]]:
     """The accuracy of runs by part: all, those of a kind of set, those in whose text a phenomenon was found."""
     kinds = {
-        part: [part in ("all", one.image_set.kind) for one in split.questions] for part in kinds_of(split.questions)
+        part: [part in ("all", question.image_set.kind) for question in split.questions]
+        for part in kinds_of(split.questions)
     }
-    shown = {phenomenon: [phenomenon in one.found for one in split.questions] for phenomenon in PHENOMENA}
+    shown = {phenomenon: [phenomenon in question.found for question in split.questions] for phenomenon in PHENOMENA}
     credits = credits_of(split)
     return {
         part: {run: _column(credit, np.array(within)) for run, credit in credits.items()}
@@ -135,34 +137,38 @@ def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
             parts.append((view, name, flags))
 
     for part in kinds_of(questions):
-        add("overall", part, [part in ("all", one.image_set.kind) for one in questions])
+        add("overall", part, [part in ("all", question.image_set.kind) for question in questions])
     for is_examined in _looked(questions):
         for phenomenon in PHENOMENA:
-            within = [is_examined(one, phenomenon) for one in questions]
+            within = [is_examined(question, phenomenon) for question in questions]
             label = f"{phenomenon}, of {sum(within)}"
             add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(within, questions, strict=True)])
             without = [ok and phenomenon not in one.found for ok, one in zip(within, questions, strict=True)]
             add("phenomena", f"no {label}", without)
     for writer in WRITERS.values():
-        add("writers", writer, [one.writer == writer for one in questions])
+        add("writers", writer, [question.writer == writer for question in questions])
     sources = sorted(
-        {one.source for one in questions}, key=lambda name: (-sum(o.source == name for o in questions), name)
+        {question.source for question in questions}, key=lambda name: (-sum(o.source == name for o in questions), name)
     )
     if len(sources) > 1:
         for source in sources[:MOST_SOURCES]:
-            add("source", source, [one.source == source for one in questions])
+            add("source", source, [question.source == source for question in questions])
         others = set(sources[MOST_SOURCES:])
-        add("source", f"{len(others)} others", [one.source in others for one in questions])
-    _add_fifths(add, "length", "tokens", [float(one.tokens) for one in questions], 0)
-    _add_fifths(add, "distance", "", [np.nan if one.distance is None else one.distance for one in questions], 3)
+        add("source", f"{len(others)} others", [question.source in others for question in questions])
+    _add_fifths(add, "length", "tokens", [float(question.tokens) for question in questions], 0)
+    _add_fifths(
+        add, "distance", "", [np.nan if question.distance is None else question.distance for question in questions], 3
+    )
     return parts
 
 
 def correlations(split: EvalSplit, clusters: Clusters) -> list[Correlation]:
     """r of being right with the number of tokens, and with the mean distance of the set (the paper: -0.11 and 0.22)."""
     columns = {
-        "tokens": np.array([float(one.tokens) for one in split.questions]),
-        "set distance": np.array([np.nan if one.distance is None else one.distance for one in split.questions]),
+        "tokens": np.array([float(question.tokens) for question in split.questions]),
+        "set distance": np.array(
+            [np.nan if question.distance is None else question.distance for question in split.questions]
+        ),
     }
     rows = []
     for run, credit in credits_of(split).items():
@@ -205,8 +211,8 @@ def errors(split: EvalSplit) -> list[Error]:
 def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuery, str], bool]]:
     """The bases of phenomena: the questions with every tag (200 in the release), and where there are more those with one tag
     (1,002 for four of them)."""
-    every = frozenset().union(*(one.looked for one in questions)) if questions else frozenset()
-    more = {name for one in questions if one.looked != every for name in one.looked}
+    every = frozenset().union(*(question.looked for question in questions)) if questions else frozenset()
+    more = {name for question in questions if question.looked != every for name in question.looked}
 
     def full(one: BenchmarkQuery, phenomenon: str) -> bool:
         return phenomenon in one.looked and one.looked == every

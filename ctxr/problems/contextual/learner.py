@@ -183,7 +183,7 @@ class OpenSets(OpenScorer):
             sha256_of([one.text, [pictures.contents[image] for image in one.images], one.ordered])
             for one in (queries[row] for row in rows)
         ]
-        most = max(len(one.images) for one in queries)
+        most = max(len(query.images) for query in queries)
         origin = {"attention": sha256_file(seed / HEAD), "config": sha256_file(seed / CONFIG), "most": most}
 
         def make(part: slice) -> Array:

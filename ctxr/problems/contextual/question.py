@@ -53,8 +53,8 @@ def _scored(run: str, split: EvalSplit) -> Iterator[tuple[BenchmarkQuery, list[f
     """Every question of a side, its target known or hidden, with a run's scores."""
     for row, one in enumerate(split.questions):
         yield one, split.scores[run][row, : len(one.candidates)].tolist()
-    for one in split.hidden:
-        yield one, split.hidden_scores[run][one.query]
+    for question in split.hidden:
+        yield question, split.hidden_scores[run][question.query]
 
 
 def query_results(split: EvalSplit) -> Iterator[QueryResult]:
@@ -90,7 +90,7 @@ def query_results(split: EvalSplit) -> Iterator[QueryResult]:
 def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
     """Targets and rankings for trec_eval, and picks for the leaderboard, by name."""
     files = {}
-    if labelled := [one for split in splits for one in split.questions]:
+    if labelled := [question for split in splits for question in split.questions]:
         files["trec/qrels.txt"] = "".join(
             qrel(one.query, one.candidates[index]) for one in labelled for index in one.right
         )
@@ -201,7 +201,9 @@ def _counted(
 ) -> tuple[dict[str, BenchmarkQuery], str]:
     """The questions with the tokens of the texts that are evaluated, and what counted them."""
     counter = load_tokenizer(tokenizer)
-    splits = {questions[name].side for run in runs for one in run.scorers for name in one.values if name in questions}
+    splits = {
+        questions[name].side for run in runs for scorer in run.scorers for name in scorer.values if name in questions
+    }
     texts = {name: one.text for name, one in questions.items() if one.side in splits and one.right}
     lengths = {name: len(one.tokens) for name, one in zip(texts, counter.parse(texts), strict=True)}
     return {name: replace(one, tokens=lengths.get(name, 0)) for name, one in questions.items()}, counter.name

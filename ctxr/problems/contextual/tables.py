@@ -21,10 +21,10 @@ VIEWS = {
 
 def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -> Table:
     """A row for each run: accuracy all, video and static, ranks, as the paper's Table 5."""
-    own = [one for one in figures if one.side == split.name and one.view == "overall"]
-    cells = {(one.run, one.part, one.measure): one for one in own}
-    parts = [part for part in PARTS if any(one.part == part for one in own)]
-    ranks = [name for name in dict.fromkeys(one.measure for one in own) if name not in ("accuracy", "chance")]
+    own = [figure for figure in figures if figure.side == split.name and figure.view == "overall"]
+    cells = {(question.run, question.part, question.measure): question for question in own}
+    parts = [part for part in PARTS if any(question.part == part for question in own)]
+    ranks = [name for name in dict.fromkeys(question.measure for question in own) if name not in ("accuracy", "chance")]
     rows = [
         (
             run,
@@ -43,7 +43,7 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
         )
     note = (
         f"{'; '.join(sizes)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
-        f"{_caution([one.interval for one in own if one.measure == 'accuracy'])}"
+        f"{_caution([question.interval for question in own if question.measure == 'accuracy'])}"
     )
     heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
     return Table(f"{split.name}: accuracy", heads, tuple(rows), note)
@@ -53,36 +53,36 @@ def difference_table(
     split: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
 ) -> Table | None:
     """Each run and how it differs from the first, part by part."""
-    own = [one for one in rows if one.side == split.name]
+    own = [row for row in rows if row.side == split.name]
     if not own:
         return None
     # of the two bases of a phenomenon the wider one comes last: all questions in whose text it was found
     accuracies = {
-        (one.part.split(",")[0], one.run): percent(one.interval)
-        for one in figures
-        if (one.side, one.measure) == (split.name, "accuracy") and one.view in ("overall", "phenomena")
+        (figure.part.split(",")[0], figure.run): percent(figure.interval)
+        for figure in figures
+        if (figure.side, figure.measure) == (split.name, "accuracy") and figure.view in ("overall", "phenomena")
     }
     shown: list[tuple[object, ...]] = []
-    for part in dict.fromkeys(one.part for one in own):
+    for part in dict.fromkeys(question.part for question in own):
         first, name = own[0].against, STATIC.get(part, part)
-        queries = next(one.queries for one in own if one.part == part)
+        queries = next(question.queries for question in own if question.part == part)
         shown.append((first, name, queries, accuracies[part, first], *[None] * 5))
         shown += [
             (
-                one.run,
+                question.run,
                 name,
-                one.queries,
-                accuracies[part, one.run],
-                percent(one.interval, signed=True),
-                *map(p_value, (one.permutation, one.corrected, one.mcnemar, one.mcnemar_corrected)),
+                question.queries,
+                accuracies[part, question.run],
+                percent(question.interval, signed=True),
+                *map(p_value, (question.permutation, question.corrected, question.mcnemar, question.mcnemar_corrected)),
             )
-            for one in own
-            if one.part == part
+            for question in own
+            if question.part == part
         ]
     note = (
         f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
         f"small where a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
-        f"{_tied(own)}; Holm: corrected over the runs of a part{none_had([one.interval for one in own])}"
+        f"{_tied(own)}; Holm: corrected over the runs of a part{none_had([question.interval for question in own])}"
     )
     heads = ("run", "on", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
     return Table(f"{split.name}: against {own[0].against}", heads, tuple(shown), note)
@@ -91,12 +91,12 @@ def difference_table(
 def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
     """A table for each way in which a side was parted, by name of the view."""
     tables: dict[str, Table] = {}
-    own = [one for one in figures if one.side == split.name and one.measure == "accuracy"]
-    tagged = [one for one in own if one.view == "phenomena"]
+    own = [figure for figure in figures if figure.side == split.name and figure.measure == "accuracy"]
+    tagged = [question for question in own if question.view == "phenomena"]
     if tagged:
         tables["phenomena"] = _phenomena(split, tagged)
     for view, (title, note) in VIEWS.items():
-        cells = {(one.part, one.run): one for one in own if one.view == view}
+        cells = {(question.part, question.run): question for question in own if question.view == view}
         parts = list(dict.fromkeys(part for part, _ in cells))
         rows = tuple(
             (
@@ -110,15 +110,15 @@ def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]
         if rows:
             heads = (view, "queries", "clusters", *split.runs)
             fewer = f" (only {len(parts)}: equal values are not parted)" if "fifths" in note and len(parts) < 5 else ""
-            caption = note + fewer + _caution([one.interval for one in cells.values()])
+            caption = note + fewer + _caution([cell.interval for cell in cells.values()])
             tables[view] = Table(f"{split.name}: accuracy {title}", heads, rows, caption)
     return tables
 
 
 def _phenomena(split: EvalSplit, figures: Sequence[Figure]) -> Table:
     """One run with and without each phenomenon; several runs side by side with it."""
-    cells = {(one.part, one.run): one for one in figures}
-    parts = [part for part in dict.fromkeys(one.part for one in figures) if not part.startswith("no ")]
+    cells = {(figure.part, figure.run): figure for figure in figures}
+    parts = [part for part in dict.fromkeys(figure.part for figure in figures) if not part.startswith("no ")]
     single = len(split.runs) == 1
     rows = []
     for part in parts:
@@ -132,14 +132,17 @@ def _phenomena(split: EvalSplit, figures: Sequence[Figure]) -> Table:
     heads = ("phenomenon", "examined", "found", *(("with it", "without") if single else split.runs))
     note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
     return Table(
-        f"{split.name}: accuracy by phenomenon", heads, tuple(rows), note + _caution([one.interval for one in figures])
+        f"{split.name}: accuracy by phenomenon",
+        heads,
+        tuple(rows),
+        note + _caution([figure.interval for figure in figures]),
     )
 
 
 def _caution(intervals: Sequence[Interval]) -> str:
     """What to add where intervals rest on few clusters, and where there are none."""
     lacking = none_had(intervals)
-    if all(one.low is None or one.clusters >= FEW_CLUSTERS for one in intervals):
+    if all(interval.low is None or interval.clusters >= FEW_CLUSTERS for interval in intervals):
         return lacking
     return (
         f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
@@ -149,27 +152,27 @@ def _caution(intervals: Sequence[Interval]) -> str:
 
 def _tied(rows: Sequence[RunDifference]) -> str:
     """How many queries McNemar leaves out of all that there are, run by run."""
-    ties = [f"{one.run} {one.tied} of {one.queries:,}" for one in rows if one.part == "all" and one.tied]
+    ties = [f"{row.run} {row.tied} of {row.queries:,}" for row in rows if row.part == "all" and row.tied]
     return f" ({', '.join(ties)})" if ties else ""
 
 
 def correlation_table(split: EvalSplit, rows: Sequence[Correlation]) -> Table | None:
     """Pearson's r of being right with length and with the distance of the set."""
-    own = {(one.run, one.of): one for one in rows if one.side == split.name}
+    own = {(row.run, row.of): row for row in rows if row.side == split.name}
     names = list(dict.fromkeys(of for _, of in own))
     if not names:
         return None
     shown = tuple((run, *(_r(own[run, of].interval) for of in names)) for run in split.runs)
     note = (
         "Pearson's r; the paper has -0.11 with tokens and 0.22 with set distance (target to the others, ViT-B/32)"
-        f"{none_had([one.interval for one in own.values()])}"
+        f"{none_had([question.interval for question in own.values()])}"
     )
     return Table(f"{split.name}: being right goes with", ("run", *names), shown, note)
 
 
 def error_table(split: EvalSplit, rows: Sequence[Error]) -> Table | None:
     """How far wrong picks lie from the target in video sets."""
-    own = {(one.run, one.distance): one for one in rows if one.side == split.name}
+    own = {(row.run, row.distance): row for row in rows if row.side == split.name}
     if not own:
         return None
     distances = sorted({distance for _, distance in own})

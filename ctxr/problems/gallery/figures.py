@@ -129,7 +129,7 @@ def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: L
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    counts = [count(_within(one, galleries, owners), labels.entailed, labels.asked, ks) for one in scorers]
+    counts = [count(_within(scorer, galleries, owners), labels.entailed, labels.asked, ks) for scorer in scorers]
     written, extra, judged = (
         np.mean([getattr(one, name) for one in counts], axis=0) for name in ("written", "extra", "judged")
     )
@@ -143,7 +143,7 @@ def _by_strata(
     if sampled is None:
         return ()
     galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
-    inside = [_within(one, galleries, owners) for one in scorers]
+    inside = [_within(scorer, galleries, owners) for scorer in scorers]
     shares = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
     return tuple(audited_pairs(sampled, chance, len(split.images)) for chance in shares.T)
 
@@ -189,10 +189,10 @@ def for_accuracy(split: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
     """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
     size = float(np.mean(1 / np.bincount(split.image_galleries)[list(split.caption_galleries)]))
     accuracies = []
-    for one in rows:
-        if one.measure == "IR@1":
-            accuracies.append(replace(one, measure="accuracy"))
-            accuracies.append(replace(one, measure="chance", interval=Interval(size)))
+    for row in rows:
+        if row.measure == "IR@1":
+            accuracies.append(replace(row, measure="accuracy"))
+            accuracies.append(replace(row, measure="chance", interval=Interval(size)))
     return accuracies
 
 
@@ -212,7 +212,9 @@ def _published(name: str, direction: str, ranked: Retrieved, images: Codes) -> R
 def _joined(columns: Sequence[RatioColumn]) -> RatioColumn:
     if len(columns) == 1:
         return columns[0]
-    return _column(np.concatenate([one.rows for one in columns]), np.concatenate([one.values for one in columns]))
+    return _column(
+        np.concatenate([column.rows for column in columns]), np.concatenate([column.values for column in columns])
+    )
 
 
 def _column(images: Codes, values: Doubles, value: float | None = None) -> RatioColumn:
@@ -250,7 +252,7 @@ def read_ratings(folder: Path, progress: Progress) -> list[Rated]:
     tables = []
     for file in sorted(folder.glob("*.csv")):
         read = read_similarities(file)
-        left = sum(not one.kept for one in read.oddities)
+        left = sum(not oddity.kept for oddity in read.oddities)
         if left:
             progress.warn(f"{file.name}: {left} rows were left out, the first at {read.oddities[0].where}")
         tables.append(read)
@@ -262,7 +264,7 @@ def ratings_of(split: GallerySplit, read: Sequence[Rated]) -> list[Ratings]:
     images, captions = coco_indices(split)
     ratings = []
     for kind, ends in (("SITS", (captions, images)), ("SIS", (images, images)), ("STS", (captions, captions))):
-        pairs = [one for file in read if file.kind == kind for one in file.pairs]
+        pairs = [pair for file in read if file.kind == kind for pair in file.pairs]
         inside = [(ends[0][a], ends[1][b], rated) for a, b, rated in pairs if a in ends[0] and b in ends[1]]
         if len({first for first, _, _ in inside}) >= LEAST:
             first, second, rated = zip(*inside, strict=True)
@@ -278,13 +280,13 @@ def correlated(
     An encoder of pairs says nothing of two pictures or of two captions.
     """
     rhos = {}
-    for one in ratings:
-        scored = [_scored(one, scorer) for scorer in scorers]
+    for rating in ratings:
+        scored = [_scored(rating, scorer) for scorer in scorers]
         rng = partial(np.random.default_rng, seed)
         if samples := [
-            sampled_spearman(one.first, one.rated, values, rng()) for values in scored if values is not None
+            sampled_spearman(rating.first, rating.rated, values, rng()) for values in scored if values is not None
         ]:
-            rhos[one.kind] = _mean(samples)
+            rhos[rating.kind] = _mean(samples)
     return rhos
 
 
@@ -368,7 +370,7 @@ _ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
 
 def recall_tables(split: GallerySplit, figures: Sequence[Figure], by: str) -> dict[str, Table]:
     """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
-    own = [one for one in figures if one.side == split.name]
+    own = [figure for figure in figures if figure.side == split.name]
     counts = {"caption": len(split.captions), "picture": len(split.images)}
     size = " of ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
     galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
@@ -383,13 +385,13 @@ def recall_tables(split: GallerySplit, figures: Sequence[Figure], by: str) -> di
         titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {interval}")
     tables = {}
     for prefix, (key, title, note) in titles.items():
-        measures = [name for name in dict.fromkeys(one.measure for one in own) if _prefix(name) == prefix]
+        measures = [name for name in dict.fromkeys(question.measure for question in own) if _prefix(name) == prefix]
         if measures:
-            cells = {(one.run, one.measure): percent(one.interval) for one in own}
-            runs = dict.fromkeys(one.run for one in own)
+            cells = {(question.run, question.measure): percent(question.interval) for question in own}
+            runs = dict.fromkeys(question.run for question in own)
             heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
             rows = tuple((run, *(cells[run, name] for name in measures)) for run in runs)
-            lacking = none_had([one.interval for one in own if one.measure in measures])
+            lacking = none_had([question.interval for question in own if question.measure in measures])
             tables[key] = Table(f"{split.name}: {title}, %", heads, rows, note + lacking)
     return tables
 
@@ -401,21 +403,26 @@ def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     if not own:
         return None
     unseen, audited = (
-        any(one.found.judged < 1 for one in own),
-        any(one.found.corrected.value is not None for one in own),
+        any(question.found.judged < 1 for question in own),
+        any(question.found.corrected.value is not None for question in own),
     )
-    leaked = any(one.found.leaked for one in own)
+    leaked = any(question.found.leaked for question in own)
     silent = ([] if unseen else ["at most", "of judged"]) + ([] if audited else ["corrected"])
     silent += [] if leaked else ["leaked %", "without leaked"]
     heads = tuple(name for name in _HEADS if name not in silent)
-    cells = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
+    cells = (
+        dict(zip(_HEADS, (question.run, question.found.k, question.by, *_cells(question)), strict=True))
+        for question in own
+    )
     shown = tuple(tuple(row[name] for name in heads) for row in cells)
     return Table(f"{split}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
 
 
 def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool) -> str:
     """The meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures."""
-    sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
+    sources = "; ".join(
+        f"{by}: {source}" for by, source in dict.fromkeys((question.by, question.source) for question in own)
+    )
     sentences = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
     if unseen:
         sentences.append(
@@ -429,7 +436,7 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
         sentences.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
     if leaked:
         sentences.append("leaked: pictures that the classifier was trained on, – where unknown")
-    elif any(one.found.leaked is not None for one in own):
+    elif any(question.found.leaked is not None for question in own):
         sentences.append("no picture is known that the classifier was trained on")
     return "; ".join(sentences)
 
@@ -437,8 +444,8 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
 def _ways(own: Sequence[EntailFigure]) -> str:
     """How figures were corrected; which ones where it was done in several ways."""
     by_way: dict[Way, list[str]] = {}
-    for one in own:
-        by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
+    for question in own:
+        by_way.setdefault(question.found.way, []).append(f"{question.run} E@{question.found.k}")
     by_way.pop("", None)
     return "; ".join(
         says if len(by_way) == 1 else f"{says} ({', '.join(by_way[method])})"
@@ -449,15 +456,21 @@ def _ways(own: Sequence[EntailFigure]) -> str:
 
 def difference_table(split: str, rows: Sequence[RunDifference]) -> Table | None:
     """Each run less the first, measure by measure."""
-    own = [one for one in rows if one.side == split]
+    own = [row for row in rows if row.side == split]
     if not own:
         return None
     shown = tuple(
-        (one.run, one.part, percent(one.interval, signed=True), p_value(one.permutation), p_value(one.corrected))
-        for one in own
+        (
+            question.run,
+            question.part,
+            percent(question.interval, signed=True),
+            p_value(question.permutation),
+            p_value(question.corrected),
+        )
+        for question in own
     )
     note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
-    note += none_had([one.interval for one in own])
+    note += none_had([question.interval for question in own])
     return Table(f"{split}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
 
 

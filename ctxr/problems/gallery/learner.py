@@ -66,7 +66,7 @@ class PairScoring:
             advance: called with the number of finished pictures.
         """
         contents = list(self.pictures.contents.values())
-        origin = self.made_by | {"texts": sha256_of([self.texts[one] for one in captions])}
+        origin = self.made_by | {"texts": sha256_of([self.texts[caption] for caption in captions])}
         names = [
             sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
             for image, row in zip(images, wanted, strict=True)

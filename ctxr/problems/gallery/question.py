@@ -82,7 +82,7 @@ class GalleryEvaluation(Evaluation):
         self.rankings: list[QueryRanking] = []
         self.results: list[QueryResult] = []
         self.answers: dict[str, _Answers] = {}
-        self.parents = [origin_of(dataset), *(one.origin for one in self.runs), *self.people.parents]
+        self.parents = [origin_of(dataset), *(run.origin for run in self.runs), *self.people.parents]
         for name, path in (("judgments", options.judgments), ("positives", options.positives)):
             if path is not None:
                 content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
@@ -130,8 +130,10 @@ class GalleryEvaluation(Evaluation):
         """Accuracy as sets have it, correlations with rated similarity, Entail@K."""
         answers, findings, name = self.answers[split.name], self.findings, split.name
         own = answers.entailments
-        corrected = {one.source for one in own if one.found.corrected.value is not None}
-        findings.notes += [_audited(name, one) for one in answers.labels if one.audit and one.source in corrected]
+        corrected = {question.source for question in own if question.found.corrected.value is not None}
+        findings.notes += [
+            _audited(name, label) for label in answers.labels if label.audit and label.source in corrected
+        ]
         findings.figures += measuring.for_accuracy(split, figures)
         findings.figures += measuring.similarity_figures(split, answers.rhos)
         self.entailments += own
@@ -296,9 +298,13 @@ class Gallery(Question):
         """Whether images are looked for in galleries of photos, and no source needs a set to score a picture."""
         sources, workdir, dataset = request.options.runs, request.options.workdir, request.dataset
         wanted = {query.image_set for query in dataset.queries.values() if query.labels is None}
-        sets = [one for one in dataset.sets if one.id in wanted]
-        galleries = all(one.kind == "photos" for one in sets) and max((len(one.images) for one in sets), default=0)
-        return galleries > MOST_POSITIONS and all(_searches(one, workdir) for one in sources or finished_runs(workdir))
+        sets = [image_set for image_set in dataset.sets if image_set.id in wanted]
+        galleries = all(image_set.kind == "photos" for image_set in sets) and max(
+            (len(image_set.images) for image_set in sets), default=0
+        )
+        return galleries > MOST_POSITIONS and all(
+            _searches(source, workdir) for source in sources or finished_runs(workdir)
+        )
 
 
 def _searches(source: str, workdir: Path) -> bool:

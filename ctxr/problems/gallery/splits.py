@@ -89,7 +89,7 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
     targets: dict[str, list[str]] = {}
     for query, one, position in dataset.targets():
         targets.setdefault(query.id, []).append(one.images[position])
-    by_id = {one.id: one for one in dataset.sets}
+    by_id = {image_set.id: image_set for image_set in dataset.sets}
     builders: dict[str, _Builder] = {}
     for name, query in sorted(dataset.queries.items(), key=lambda item: (item[1].image_set, item[0])):
         if query.labels is not None or name not in targets:
@@ -107,7 +107,7 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
                 builder.images[image] = len(builder.images)
                 builder.image_galleries.append(len(builder.galleries) - 1)
         caption = builder.captions[name] = len(builder.captions)
-        builder.texts.append(" ".join(dataset.texts[one].text for one in query.texts))
+        builder.texts.append(" ".join(dataset.texts[text].text for text in query.texts))
         builder.caption_galleries.append(len(builder.galleries) - 1)
         builder.written |= {(caption, builder.images[image]) for image in targets[name]}
     return {split: _built(split, builder, entailed or {}) for split, builder in builders.items()}

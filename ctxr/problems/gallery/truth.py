@@ -122,7 +122,7 @@ def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
     folders = []
     for root in dict.fromkeys(one.resolve() for one in roots):
         if (root / ROUNDS).is_file():
-            folders += [root / folder_of(one.number) for one in rows_of(root / ROUNDS, _Round) if one.active]
+            folders += [root / folder_of(row.number) for row in rows_of(root / ROUNDS, _Round) if row.active]
     return sorted(folders)
 
 
@@ -421,7 +421,7 @@ def gold_of(
             split, yes, list(decisions), f"{len(yes):,} pairs hold of {len(decisions):,} that were judged", "people"
         )
     )
-    return [one for one in labels if one is not None]
+    return [label for label in labels if label is not None]
 
 
 def human_verdicts(

@@ -125,7 +125,7 @@ def _runs(artifact: Artifact) -> int:
 
 
 def _rows(artifacts: list[Artifact]) -> int:
-    counts = [one.manifest.counts.get("rows") for one in artifacts]
+    counts = [artifact.manifest.counts.get("rows") for artifact in artifacts]
     return sum(count for count in counts if isinstance(count, int))
 
 
@@ -381,10 +381,17 @@ def make_tables(edition: Edition) -> Mapping[str, Any] | None:
     """The tables of evaluations that have no queries to show; None without any."""
     kinds = {problem.evaluation.KIND: problem for problem in problems()}
     artifacts = [
-        one for one in artifacts_in(edition.chain.project / RESULTS) if one.manifest.kind in kinds.keys() - {EVALUATION}
+        artifact
+        for artifact in artifacts_in(edition.chain.project / RESULTS)
+        if artifact.manifest.kind in kinds.keys() - {EVALUATION}
     ]
     if not artifacts:
         return None
     edition.evaluations += tuple(artifacts)
-    edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
-    return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}
+    edited = [
+        f"{RESULTS}/{artifact.path.name}/{names[0]}" for artifact in artifacts if (names := artifact.changed_files())
+    ]
+    return {
+        "cards": [card for artifact in artifacts for card in kinds[artifact.manifest.kind].cards(artifact)],
+        "edited": edited,
+    }

@@ -88,7 +88,7 @@ def _described(dataset: Dataset | None) -> list[tuple[str, int, int]]:
     """(split, sets, descriptions) of each split of a dataset that has sets; last those of sets in none."""
     if dataset is None:
         return []
-    splits: dict[str, str] = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
+    splits: dict[str, str] = {image_set.id: dataset.split_of(image_set) or "" for image_set in dataset.sets}
     sets = Counter(splits.values())
     queries = Counter(splits[query.image_set] for query in dataset.queries.values() if query.labels is None)
     return [(split or "no split", sets[split], queries[split]) for split in (*SPLITS, "") if sets[split]]
