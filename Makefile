@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := bench/out/peers
-GOLDEN_BASE ?= HEAD
+GOLDEN_BASE ?= HEAD^
 
 .PHONY: help setup system demo test check prove bench train-tiny clean
 
@@ -34,7 +34,7 @@ check: setup    ## lint, check format, types and imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-prove: setup    ## run the long proofs: kills, fuzzing, byte equality with GOLDEN_BASE (a commit; default HEAD)
+prove: setup    ## run the long proofs: kills, fuzzing, byte equality with GOLDEN_BASE (a commit; default the one before)
 	$(BIN)/python -m pytest -m prove
 	$(BIN)/python -m scripts.golden $(GOLDEN_BASE)
 

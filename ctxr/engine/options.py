@@ -111,6 +111,9 @@ Text = Annotated[str, NotDecisive]
 Switch = Annotated[bool, NotDecisive]
 """A switch that does not decide the result."""
 
+Device = Annotated[str, NotDecisive, DEVICE]
+"""Where a model runs, which does not decide a result."""
+
 Workers = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
 """Threads or processes; the result does not depend on their number."""
 

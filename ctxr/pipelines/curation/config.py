@@ -6,7 +6,18 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import DEVICE, Choices, NotDecisive, Options, PathOption, Range, Switch, Workdir, Workers
+from ctxr.engine.options import (
+    DEVICE,
+    Choices,
+    Device,
+    NotDecisive,
+    Options,
+    PathOption,
+    Range,
+    Switch,
+    Workdir,
+    Workers,
+)
 from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
 from ctxr.store.hashing import sha256_file
 
@@ -154,7 +165,7 @@ class Filter(Options):
     """OCR engine: auto, tesserocr, pytesseract."""
     videos: PathOption = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
-    device: Annotated[str, NotDecisive, DEVICE] = "auto"
+    device: Device = "auto"
     """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
     workers: Workers = 0
     """Videos worked on at the same time; 0 = half the cores."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from ctxr.engine.options import Choices, Options, Range, Seed
+from ctxr.engine.options import DEVICE, Choices, Options, Range, Seed
 from ctxr.engine.report import Table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Stats(Options):
     """Embeddings of two splits count as near-duplicates up to this share of the encoder's threshold."""
     encoder: str | None = None
     """Encoder for datasets without embeddings; default: leave distances out."""
-    device: str = "auto"
+    device: Annotated[str, DEVICE] = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
 
 
@@ -132,7 +132,7 @@ class Doctor(Options):
     """Runs by name or folder, score files, or encoders: test whether their accuracy would be higher with file names sorted as text."""
     reference: str = ""
     """Encoder of these zero-shot scores, such as ViT-B-16:openai, to compare with its known accuracy; default: derived from their name."""
-    device: str = "auto"
+    device: Annotated[str, DEVICE] = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
     seed: Seed = 0
     """Seed of intervals and tests."""

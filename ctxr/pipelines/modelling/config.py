@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Seed, Switch, Text, Workdir
+from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Seed, Switch, Text, Workdir
 from ctxr.engine.report import Table
 from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
@@ -48,7 +48,7 @@ class Train(Options):
     """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    device: Text = "auto"
+    device: Device = "auto"
     """Device to train on: auto, cpu, cuda, mps."""
     tensorboard: Switch = False
     """Log each epoch for TensorBoard, in `tensorboard/` of the run; needs the package tensorboard."""
@@ -158,7 +158,7 @@ class Eval(Options):
     validated."""
     rerank_by: str = ""
     """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
-    device: Text = "auto"
+    device: Device = "auto"
     """Device of the encoder: auto, cpu, cuda, mps."""
     judgments: PathOption = None
     """More judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
@@ -316,7 +316,7 @@ class RegionsConfig(Options):
     """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    device: Text = "auto"
+    device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
 
     def folder(self) -> Path:

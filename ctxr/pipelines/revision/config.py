@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, NotDecisive, Options, PathOption, Range, Switch, Text, Workdir
+from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Switch, Text, Workdir
 from ctxr.engine.report import Table
 from ctxr.store.kinds import REVISE_LABELS
 
@@ -68,7 +68,7 @@ class ReviseLabels(Options):
     """Project folder, where each command finds what the one before it made."""
     database: Text = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
-    device: Text = "auto"
+    device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
 
     def folder(self) -> Path:
