@@ -76,6 +76,13 @@ class Stage(ABC):
     def inputs(self, progress: Progress) -> Inputs:
         """What is read. Raises for inputs that are missing or unfinished."""
 
+    def note_replaced(self, inputs: Inputs, out: Path, progress: Progress) -> None:
+        """Say which options of the finished result in `out` were others; it is about to be replaced."""
+        before, key = self.options.complete(open_artifact(out).manifest.config), self.key(inputs)
+        if changes := sorted(name for name in key if name in before and key[name] != before[name]):
+            names = ", ".join(changes)
+            progress.note(f"{out} was made with other options ({names}) and is replaced; another --out keeps both")
+
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Do what can still fail, or does not touch the earlier result: `out` is locked, and its manifest not yet removed. Returns
         the inputs of `write`."""
@@ -129,6 +136,8 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
     with locked(out, shared=stage.shard is not None):
         if artifact := stage.current(out, inputs):  # another process was faster
             return StageResult(artifact, up_to_date=True)
+        if stage.shard is None and (out / MANIFEST).is_file():
+            stage.note_replaced(inputs, out, progress)
         inputs = stage.prepare(inputs, out, progress)
         if stage.STAGED:
             with staged_folder(out) as folder:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from ctxr.engine.options import NotDecisive, Options, Range, Since
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Content, Parent, locked, open_artifact
@@ -74,6 +74,20 @@ def test_what_is_finished_is_done_once_and_what_changed_is_done_again(kind: type
     assert not execute(kind(Copy(tmp_path / "out", 3), encoder="b")).up_to_date
     manifest = open_artifact(tmp_path / "out").manifest
     assert (manifest.verb, manifest.config) == ("copy", {"times": 3, "loud": False, "encoder": "b"})
+
+
+def test_a_result_with_other_options_is_named_before_it_is_replaced(tmp_path: Path) -> None:
+    class Notes(Silent):
+        def __init__(self) -> None:
+            self.notes: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.notes.append(text)
+
+    progress, out = Notes(), tmp_path / "out"
+    for times in (2, 2, 3):
+        execute(Copies(Copy(out, times)), progress)
+    assert progress.notes == [f"{out} was made with other options (times) and is replaced; another --out keeps both"]
 
 
 def test_an_artifact_from_before_an_option_existed_is_up_to_date(tmp_path: Path) -> None:

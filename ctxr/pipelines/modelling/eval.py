@@ -12,7 +12,7 @@ from ctxr.problems import evaluation_of
 from ctxr.problems.evaluation import SIDES, EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Summariser
 from ctxr.problems.results import RESULTS, results_name
-from ctxr.store.artifacts import MANIFEST, Content, open_artifact, plain
+from ctxr.store.artifacts import Content, plain
 
 
 class EvalStage(Stage):
@@ -34,16 +34,6 @@ class EvalStage(Stage):
     def key(self, inputs: Inputs) -> dict[str, Any]:
         """What the problem says."""
         return plain(inputs.key)
-
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """A note where an evaluation with other settings is replaced."""
-        if (out / MANIFEST).is_file():
-            before, settings = open_artifact(out).manifest.config, self.key(inputs)
-            if differ := sorted(name for name in settings if settings[name] != before.get(name)):
-                progress.note(
-                    f"{out} held an evaluation with other settings ({', '.join(differ)}): it is written again; --out keeps both"
-                )
-        return inputs
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""

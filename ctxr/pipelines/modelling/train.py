@@ -85,7 +85,7 @@ class Training(Stage):
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Train the first unfinished seed. An earlier run stays until that is done, so an interrupted training loses nothing."""
-        self._check_earlier(inputs, out, progress)
+        self._take_damaged(inputs, out, progress)
         seeds = self._trained()
         first = next(seeds, None)
         return replace(inputs, data=seeds if first is None else chain([first], seeds))
@@ -139,10 +139,8 @@ class Training(Stage):
     def _finished(self, out: Path, inputs: Inputs) -> Artifact | None:
         return finished(out, self.KIND, self.options.COMMAND, self.key(inputs), inputs.parents, renamed=True)
 
-    def _check_earlier(self, inputs: Inputs, out: Path, progress: Progress) -> None:
-        """Report a finished run that differs from the requested one; remove its seeds with damaged files, to be trained again."""
-        if not (out / MANIFEST).is_file():
-            return
+    def note_replaced(self, inputs: Inputs, out: Path, progress: Progress) -> None:
+        """Warn of a run with another recipe or other data."""
         if self._finished(out, inputs) is None:
             config = open_artifact(out, self.KIND).manifest.config
             other = [name for name, value in self.key(inputs).items() if config.get(name) != value]
@@ -151,6 +149,10 @@ class Training(Stage):
                 f"{out} holds a run that was trained otherwise ({why or 'on other data'}): it stays until the first seed of the new "
                 "one is done; --name keeps both"
             )
+
+    def _take_damaged(self, inputs: Inputs, out: Path, progress: Progress) -> None:
+        """Remove the seeds with damaged files of this very run, to be trained again."""
+        if not (out / MANIFEST).is_file() or self._finished(out, inputs) is None:
             return
         damaged = open_artifact(out, self.KIND).changed_files()
         take_manifest(out)
