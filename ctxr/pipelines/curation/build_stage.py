@@ -136,7 +136,8 @@ class BuildStage(SetsStage):
         job.pick_photos(pool, albums, self.choice, {}, "photo sets")
         count, needed = len(pool.photos), context.picking.set_size
         if count and not any(job.units[album.name].sets for album in albums):
-            job.progress.warn(f"no photo set: {count} different photos are too few for sets of {needed}")
+            photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"
+            job.progress.warn(f"no photo set: {photos} too few for sets of {needed}")
 
 
 @dataclass
@@ -245,7 +246,7 @@ def _warn_of_removal(out: Path, inputs: Sequence[InputSource], progress: Progres
 def _cure_for_none(report: SetsReport) -> str:
     counts, reasons = report.counts, report.counts["reasons"]
     if not counts["videos"]:
-        return f"{plural(counts['photos'], 'photo')} are too few once duplicates are removed; try a smaller --set-size, or more photos"
+        return "there are too few photos once duplicates are removed; add photos, or try a smaller --set-size"
     if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
         return "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"

@@ -258,7 +258,9 @@ class SetsStage(Stage):
 
     def _require_units(self, job: SetsJob) -> None:
         """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
-        if not job.failures or any(unit.source.frames for unit in job.units.values()):
+        videos = [job.units[unit.name] for unit in job.videos if unit.name in job.units]
+        unusable = job.videos and not videos and not any(unit.sets for unit in job.units.values())
+        if not job.failures or (not unusable and any(unit.source.frames for unit in job.units.values())):
             return
         if not self._earlier_result:
             write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -127,8 +129,14 @@ def text_beside_a_broken_photo(path: Path) -> None:
     (path.parent / "more" / "broken.jpg").write_bytes(b"no photo")
 
 
+def text_beside_one_photo(path: Path) -> None:
+    text_file(path)
+    assert cv2.imwrite(str(path.with_name("photo.png")), np.full((64, 64, 3), 90, np.uint8))
+
+
 @pytest.mark.parametrize(
-    "make", [text_file, empty_file, sound_only, cut_short, dangling_link, text_beside_a_broken_photo]
+    "make",
+    [text_file, empty_file, sound_only, cut_short, dangling_link, text_beside_a_broken_photo, text_beside_one_photo],
 )
 def test_bad_files_alone_are_an_error_with_their_reasons_on_disk(tmp_path: Path, make: Callable[[Path], None]) -> None:
     (tmp_path / "videos").mkdir()
@@ -136,7 +144,7 @@ def test_bad_files_alone_are_an_error_with_their_reasons_on_disk(tmp_path: Path,
     result = build(tmp_path / "videos", "--out", tmp_path / "sets")
     assert "no source could be used" in only_sentence(result)
     assert "clip.mp4" in only_sentence(result)
-    assert "too few" not in result.stderr
+    assert ("too few for sets of" in result.stderr) == (make is text_beside_one_photo)
     assert result.exit_code == 3
     rows = read_table(tmp_path / "sets" / "failures.jsonl", Failure)
     assert len(rows) == 1 + (make is text_beside_a_broken_photo)
