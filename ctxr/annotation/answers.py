@@ -124,12 +124,17 @@ def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals,
     return _after_hits(config, exported, arrivals, taken, key) if hits else []
 
 
-def _stored(config: ImportAnswers) -> list[Answer]:
-    """The answers in the journal. Raises UnfinishedError where no server has run."""
+def _require_journal(config: ImportAnswers) -> None:
+    """Raise UnfinishedError where no server has run."""
     if not has_journal(config.workdir, config.database):
         raise UnfinishedError(
-            f"{config.workdir} has no journal: no server has run here", hint="ctxr serve   (or say --from …)"
+            f"{config.workdir} has no answers: ctxr serve has not run here",
+            hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
         )
+
+
+def _stored(config: ImportAnswers) -> list[Answer]:
+    """The answers in the journal."""
     with opened(config.workdir, config.database) as journal:
         return journal.answers()
 
@@ -425,6 +430,8 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     config.check()
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)
+    if config.platform_of == "local":
+        _require_journal(config)
     out = config.folder()
     require_ours(out)
     with locked(out):

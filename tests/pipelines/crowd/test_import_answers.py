@@ -454,8 +454,9 @@ def test_a_platform_to_which_nothing_went_is_named(workdir: Path) -> None:
     export_tasks(study.options(workdir, "describe"))
     with pytest.raises(UnfinishedError, match="nothing was exported to label-studio"):
         run(ImportAnswers(Path(__file__), "label-studio", workdir=workdir))
-    with pytest.raises(UnfinishedError, match="has no journal"):
+    with pytest.raises(UnfinishedError, match="has no answers"):
         run(ImportAnswers(workdir=workdir))
+    assert not (workdir / "judgments").exists()
 
 
 def test_exports_with_other_options_must_be_told_apart(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
