@@ -1,5 +1,7 @@
 """Which artifact of the project a verb reads: the one that was named, or the furthest finished one of the chain."""
 
+import re
+import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -59,11 +61,19 @@ def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError
         return UnfinishedError(
             f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
             hint=merge_hint(workdir / names[-1])
-            or f"run the command that makes it again: {_MAKERS.get(names[-1], _MAKERS[first])}",
+            or f"run the command that makes it again: {_there(workdir, _MAKERS.get(names[-1], _MAKERS[first]))}",
         )
     what = "image sets" if first == "sets" else first
     return UnfinishedError(
-        f"{workdir} holds no finished {what}", hint=f"{_next(workdir, first)}   (or name an artifact)"
+        f"{workdir} holds no finished {what}", hint=f"{_there(workdir, _next(workdir, first))}   (or name an artifact)"
+    )
+
+
+def _there(workdir: Path, command: str) -> str:
+    """The same commands in that project."""
+    here = workdir == Path("work")
+    return (
+        command if here else re.sub("(ctxr [a-z-]+)", lambda verb: f"{verb[0]} -w {shlex.quote(str(workdir))}", command)
     )
 
 

@@ -75,10 +75,14 @@ def test_without_anything_finished_the_error_says_what_to_run(tmp_path: Path) ->
 
 def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
     write(tmp_path / "sets", "build-sets")
+    here = f"-w {tmp_path}"
     with pytest.raises(UnfinishedError, match="holds no finished dataset") as caught:
         latest(tmp_path, ("dataset",))
-    assert caught.value.hint.startswith("ctxr export-tasks describe, ctxr serve")
-    for folder, hint in (("tasks/describe", "ctxr aggregate, once people have"), ("crowd", "ctxr aggregate   (or")):
+    assert caught.value.hint.startswith(f"ctxr export-tasks {here} describe, ctxr serve {here}")
+    for folder, hint in (
+        ("tasks/describe", f"ctxr aggregate {here}, once people have"),
+        ("crowd", f"ctxr aggregate {here}   (or"),
+    ):
         (tmp_path / folder).mkdir(parents=True)
         with pytest.raises(UnfinishedError) as caught:
             latest(tmp_path, ("dataset",))
@@ -86,7 +90,7 @@ def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
     (tmp_path / "dataset").mkdir()
     with pytest.raises(UnfinishedError, match=r"dataset has no manifest\.json") as caught:
         latest(tmp_path, ("dataset",))
-    assert caught.value.hint.endswith("ctxr aggregate")
+    assert caught.value.hint.endswith(f"ctxr aggregate {here}")
 
 
 def test_a_named_artifact_is_taken_as_it_is_and_a_found_one_with_its_warnings(tmp_path: Path) -> None:
