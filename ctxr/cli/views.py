@@ -230,8 +230,10 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         yield f"… and {len(report.differences) - MOST_SHOWN} more: --json names all"
     if report.differences or report.unproven:
         yield FindingsError(
-            f"{len(report.differences)} images differ, {len(report.unproven)} could not be compared",
-            hint="--videos DIR names the folder where the sources lie now" if report.unproven else "",
+            f"{plural(len(report.differences), 'image')} changed, {len(report.unproven)} could not be compared",
+            hint="--videos DIR names the folder where the sources lie now"
+            if report.unproven
+            else "ctxr doctor names the command that restores them",
         )
 
 

@@ -51,7 +51,7 @@ class Plan(Protocol):
     """Pay per description in US cents (ImageCoDe: 25)."""
     retrieve_reward: Annotated[int, COUNT] = 10
     """Pay per retrieval in US cents (ImageCoDe: 10)."""
-    floor: Annotated[int, COUNT] = FLOOR
+    floor: Annotated[int, Range(0, math.inf, "US cents per hour, such as 800 for 8 dollars")] = FLOOR
     """Minimum pay per hour in US cents (800 = 8 dollars); nothing that pays less is launched."""
     describe_seconds: Annotated[float | None, SECONDS] = None
     """Seconds per description; default: the median of the answers so far, else an assumption."""

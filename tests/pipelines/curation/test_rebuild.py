@@ -185,7 +185,7 @@ def test_a_saved_picture_that_was_changed_or_removed_is_named(recipes: Path, tmp
     assert result.exit_code == 5
     assert f"clip2/{first.stem}: missing" in result.stdout
     assert f"clip2/{second.stem}: changed" in result.stdout
-    assert "2 images differ, 0 could not be compared" in result.stderr
+    assert "2 images changed, 0 could not be compared" in result.stderr
 
 
 def test_a_recipe_that_would_not_give_its_own_pictures_is_not_written(
