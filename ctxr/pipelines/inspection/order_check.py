@@ -209,7 +209,7 @@ def moved(numbers: list[int], position: int, what: str) -> int:
     """Where a target stands if its index was looked up in the wrong order.
 
     Args:
-        numbers: of the frames, in the order of the set. place: where the target stands now.
+        numbers: of the frames, in the order of the set. position: where the target stands now.
         what: AS_TEXT, its index counts by number and was looked up in names sorted as text; BY_NUMBER, the other way round.
 
     >>> moved([8, 9, 10, 11], 0, AS_TEXT)  # sorted as text, 8 stands third; third by number is 10

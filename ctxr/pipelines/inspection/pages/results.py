@@ -55,7 +55,7 @@ class EvaluationRows:
 def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     """The evaluations in `results` of a project; None without any.
 
-    Of several datasets, `about` (SHA-256, see `inputs.origin_of`) counts, else the one that lies in the project, else the one
+    Of several datasets, `about` (SHA-256, see `origin_of`) counts, else the one that lies in the project, else the one
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
