@@ -351,7 +351,7 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     """Table 2 of the paper: in how many percent of the annotated descriptions each phenomenon was found."""
     rows_of = phenomena_shares(dataset)
     if not rows_of:
-        return "nobody annotated phenomena" if dataset.queries else ""
+        return "phenomena are not annotated" if dataset.queries else ""
     rows = tuple((row.phenomenon, *(row.percent(part) for part in PARTS), row.judged["all"]) for row in rows_of)
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 

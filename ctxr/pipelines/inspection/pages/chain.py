@@ -86,7 +86,7 @@ class ChainStage:
     def command(self) -> str:
         """The command that wrote it, in words."""
         if self.manifest is None:
-            return "as published" if self.kind == RELEASE else "evaluations alone"
+            return "as published" if self.kind == RELEASE else "evaluations only"
         return f"ctxr {self.manifest.verb}"
 
     def setting(self, name: str) -> Any:
