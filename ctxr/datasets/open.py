@@ -78,7 +78,7 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if path.suffix in {".yaml", ".yml"}:
         return read_release(path.parent, [], [], [path], passed)
     if path.suffix != ".json":
-        raise UsageError(f"{path} is no dataset that ctxr knows", hint=f"expected {EXPECTED}")
+        raise UsageError(f"{path} is not a dataset that ctxr knows", hint=f"expected {EXPECTED}")
     if DESCRIPTIONS.fullmatch(path.name):
         return read_release(path.parent, [path], [], [], passed)
     file = read_json(path)

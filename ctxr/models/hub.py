@@ -113,7 +113,7 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
         return folder
 
     address = _hub_address(repository, "config.json")
-    hint = f"connect to the network once, or give the folder: {kind}:DIRECTORY; {repository} is no folder here"
+    hint = f"connect to the network once, or give the folder: {kind}:DIRECTORY; {repository} is not a folder here"
     return _downloaded(f"the files of {kind}:{repository}", fetch, address, hint)
 
 

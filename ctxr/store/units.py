@@ -82,7 +82,7 @@ class SourceUnit:
 def unit_folder(artifact: Path, name: str) -> Path:
     """Where the unit of the source `name` lies. Raises DataError for a name that is none, and could lead elsewhere."""
     if not _PLAIN.fullmatch(name):
-        raise DataError(f"{name!r} is no name of a source", hint=f"restore {artifact}, or make it again")
+        raise DataError(f"{name!r} is not a valid name of a source", hint=f"restore {artifact}, or make it again")
     return artifact / SOURCES / name
 
 

@@ -124,7 +124,9 @@ def _check_references(
             else sets[question.image_set].images
         )
         if row.candidate not in candidates:
-            what = f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is no candidate there"
+            what = (
+                f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is not a candidate there"
+            )
             raise DataError(f"{path / 'judgments.jsonl'}: {what}", hint=hint)
 
 

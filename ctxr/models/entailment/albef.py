@@ -157,7 +157,7 @@ def _fusion_config(path: Path, image_width: int, words: int) -> FusionConfig:
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path}: is no config of ALBEF's BERT: {error!r}", hint="put config_bert.json there"
+            f"{path}: is not a config of ALBEF's BERT: {error!r}", hint="put config_bert.json there"
         ) from error
     sensible = 0 < below < layers and config.width % config.heads == 0 and config.places >= PREMISE
     if not sensible or config.image_width != image_width or words > config.vocabulary:
