@@ -81,7 +81,10 @@ def fetched_weights(arch: str, tag: str) -> Path:
     if cached is not None:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
-    hint = "connect to the network once, or give local-dir:PATH with the weights, or the encoder ctxr-tiny (--encoder, --set encoder=)"
+    hint = (
+        "connect to the network once, or name local-dir:PATH with the weights, or ctxr-tiny: --encoder ctxr-tiny, "
+        "for ctxr train --set encoder=ctxr-tiny"
+    )
     address = _address(config)
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
 
