@@ -10,11 +10,13 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import in_string_order
 from ctxr.errors import DataError
 from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.kinds import DATASET, IMAGE_SETS
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
 from ctxr.store.tables import read_table
 
-KINDS = ("image_sets", "dataset")
+KINDS = (IMAGE_SETS, DATASET)
+"""Kinds of artifacts that hold sets."""
 
 R = TypeVar("R", bound=Record)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.artifact import KINDS
 from ctxr.datasets.readers.frames import frame_number, in_string_order
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS
 from ctxr.metrics.compare import Interval, mean_interval, sign_flip
@@ -22,9 +23,6 @@ from ctxr.pipelines.inspection.config import Check
 from ctxr.problems.runs import Run
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import Image, ImageSet
-
-KINDS = ("image_sets", "dataset")
-"""Kinds of artifacts that hold sets."""
 
 SURE = 0.05
 """Level of the tests."""

@@ -272,10 +272,9 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Map
         sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
         notes.append(f"{sentence}: {', '.join(partly)}.")
     if lacking:
-        dots = "A dot" if lacking == 1 else f"{lacking} dots"
         notes.append(
-            f"{dots} without a whisker, (–) in the table: no interval, as the figure rests on fewer than {LEAST_CLUSTERS} sets "
-            "or all draws are alike."
+            f"{plural(lacking, 'dot')} without a whisker, (–) in the table: no interval, as the figure rests on fewer than "
+            f"{LEAST_CLUSTERS} sets or all draws are alike."
         )
     return notes
 
