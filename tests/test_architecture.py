@@ -21,6 +21,14 @@ WITH_TORCH = {"media", "models", "problems"}
 ON_A_BROKEN_MACHINE = "pipelines/inspection/doctor.py"
 """`ctxr doctor` says what is wrong with torch where its import fails."""
 
+BEHIND_TORCH = [
+    "ctxr.models.encoders",
+    "ctxr.models.hub",
+    "ctxr.models.precision",
+    "ctxr.pipelines.inspection.artifact_check",
+]
+"""What doctor imports inside functions, because it imports torch."""
+
 LONGEST_FUNCTION = 60
 LARGEST_FOLDER = 25
 """In lines, and in Python files."""
@@ -50,15 +58,16 @@ def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def test_no_function_but_those_of_doctor_imports_the_package() -> None:
-    hidden = {
-        str(file.relative_to(PACKAGE))
+    hidden = [
+        (str(file.relative_to(PACKAGE)), node.module if isinstance(node, ast.ImportFrom) else node.names[0].name)
         for file in FILES
         for function in functions(file)
         for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
         if (isinstance(node, ast.ImportFrom) and node.level)
         or any(name.split(".")[0] == "ctxr" for name in imported(node))
-    }
-    assert hidden <= {ON_A_BROKEN_MACHINE}
+    ]
+    assert sorted(hidden) == [(ON_A_BROKEN_MACHINE, name) for name in BEHIND_TORCH]
 
 
 def test_no_function_is_longer_than_a_screen() -> None:

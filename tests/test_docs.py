@@ -70,6 +70,14 @@ def test_the_table_of_recipe_keys_is_that_of_the_recipe(document: str, head: str
     assert rows == [(field.name, shown(field.default)) for field in wanted]
 
 
+def test_every_record_that_the_format_names_is_a_class() -> None:
+    text = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:\| |; |\()([A-Z][a-z]+(?:[A-Z][a-z]+)*):", text))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "ctxr").rglob("*.py"))
+    assert {"ImageSet", "ImageDifference", "AuditSample"} <= named
+    assert named <= set(re.findall(r"^class (\w+)\b", source, re.MULTILINE))
+
+
 def test_the_readme_names_every_command() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(f"ctxr {name}" in text for name in COMMANDS)

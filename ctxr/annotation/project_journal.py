@@ -32,7 +32,7 @@ def journal_of(workdir: Path, database: str = "") -> str | Path:
     Raises UsageError where the address was served with a password, which is not kept.
     """
     if database and "://" not in database:
-        raise UsageError(f"--database {database!r} is no address", hint="--database postgresql://user@host/name")
+        raise UsageError(f"--database {database!r} is not an address", hint="--database postgresql://user@host/name")
     note = workdir / CROWD / _ADDRESS
     if database or not note.is_file():
         return database or workdir / CROWD / JOURNAL

@@ -23,7 +23,7 @@ from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import JUDGMENTS
+from ctxr.store.kinds import JUDGMENTS, RELEASE
 from ctxr.store.records import Image, Text
 from ctxr.store.tables import encode_row
 
@@ -235,7 +235,7 @@ def _dataset(path: Path, name: str = "") -> tuple[Dataset, TaskBatch]:
         artifact = open_artifact(path)
         parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
     else:
-        parent = Parent(name or "release", "release", _fingerprint(dataset))
+        parent = Parent(name or "release", RELEASE, _fingerprint(dataset))
     sets = {image_set.id: image_set for image_set in dataset.sets}
     return dataset, TaskBatch((), sets, dataset.images, dataset.root or path.resolve(), (parent,))
 

@@ -29,7 +29,7 @@ LINES = {
 """Summaries by name, in order of use."""
 
 MORE = {
-    "merge": "It is byte-equal to that of a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
+    "merge": "The result is byte-equal to a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
     "finished by any rank.",
     "plan": "It fails below a minimum hourly pay.",
     "export-tasks": "Tasks are describe, retrieve, dialogue, verify, tag, entail and audit.",

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from ctxr.engine.progress import Silent
+from ctxr.engine.report import P_SHOWN
 from ctxr.engine.report import Table as Tabular
 from ctxr.errors import CtxrError
 
@@ -26,9 +27,6 @@ LONGEST_CELL = 30
 
 LONGEST_NAME = 20
 """Characters of a row's name that are never broken."""
-
-P_SHOWN = 0.001
-"""A smaller p-value is shown as below this."""
 
 
 class Summary(NamedTuple):

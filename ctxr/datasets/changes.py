@@ -10,6 +10,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import RELEASE
 from ctxr.store.kinds import REVISE_LABELS as REVISED
 from ctxr.store.records import Facts, Image
 from ctxr.store.tables import read_table
@@ -59,7 +60,7 @@ def parent_of(dataset: Dataset, seen: str) -> Parent:
     Raises DataError where a table was edited since: its manifest would stand for what was never built on.
     """
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
-        return Parent(dataset.name, "release", seen)
+        return Parent(dataset.name, RELEASE, seen)
     artifact = open_artifact(dataset.root)
     refuse_edited(artifact)
     return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)

@@ -9,10 +9,8 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import RUN
+from ctxr.store.kinds import DATASET, RELEASE, RUN
 from ctxr.store.paths import last_path, remember_paths
-
-RELEASE = "release"
 
 
 def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
@@ -31,13 +29,13 @@ def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
 def other_datasets(run: Artifact, dataset: Dataset) -> list[Parent]:
     """The datasets other than this one that a run itself was made on; releases are taken for one and the same."""
     here = "" if dataset.root is None or not (dataset.root / MANIFEST).is_file() else open_artifact(dataset.root).sha256
-    kind = "dataset" if here else RELEASE
+    kind = DATASET if here else RELEASE
     return [parent for parent in datasets_of(run) if parent.kind != kind or (here and parent.sha256 != here)]
 
 
 def datasets_of(run: Artifact) -> list[Parent]:
     """The datasets that a run itself was made on."""
-    return [parent for parent in run.manifest.parents if parent.kind in ("dataset", RELEASE)]
+    return [parent for parent in run.manifest.parents if parent.kind in (DATASET, RELEASE)]
 
 
 def remember_dataset(run: Path, dataset: Path | None) -> None:

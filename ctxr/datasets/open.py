@@ -15,6 +15,7 @@ from ctxr.engine.project import CHAIN, chosen
 from ctxr.errors import DataError, UsageError
 from ctxr.store.artifacts import MANIFEST, MARKER, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import RELEASE
 
 EXPECTED = (
     "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
@@ -78,7 +79,7 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if path.suffix in {".yaml", ".yml"}:
         return read_release(path.parent, [], [], [path], passed)
     if path.suffix != ".json":
-        raise UsageError(f"{path} is no dataset that ctxr knows", hint=f"expected {EXPECTED}")
+        raise UsageError(f"{path} is not a dataset that ctxr knows", hint=f"expected {EXPECTED}")
     if DESCRIPTIONS.fullmatch(path.name):
         return read_release(path.parent, [path], [], [], passed)
     file = read_json(path)
@@ -150,4 +151,4 @@ def origin_of(dataset: "Dataset") -> "Parent":
         artifact = open_artifact(dataset.root)
         return Parent("dataset", artifact.manifest.kind, artifact.sha256)
     tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
-    return Parent("dataset", "release", sha256_of([repr(row) for table in tables for row in table]))
+    return Parent("dataset", RELEASE, sha256_of([repr(row) for table in tables for row in table]))

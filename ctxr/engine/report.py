@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+P_SHOWN = 0.001
+"""A smaller p-value is shown as below this."""
+
 
 @dataclass(frozen=True)
 class Table:

@@ -1,7 +1,7 @@
 """BRISQUE: how distorted a picture looks, without a reference (Mittal, Moorthy and Bovik 2012, section III).
 
-Both follow `piq.brisque` to the last bit where its result hangs on it (see `scene_statistics`), hence float32 and the order of
-the additions.
+`luma`, `halve` and `_coefficients` follow `piq.brisque` to the last bit where its result hangs on it, hence float32 and the order
+of the additions.
 
 Brightness, normalised by its neighbourhood, follows a generalised Gaussian in an undistorted photograph; blur, noise and
 compression bend that curve. At two sizes the curve gives 2 numbers, and products of neighbours in 4 directions give 4 each.

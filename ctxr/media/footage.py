@@ -99,7 +99,7 @@ class SourceLocator:
     def _last_seen(self, source: RecordedSource) -> Path:
         path = last_path(self._artifact, source.sha256)
         if path is None:
-            raise VideoError("no_such_file", f"nobody knows where {source.name} ({source.file}) lies", WHERE)
+            raise VideoError("no_such_file", f"the location of {source.name} ({source.file}) is unknown", WHERE)
         return path
 
     def _moved(self, source: RecordedSource) -> Path:

@@ -217,4 +217,4 @@ def _check_probabilities(probability: Doubles) -> None:
     odd = ~((probability >= 0) & (probability <= 1))
     if odd.any():
         row = int(np.flatnonzero(odd)[0])
-        raise DataError(f"pair {row}: {probability[row]} is no probability")
+        raise DataError(f"pair {row}: {probability[row]} is not a probability")

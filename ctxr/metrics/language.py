@@ -72,7 +72,7 @@ def tree_depth(heads: Sequence[int]) -> int:
         while heads[token] != token:
             token, depth = heads[token], depth + 1
             if depth > len(heads):
-                raise ValueError("these heads go round in a circle")
+                raise ValueError("the heads form a cycle")
         deepest = max(deepest, depth)
     return deepest
 

@@ -312,7 +312,7 @@ def caption_retrieval(
     if len(owners) != captions or (captions and not 0 <= int(owners.min()) <= int(owners.max()) < images):
         raise DataError(f"{len(owners)} owners of {captions} captions do not all name one of {images} pictures")
     if not 1 <= folds <= images:
-        raise DataError(f"{images} pictures cannot be parted into {folds} folds")
+        raise DataError(f"{images} pictures cannot be divided into {folds} folds")
     fold_of = np.arange(images) * folds // images
     tr, ir = [], []
     for fold in range(folds):

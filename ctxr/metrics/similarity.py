@@ -56,10 +56,10 @@ def sampled_spearman(
     """
     if not len(queries) == len(rated) == len(scored):
         raise DataError(
-            f"{len(queries)} queries, {len(rated)} ratings and {len(scored)} scores are no parallel columns"
+            f"{len(queries)} queries, {len(rated)} ratings and {len(scored)} scores are not columns of one length"
         )
     if draws < 1:
-        raise DataError(f"{draws} draws say nothing")
+        raise DataError(f"{draws} draws: at least 1 is needed")
     codes = np.unique(np.asarray(queries), return_inverse=True)[1] if len(queries) else np.zeros(0, np.int64)
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)

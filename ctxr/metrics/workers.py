@@ -1,7 +1,7 @@
 """How accurate workers are and how certain that is: posteriors of skill, human accuracy, and when to act on them.
 
 Five right of five is no proof of skill: decide on the probability that the skill lies above a threshold, not on the raw
-share. Looking again after each vote makes wrong decisions a little more frequent than `certainty` says, so decisions should
+share. Looking again after each vote makes wrong decisions a little more frequent than the posterior says, so decisions should
 stay reversible.
 
 A share of votes is not one of independent coins: a worker gives many votes. Wilson's interval treats them as if they were;

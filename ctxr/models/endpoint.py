@@ -91,10 +91,10 @@ def resolve_address(endpoint: str, insecure: bool) -> EndpointAddress:
         parts = urlsplit(endpoint)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise UsageError("--endpoint is no address", hint="--endpoint http://localhost:8000/v1") from error
+        raise UsageError("--endpoint is not an address", hint="--endpoint http://localhost:8000/v1") from error
     plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
     if parts.scheme not in ("http", "https") or not host or not plain:
-        raise UsageError("--endpoint is no address of http or https", hint="--endpoint http://localhost:8000/v1")
+        raise UsageError("--endpoint is not an address of http or https", hint="--endpoint http://localhost:8000/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
             "--endpoint holds a password or a query, which would be written down",
@@ -182,7 +182,7 @@ class Endpoint:
                     return dict(self._cleaned(completion))
                 detail = self._detail(reply)
                 answered = status == httpx.codes.OK and not failed
-                trouble = "something that is no completion" if answered else f"{status}: {detail}"
+                trouble = "something that is not a completion" if answered else f"{status}: {detail}"
                 if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
                     raise Rejected(status, detail, _hint(status))
                 wait = max(wait, self._retry_after(headers.get("retry-after", "")))

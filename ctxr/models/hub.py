@@ -81,7 +81,10 @@ def fetched_weights(arch: str, tag: str) -> Path:
     if cached is not None:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
-    hint = "connect to the network once, or give local-dir:PATH with the weights, or the encoder ctxr-tiny (--encoder, --set encoder=)"
+    hint = (
+        "connect to the network once, or name local-dir:PATH with the weights, or ctxr-tiny: --encoder ctxr-tiny, "
+        "for ctxr train --set encoder=ctxr-tiny"
+    )
     address = _address(config)
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
 
@@ -113,7 +116,7 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
         return folder
 
     address = _hub_address(repository, "config.json")
-    hint = f"connect to the network once, or give the folder: {kind}:DIRECTORY; {repository} is no folder here"
+    hint = f"connect to the network once, or give the folder: {kind}:DIRECTORY; {repository} is not a folder here"
     return _downloaded(f"the files of {kind}:{repository}", fetch, address, hint)
 
 

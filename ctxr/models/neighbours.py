@@ -1,6 +1,6 @@
 """Exact nearest neighbours and best matches of vectors, block by block (ImageCoDe, section 3.1).
 
-The search behind it, `ExactSearch`, finds nearest neighbours too (`ctxr.models.neighbours`).
+`ExactSearch` is behind both: approximate products choose the candidates, whose exact ones are then computed in float64.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 Letters: N pictures, R regions, F features, H and W cells of a grid.
 
-These are the 1024 features of its box head, trained on COCO; not the 2048 of the bottom-up-attention detector (Visual Genome),
-which come in as files.
+A detector's features are the 1024 of its box head, trained on COCO; the 2048 of the bottom-up-attention detector (Visual
+Genome) come in as files.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class ClipScorer(nn.Module):
 
 
 def trainable(build: Callable[[], Any]) -> Any:
-    """A model of open_clip whose weights all learn, fp32, in training mode. `build` as in `loading.Source`.
+    """A model of open_clip whose weights all learn, fp32, in training mode. `build` as in `EncoderSource`.
 
     Channels stand last in memory: convolutions of ctxr-tiny then take two thirds of the time on a CPU.
     """

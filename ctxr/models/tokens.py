@@ -69,7 +69,7 @@ def _with_parser(spacy: Any, wanted: str, version: str) -> Tokenizer:
     try:
         nlp = spacy.load(wanted)
     except Exception as error:  # whatever spaCy says about a folder that is no model
-        raise UsageError(f"{wanted} is no spaCy model: {first_line(error)}", hint="name another --parser") from error
+        raise UsageError(f"{wanted} is not a spaCy model: {first_line(error)}", hint="name another --parser") from error
     if "parser" not in nlp.pipe_names:
         raise UsageError(f"the spaCy model {wanted} has no parser", hint=f"--parser {PARSER} has one")
     model = f"{nlp.meta.get('lang', '')}_{nlp.meta.get('name', '')} {nlp.meta.get('version', '')}"

@@ -46,7 +46,7 @@ from ctxr.problems.scoring import source_of
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import REGION_FEATURES, RUN, RUNS
+from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS
 
 Source = EncoderSource | CrossSource
 
@@ -109,9 +109,9 @@ class ScorerJob(TrainJob):
             yield Parent(recipe.regions, REGION_FEATURES, regions.sha256)
         if recipe.rerank:
             retriever = find_encoder(recipe.rerank_by, self.progress.warn)
-            yield Parent(recipe.rerank_by, "model", fingerprint_of(retriever))
+            yield Parent(recipe.rerank_by, MODEL, fingerprint_of(retriever))
         if recipe.weak != "off":
-            yield Parent("weak positives", "judgments", sha256_of(weak))
+            yield Parent("weak positives", JUDGMENTS, sha256_of(weak))
 
     @abstractmethod
     def read(self, dataset: Dataset, judgments: Path | None) -> Any:

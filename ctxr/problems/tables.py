@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from ctxr.engine.report import Table
+from ctxr.engine.report import P_SHOWN, Table
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.problems.figures import Seeds
 
 STATIC = {"photos": "static"}
 """How the paper calls parts that tables of records call otherwise."""
-
-P_SHOWN = 0.001
 
 
 def seed_table(split: str, rows: Sequence[Seeds], measure: str, note: str) -> Table | None:

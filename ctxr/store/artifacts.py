@@ -166,7 +166,7 @@ def require_ours(path: Path) -> None:
         names = sorted(file.name for file in path.iterdir())
         if names and MANIFEST not in names and MARKER not in names:
             raise UsageError(
-                f"{path} holds {names[0]!r}, which is no part of an artifact",
+                f"{path} holds {names[0]!r}, which is not part of an artifact",
                 hint=f"choose an empty or new folder: {CHOOSE}",
             )
         (path / MARKER).touch()

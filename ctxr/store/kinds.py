@@ -15,6 +15,9 @@ DATASET = "dataset"
 PLAN = "plan"
 """Kind of what `ctxr plan` writes."""
 
+EXPORT = "export"
+"""Kind of what `ctxr export` writes."""
+
 REGION_FEATURES = "regions"
 """Kind of what `ctxr regions` writes."""
 
@@ -38,6 +41,9 @@ EVALUATION = "results"
 
 CLASSIFIER_RESULTS = "classifier_results"
 """Kind of what `ctxr eval` writes of classifiers."""
+
+RELEASE = "release"
+"""Kind of what others published, as the origin of a dataset: a folder or file without a manifest."""
 
 REVISE_LABELS = "revise-labels"
 """Verb in the manifest of revised labels."""

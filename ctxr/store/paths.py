@@ -53,12 +53,13 @@ def reached(start: Path, relative_path: str) -> Path:
     return called if ".." not in called.parts and called.resolve() == folder else folder
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+"""Names of files and folders that need no escape and lead nowhere else."""
 
 
 def plain_name(name: str, what: str) -> str:
     """`name`, if it can be a folder's name and leads nowhere else. Raises DataError otherwise."""
-    if not _PLAIN.fullmatch(name) or len(name) > 200:
+    if not PLAIN_NAME.fullmatch(name) or len(name) > 200:
         raise DataError(
             f"{what} {name!r} cannot be the name of a folder",
             hint="names hold letters, digits, . _ - and do not begin with a dot",

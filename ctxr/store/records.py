@@ -72,7 +72,7 @@ class Source(Record, frozen=True):
     """One input: a video, or an album of photos.
 
     Attributes:
-        file: name of the file, or of the album's folder; where it lies is this machine's business (`data.whereabouts`).
+        file: name of the file, or of the album's folder; its path on this machine is not part of it (`store.paths`).
         sha256: of the bytes of a video; of the sorted (name, sha256) lines of an album.
         frames: decoded frames of a video, photos of an album.
         considered: frames with a ledger row. shots: shots found; None for an album.

@@ -19,7 +19,7 @@ from ctxr.store.arrays import Vectors, load_vectors, save_vectors
 from ctxr.store.artifacts import RANKS, take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
-from ctxr.store.paths import safe_name, stays_inside
+from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.tables import decode_other, encode_other, read_table, write_table
 
@@ -38,7 +38,6 @@ TABLES: dict[str, Any] = {"shots": Shot, "ledger": LedgerRow, "facts": Facts, "s
 
 _VECTORS = {"vectors": "embeddings.npy", "exact": "exact.npy"}
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _LEFTOVER = re.compile(r"\..+\.(?:making|old|vectors|part|failed|rank|shard\d+\.(?:json|npy))")
 _FRAME = re.compile(r"img\d+\.jpg")
 _VIDEO_SET = re.compile(r".+-shot\d+_\d+")
@@ -81,8 +80,8 @@ class SourceUnit:
 
 def unit_folder(artifact: Path, name: str) -> Path:
     """Where the unit of the source `name` lies. Raises DataError for a name that is none, and could lead elsewhere."""
-    if not _PLAIN.fullmatch(name):
-        raise DataError(f"{name!r} is no name of a source", hint=f"restore {artifact}, or make it again")
+    if not PLAIN_NAME.fullmatch(name):
+        raise DataError(f"{name!r} is not a valid name of a source", hint=f"restore {artifact}, or make it again")
     return artifact / SOURCES / name
 
 
@@ -306,7 +305,7 @@ def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         for top in (IMAGES, DROPPED):
             for folder in [
-                folder for folder in _entries(artifact / top) if folder.is_dir() and _PLAIN.fullmatch(folder.name)
+                folder for folder in _entries(artifact / top) if folder.is_dir() and PLAIN_NAME.fullmatch(folder.name)
             ]:
                 for file in _entries(folder):
                     if f"{top}/{folder.name}/{file.name}" not in wanted and file.is_file() and _is_ours(top, file):
@@ -329,7 +328,7 @@ def _is_ours(top: str, file: Path) -> bool:
         return True
     if top == DROPPED or _VIDEO_SET.fullmatch(file.parent.name):
         return bool(_FRAME.fullmatch(file.name))
-    return bool(_PLAIN.fullmatch(file.name)) and file.suffix in PHOTO_SUFFIXES
+    return bool(PLAIN_NAME.fullmatch(file.name)) and file.suffix in PHOTO_SUFFIXES
 
 
 def file_names(photos: Sequence[Path]) -> list[str]:

@@ -315,7 +315,7 @@ class SimulatedTruth:
                 return self.world.scene(row)
         if image in self._photos:
             return self._photos[image]
-        raise DataError(f"{image!r} is no image of the drawn world in {self.world.folder}")
+        raise DataError(f"{image!r} is not an image of the drawn world in {self.world.folder}")
 
     def describe(
         self, image_set: ImageSet, target: str, truly: bool, rng: np.random.Generator

@@ -127,8 +127,8 @@ def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (lambda: calibration(np.array([True]), np.array([1.2])), "pair 0: 1.2 is no probability"),
-        (lambda: calibration(np.array([True]), np.array([np.nan])), "pair 0: nan is no probability"),
+        (lambda: calibration(np.array([True]), np.array([1.2])), "pair 0: 1.2 is not a probability"),
+        (lambda: calibration(np.array([True]), np.array([np.nan])), "pair 0: nan is not a probability"),
         (lambda: calibration(np.array([], bool), np.array([])), "there are no pairs"),
         (lambda: calibration(np.array([True]), np.array([0.5]), bins=0), "at least one bin"),
         (lambda: threshold_for(np.array([True]), np.array([0.5]), 1.5), "a precision of 1.5 cannot be wanted"),

@@ -141,7 +141,7 @@ def test_what_cannot_be_ranked_is_refused(scores: np.ndarray, right: dict[int, l
 def test_owners_and_folds_must_fit() -> None:
     with pytest.raises(DataError, match="do not all name one of 2 pictures"):
         caption_retrieval(Matrix(np.zeros((2, 1))), np.array([2]))
-    with pytest.raises(DataError, match="2 pictures cannot be parted into 5 folds"):
+    with pytest.raises(DataError, match="2 pictures cannot be divided into 5 folds"):
         caption_retrieval(Matrix(np.zeros((2, 1))), np.array([0]), folds=5)
     with pytest.raises(DataError, match="negative number"):
         relate({-1: [0]})

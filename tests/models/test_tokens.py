@@ -74,7 +74,7 @@ def test_a_model_that_is_not_there_or_cannot_parse_is_said(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="there is no spaCy model 'en_core_nowhere'"):
         load_tokenizer("auto", parser="en_core_nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="is no spaCy model"):
+    with pytest.raises(UsageError, match="is not a spaCy model"):
         load_tokenizer("auto", parser=str(tmp_path / "empty"))
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(UsageError, match="has no parser"):

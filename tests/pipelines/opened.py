@@ -38,5 +38,5 @@ def data_of(page: Path) -> dict[str, Any]:
     """What the scripts of a page are given; a number that is none in JSON fails."""
     found = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
     assert found
-    decoded: dict[str, Any] = json.loads(found[1], parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    decoded: dict[str, Any] = json.loads(found[1], parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     return decoded

@@ -143,7 +143,7 @@ def test_a_lock_that_fails_says_why(
 
 def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_text("precious")
-    with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is no part of an artifact") as caught:
+    with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is not part of an artifact") as caught:
         require_ours(tmp_path)
     assert caught.value.hint.startswith("choose an empty or new folder: --out")
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]

@@ -1,4 +1,4 @@
-"""The journal as everybody else sees it; each method is one transaction."""
+"""The interface of the journal to the server and the commands; each method is one transaction."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager

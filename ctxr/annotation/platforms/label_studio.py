@@ -128,7 +128,7 @@ def answers(
         where = f"{path}:{number}"
         if "ctxr_unit" not in task.data:
             raise DataError(
-                f"{where}: there is no ctxr_unit in its data, so it is no task of ours",
+                f"{where}: there is no ctxr_unit in its data, so it is not a task of ctxr",
                 hint="export the project that tasks.json of ours was imported into, in the format JSON",
             )
         unit = arrivals.unit(units, task.data["ctxr_unit"], number)

@@ -70,7 +70,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         assert isinstance(error, HttpProblem)  # noqa: S101 - for the type checker
         if _wants_json(request):
             return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
-        kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `leases.received`
+        kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `received`
         return pages.message(error.title, error.lines, error.status, links=home, kept=kept)
 
     def sentence(request: Request, title: str, line: str, status: int) -> Response:

@@ -10,11 +10,13 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import in_string_order
 from ctxr.errors import DataError
 from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.kinds import DATASET, IMAGE_SETS
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
 from ctxr.store.tables import read_table
 
-KINDS = ("image_sets", "dataset")
+KINDS = (IMAGE_SETS, DATASET)
+"""Kinds of artifacts that hold sets."""
 
 R = TypeVar("R", bound=Record)
 
@@ -124,7 +126,9 @@ def _check_references(
             else sets[question.image_set].images
         )
         if row.candidate not in candidates:
-            what = f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is no candidate there"
+            what = (
+                f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is not a candidate there"
+            )
             raise DataError(f"{path / 'judgments.jsonl'}: {what}", hint=hint)
 
 

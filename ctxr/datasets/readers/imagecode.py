@@ -157,7 +157,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
         for key, text in pairs:
             wrong = ""
             if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
-                wrong = f"{key!r} is no index of an image (whole numbers from 0)"
+                wrong = f"{key!r} is not an index of an image (whole numbers from 0)"
             elif not is_text(text):
                 wrong = f"the description is {kind_of(text)}, not text"
             if wrong:
@@ -242,7 +242,7 @@ def _authors(
                     wrong = (
                         f": the writer is {kind_of(writer)}, not a plain word"
                         if is_index
-                        else " is no index of an image"
+                        else " is not an index of an image"
                     )
                     at = f"{file.locate(name, key)}: set {name!r}, index {key!r}"
                     raise DataError(f"{at}{wrong}", hint="restore the entry")

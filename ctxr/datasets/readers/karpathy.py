@@ -91,7 +91,7 @@ class _Reading:
 
     def _once(self, at: str, what: str, key: object) -> None:
         if (first := self.seen.get((what, key))) is not None:
-            raise DataError(f"{at}: the {what} {key} stands already in images[{first}]", hint="delete one of the two")
+            raise DataError(f"{at}: the {what} {key} is already in images[{first}]", hint="delete one of the two")
         self.seen[what, key] = self.row
 
     def _find(self, folder: str, name: str) -> Path | None:

@@ -83,7 +83,7 @@ def read_annotations(path: Path) -> list[Annotated]:
         for index_key, fields in _pairs(path, inner, f"set {name}: a mapping of target indices"):
             where = f"{_at(path, index_key)}: set {name}, index {index_key.value!r}"
             if not (index_key.value.isascii() and index_key.value.isdigit() and len(index_key.value) < 7):
-                raise DataError(f"{where} is no index of an image", hint="indices count from 0")
+                raise DataError(f"{where} is not an index of an image", hint="indices count from 0")
             nodes = {key.value: node for key, node in _pairs(path, fields, f"{where}: description and annotation")}
             missing = [part for part in ("description", "annotation") if not hasattr(nodes.get(part), "tag")]
             if missing or not all(is_text(nodes[part].value) for part in ("description", "annotation")):
@@ -160,7 +160,7 @@ def _pairs(path: Path, node: Any, what: str) -> list[tuple[Any, Any]]:
     seen: dict[str, int] = {}
     for key, _ in node.value:
         if not is_text(key.value):
-            raise DataError(f"{_at(path, key)}: expected {what}, found a key that is no text", hint="restore the file")
+            raise DataError(f"{_at(path, key)}: expected {what}, found a key that is not text", hint="restore the file")
         if key.value in seen:
             first = f"it stands in line {seen[key.value]} already"
             raise DataError(f"{_at(path, key)}: {key.value!r} appears twice: {first}", hint="delete one of them")

@@ -95,9 +95,9 @@ def read_similarities(path: Path) -> Rated:
         first, second = (coco_image(name) if "image" in column else coco_caption(name) for column, name in names)
         rating = similarity(row.cells[_SCORE])
         if first is None or second is None:
-            rows.note(row.line, "image", f"{row.cells[columns[first is not None]]!r} is no id of COCO")
+            rows.note(row.line, "image", f"{row.cells[columns[first is not None]]!r} is not an id of COCO")
         elif rating is None:
-            rows.note(row.line, "score", f"{row.cells[_SCORE]!r} is no score of 0 to 5")
+            rows.note(row.line, "score", f"{row.cells[_SCORE]!r} is not a score of 0 to 5")
         else:
             pairs.append((first, second, rating))
     if not pairs:

@@ -135,7 +135,8 @@ def check_name(where: Callable[[], str], name: str) -> None:
     """Refuse a name of a set that could lead out of its folder or act on a terminal. Raises DataError at `where()`."""
     if not name or name in {".", ".."} or any(sign in name for sign in "/\\:") or not name.isprintable():
         raise DataError(
-            f"{where()}: {name!r} is no name of an image set", hint="rename it: letters, digits, - _ and . are fine"
+            f"{where()}: {name!r} is not a valid name of an image set",
+            hint="rename it: letters, digits, - _ and . are fine",
         )
 
 
@@ -150,4 +151,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")

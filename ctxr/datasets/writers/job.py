@@ -115,7 +115,7 @@ def _of_captions(path: Path, dataset: Dataset) -> Licences:
 def _add(licences: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
     if len(values) == 1 and values[0].count(";") >= len(COLUMNS) - 1:
         raise DataError(
-            f"{where}: the values are parted by semicolons", hint=f"commas, not semicolons: {','.join(COLUMNS)}"
+            f"{where}: the values are separated by semicolons", hint=f"commas, not semicolons: {','.join(COLUMNS)}"
         )
     if len(values) != len(COLUMNS):
         raise DataError(
@@ -125,7 +125,7 @@ def _add(licences: dict[str, Licence], where: str, values: list[str], names: dic
     if name not in names:
         raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_sources(names)}")
     if url and not url.startswith(("https://", "http://")):
-        raise DataError(f"{where}: {url!r} is no web address", hint="begin it with https://, or leave it empty")
+        raise DataError(f"{where}: {url!r} is not a web address", hint="begin it with https://, or leave it empty")
     if names[name] in licences:
         raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
     licences[names[name]] = Licence(licence, attribution, url)
@@ -264,7 +264,9 @@ class ExportJob:
         queries: dict[str, list[Query]] = defaultdict(list)
         for query in sorted(self.dataset.queries.values(), key=lambda query: query.id):
             if query.image_set not in set_ids:
-                raise DataError(f"the query {query.id} asks about {query.image_set!r}, which is no set of the dataset")
+                raise DataError(
+                    f"the query {query.id} asks about {query.image_set!r}, which is not a set of the dataset"
+                )
             queries[query.image_set].append(query)
         return queries
 
@@ -388,7 +390,7 @@ def without_test_answers(dataset: Dataset) -> Dataset:
     splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
     for row in dataset.judgments:
         if row.query not in dataset.queries:
-            raise DataError(f"a judgment by {row.worker} is about {row.query!r}, which is no query")
+            raise DataError(f"a judgment by {row.worker} is about {row.query!r}, which is not a query")
     kept = [row for row in dataset.judgments if splits.get(dataset.queries[row.query].image_set) != "test"]
     return replace(dataset, judgments=tuple(kept))
 

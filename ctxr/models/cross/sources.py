@@ -85,7 +85,7 @@ def _volta(name: str, folder: Path) -> CrossSource:
 def _random(name: str, model: str) -> CrossSource:
     kind, _, features = model.partition(":")
     if features and not (features.isascii() and features.isdecimal() and 0 < int(features[:8]) < 1_000_000):
-        raise UsageError(f"{name}: {features!r} is no number of features", hint=f"random:{kind}:2048, for example")
+        raise UsageError(f"{name}: {features!r} is not a number of features", hint=f"random:{kind}:2048, for example")
     pieces = tiny_vocabulary()
     config = replace(CONFIGS[kind], vocabulary=len(pieces), features=int(features or CONFIGS[kind].features))
 

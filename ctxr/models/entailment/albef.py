@@ -23,7 +23,7 @@ from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, pai
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
+from ctxr.models.published import BERT_WORDS, check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
 
 HEAD = 64
 """Width of each head of the vision transformer."""
@@ -40,7 +40,6 @@ _VISION_BLOCK = {
     "norm1": "before_attention", "attn.qkv": "parted", "attn.proj": "out",
     "norm2": "before_widening", "mlp.fc1": "widen", "mlp.fc2": "narrow",
 }  # fmt: skip
-_WORDS = {"word_embeddings": "pieces", "position_embeddings": "places", "token_type_embeddings": "kinds"}
 _LAYER = {
     "attention.self.query": "attention.query", "attention.self.key": "attention.key",
     "attention.self.value": "attention.value", "attention.output.dense": "attention.out",
@@ -115,7 +114,7 @@ def _names(config: FusionConfig, depth: int) -> Iterator[tuple[str, str]]:
     """(ALBEF's name, ours) of every weight."""
     for theirs, ours in _VISION.items():
         yield f"visual_encoder.{theirs}", f"vision.{ours}"
-    for theirs, ours in _WORDS.items():
+    for theirs, ours in BERT_WORDS.items():
         yield f"text_encoder.embeddings.{theirs}.weight", f"words.{ours}.weight"
     modules = {"text_encoder.embeddings.LayerNorm": "words.norm"}
     modules |= {f"visual_encoder.{theirs}": f"vision.{ours}" for theirs, ours in _VISION_LAYERS.items()}
@@ -157,7 +156,7 @@ def _fusion_config(path: Path, image_width: int, words: int) -> FusionConfig:
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path}: is no config of ALBEF's BERT: {error!r}", hint="put config_bert.json there"
+            f"{path}: is not a config of ALBEF's BERT: {error!r}", hint="put config_bert.json there"
         ) from error
     sensible = 0 < below < layers and config.width % config.heads == 0 and config.places >= PREMISE
     if not sensible or config.image_width != image_width or words > config.vocabulary:

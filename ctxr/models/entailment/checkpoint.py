@@ -67,7 +67,7 @@ def read_notes(folder: Path) -> Notes:
     try:
         ClassifierRecipe(**notes.recipe).check()
     except TypeError as error:
-        raise DataError(f"{folder / CONFIG} is no config of {WHAT}", hint=TRAIN_AGAIN) from error
+        raise DataError(f"{folder / CONFIG} is not a config of {WHAT}", hint=TRAIN_AGAIN) from error
     except UsageError as error:
         raise DataError(f"{folder} cannot be opened: {error}", hint=error.hint) from error
     return notes

@@ -81,7 +81,7 @@ class ClassifierRecipe(Recipe):
         if not (self.text_data or self.image_data or self.joint_data):
             yield "without data of any kind nothing is learned", "--set joint_data=true"
         if self.width % 32:
-            yield f"width = {self.width} is no multiple of 32", "--set width=128"
+            yield f"width = {self.width} is not a multiple of 32", "--set width=128"
 
 
 TEXT, IMAGE, JOINT = 0, 1, 2

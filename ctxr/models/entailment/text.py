@@ -44,7 +44,7 @@ def read_pooling(folder: Path) -> str:
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} is no JSON", hint="bring back the file, or remove it to take [CLS]") from error
+        raise DataError(f"{file} is not JSON", hint="bring back the file, or remove it to take [CLS]") from error
     modes = settings.items() if isinstance(settings, dict) else ()
     chosen = [name for name, on in modes if name.startswith("pooling_mode_") and on is True]
     if len(chosen) != 1 or chosen[0] not in _MODES:
@@ -265,7 +265,7 @@ def _pretrained(folder: Path) -> Any:
     if missing:
         raise DataError(f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}")
     if not hasattr(model.config, "hidden_size"):
-        raise DataError(f"{folder} holds a {model.config.model_type}, which is no encoder of texts")
+        raise DataError(f"{folder} holds a {model.config.model_type}, which is not an encoder of texts")
     model.pooler = None  # its weights would be told apart by nothing: [CLS] itself is looked at
     return model
 

@@ -155,7 +155,7 @@ def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
     try:
         return kind(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder / CONFIG} is no config of {what}", hint=TRAIN_AGAIN) from error
+        raise DataError(f"{folder / CONFIG} is not a config of {what}", hint=TRAIN_AGAIN) from error
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:

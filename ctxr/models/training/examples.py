@@ -210,7 +210,7 @@ def with_weak_targets(
 
     Args:
         questions: with known targets.
-        anywhere: any image for which a query holds can be drawn, and takes the target's place where it is no candidate;
+        anywhere: any image for which a query holds can be drawn, and takes the target's place where it is not a candidate;
             else the weak ones among the candidates alone.
 
     Returns:

@@ -29,7 +29,7 @@ from ctxr.pipelines.crowd.votes import Acceptance, picks_of
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import JUDGMENTS, TASKS
+from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, Text
 from ctxr.store.tables import read_table, write_table
 
@@ -259,7 +259,7 @@ def _link(original: Path, copy: Path, image: str) -> None:
 class DatasetStage(Stage):
     """The dataset that the answers decide on."""
 
-    KIND = "dataset"
+    KIND = DATASET
     options: Aggregate
     source: Path
     figures: "_Figures"

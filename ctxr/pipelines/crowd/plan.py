@@ -15,7 +15,7 @@ from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import Plan, PlanReport
 from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
-from ctxr.store.kinds import PLAN
+from ctxr.store.kinds import IMAGE_SETS, PLAN
 
 
 class PlanStage(Stage):
@@ -33,7 +33,7 @@ class PlanStage(Stage):
         """The image sets. Raises UsageError where a task would pay less than the floor."""
         source = chosen(self.options.input, self.options.workdir, SETS, progress)
         self.report = forecast_study(self.options, read_artifact(source))
-        return Inputs([Parent("image_sets", "image_sets", open_artifact(source).sha256)])
+        return Inputs([Parent("image_sets", IMAGE_SETS, open_artifact(source).sha256)])
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
         """The options but for paths."""

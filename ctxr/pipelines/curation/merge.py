@@ -32,9 +32,10 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
     if not ranks:
         if (folder / MANIFEST).is_file():
             return report_on(folder, up_to_date=True)
+        first_rank = BuildSets(out=config.artifact, workdir=config.workdir)
         raise UnfinishedError(
             f"no rank has worked on {folder}",
-            hint="run the ranks first: ctxr build-sets videos/ --rank 0 --world-size 2",
+            hint=f"run the ranks first: {first_rank.command_line('videos/', rank=0, world_size=2)}",
         )
     (first, ran), *others = ranks.items()
     for rank, other in others:

@@ -14,6 +14,7 @@ from ctxr.media.images import Pixels
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, Verify
 from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.kinds import EXPORT
 from ctxr.store.records import Source
 
 V = TypeVar("V")
@@ -21,7 +22,7 @@ V = TypeVar("V")
 
 def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
     """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
-    artifact = open_artifact(path, "export", "ctxr export --to recipe")
+    artifact = open_artifact(path, EXPORT, "ctxr export --to recipe")
     if artifact.manifest.config.get("to") != "recipe":
         raise DataError(
             f"{path} is an export to {artifact.manifest.config.get('to')}, not a recipe",

@@ -238,7 +238,7 @@ def pick_photos(
     """Sets out of the pool, as one unit per album, written. `facts` go by album and position, `stamps` by album.
 
     Anchors are tried in an order drawn from the seed, until `sample` sets are full. A photo that equals an earlier one is
-    no anchor; within a set no two photos are copies of one another (`photo_copies`).
+    no anchor; within a set no two photos are copies of one another (`deduplicate`).
     """
     count, quality, set_size = len(pool.photos), context.picking.quality, context.picking.set_size
     remembered = {

@@ -19,6 +19,7 @@ from ctxr.pipelines.curation.config import Verify, VerifyReport
 from ctxr.pipelines.curation.originals import Originals, recipe_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.kinds import EXPORT, IMAGE_SETS
 from ctxr.store.records import Image
 
 Verdicts = dict[str, ImageDifference | None]
@@ -38,9 +39,9 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
     artifact = open_artifact(path, maker="ctxr build-sets, or ctxr export --to recipe")
     kind, to = artifact.manifest.kind, artifact.manifest.config.get("to")
     originals = Originals(path, config, progress)
-    if kind == "export" and to == "recipe":
+    if kind == EXPORT and to == "recipe":
         return _verify_recipe(path, config, originals)
-    if kind == "export":
+    if kind == EXPORT:
         raise UsageError(f"{path} is an export to {to}", hint=f"ctxr doctor {path} checks its files")
     return _verify_sets(path, originals, progress)
 
@@ -115,7 +116,7 @@ def _verify_sets(path: Path, originals: Originals, progress: Progress) -> Verify
     verdicts |= dict(originals.frames(frames, frame))
     # a photo is a copy of its source: the same file says all
     verdicts |= {image.id: None for image, _ in originals.photos(photos, dataset.sources)}
-    return _report(path, "image_sets", dataset.images, verdicts, originals)
+    return _report(path, IMAGE_SETS, dataset.images, verdicts, originals)
 
 
 def _trouble(path: Path, image: Image) -> ImageDifference | None:

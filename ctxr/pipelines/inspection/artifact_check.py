@@ -17,6 +17,7 @@ from ctxr.problems.protocols import ScoringOptions, find_learner
 from ctxr.problems.runs import Scoring, find_runs
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.kinds import REVISE_LABELS as REVISED
 from ctxr.store.paths import last_path
 from ctxr.store.records import Facts, Image, ImageSet, Source
@@ -105,7 +106,7 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
         units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
         fine = f"{len(manifest.files)} unchanged files"
         yield summary(f"{prefix}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
-        if manifest.kind == "image_sets" and not broken:
+        if manifest.kind == IMAGE_SETS and not broken:
             yield from _check_sets(path, progress, manifest.verb, prefix)
     except CtxrError as error:
         yield Check(f"{prefix}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))

@@ -132,8 +132,8 @@ def _both_ends(
         yield f"{end} {what}", extreme_credits(trials, values, largest)
     without = len(wanted - values.keys())
     if without:
-        left = "is left out" if without == 1 else "are left out"
-        yield f"{ends[0]} and {ends[1]} {what}: {plural(without, 'set')} {left} (not every image has a value)"
+        left = plural(without, "set is", "sets are")
+        yield f"{ends[0]} and {ends[1]} {what}: {left} left out (not every image has a value)"
 
 
 def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:

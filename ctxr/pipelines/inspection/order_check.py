@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.artifact import KINDS
 from ctxr.datasets.readers.frames import frame_number, in_string_order
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS
 from ctxr.metrics.compare import Interval, mean_interval, sign_flip
@@ -22,9 +23,6 @@ from ctxr.pipelines.inspection.config import Check
 from ctxr.problems.runs import Run
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import Image, ImageSet
-
-KINDS = ("image_sets", "dataset")
-"""Kinds of artifacts that hold sets."""
 
 SURE = 0.05
 """Level of the tests."""
@@ -209,7 +207,7 @@ def moved(numbers: list[int], position: int, what: str) -> int:
     """Where a target stands if its index was looked up in the wrong order.
 
     Args:
-        numbers: of the frames, in the order of the set. place: where the target stands now.
+        numbers: of the frames, in the order of the set. position: where the target stands now.
         what: AS_TEXT, its index counts by number and was looked up in names sorted as text; BY_NUMBER, the other way round.
 
     >>> moved([8, 9, 10, 11], 0, AS_TEXT)  # sorted as text, 8 stands third; third by number is 10

@@ -15,7 +15,7 @@ from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, plural
 from ctxr.metrics.language import Parsed, language, mention_share
 from ctxr.metrics.phenomena import PhenomenonShare, shares
 from ctxr.metrics.positions import MOST_POSITIONS
@@ -25,6 +25,7 @@ from ctxr.models.leakage import Nearness, leakage_table
 from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
+from ctxr.problems.figures import PARTS
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Query
 
@@ -185,8 +186,6 @@ def mean_distances(
     return means, ratio
 
 
-PARTS = ("all", "video", "photos")
-
 MOST_ROWS = 15
 """Sources that are named; the rest is summed up."""
 
@@ -322,7 +321,8 @@ def positions(dataset: Dataset) -> Table | str:
         if tally:
             counts = [tally[position] for position in range(size)]
             rows.append((part, *counts, even_spread(counts)[1] if sum(counts) >= LEAST_EXPECTED * size else None))
-    left = "" if len(sizes) == 1 else f"; {len(aimed) - sizes[size]} targets in sets of another size are left out"
+    others = plural(len(aimed) - sizes[size], "target in a set", "targets in sets")
+    left = "" if len(sizes) == 1 else f"; left out: {others} of another size"
     note = f"p: chance of so uneven a spread if every position is equally likely; – below {LEAST_EXPECTED} expected each{left}"
     return Table("Targets by position", ("", *map(str, range(size)), "p"), tuple(rows), note)
 
@@ -351,7 +351,7 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     """Table 2 of the paper: in how many percent of the annotated descriptions each phenomenon was found."""
     rows_of = phenomena_shares(dataset)
     if not rows_of:
-        return "nobody annotated phenomena" if dataset.queries else ""
+        return "phenomena are not annotated" if dataset.queries else ""
     rows = tuple((row.phenomenon, *(row.percent(part) for part in PARTS), row.judged["all"]) for row in rows_of)
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 

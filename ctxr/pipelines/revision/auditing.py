@@ -44,7 +44,7 @@ from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
-from ctxr.store.kinds import JUDGMENTS, SERVED, TASKS
+from ctxr.store.kinds import DATASET, JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import pretty_json, read_table, write_table
 
@@ -140,7 +140,7 @@ class _Audit(Stage):
 
     def inputs(self, progress: Progress) -> Inputs:
         revised, judgments = open_artifact(self.options.folder()), open_artifact(self._source)
-        return Inputs([Parent("revised", "dataset", revised.sha256), Parent("judgments", JUDGMENTS, judgments.sha256)])
+        return Inputs([Parent("revised", DATASET, revised.sha256), Parent("judgments", JUDGMENTS, judgments.sha256)])
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
         return {"round": self._round, "seed": self.options.seed}

@@ -17,7 +17,7 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
-from ctxr.models.neighbours import Matches, best_matches
+from ctxr.models.neighbours import NO_MATCH, Matches, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
 from ctxr.models.training.recipe import HEADS
@@ -98,8 +98,6 @@ Scores = Callable[[Codes, Codes, Codes, Callable[[float], None]], tuple[Matrix, 
 callback advances by the number of finished pictures."""
 
 
-NOBODY = -1
-"""Index where fewer than k candidates are left, as in `models.neighbours`."""
 MOST_SCORES = 1_000_000_000
 """Scores of a cross-encoder in memory at a time: 4 GB."""
 
@@ -295,7 +293,7 @@ def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, bot
         table = left if step == 1 else left.T
         order = best_of_rows(table, k)
         values = np.take_along_axis(table, order, axis=1)
-        return Matches(np.where(np.isfinite(values), order, NOBODY), values)
+        return Matches(np.where(np.isfinite(values), order, NO_MATCH), values)
 
     return _ranked(gallery, best, scores[excluded[:, 0], excluded[:, 1]], both)
 
@@ -306,7 +304,7 @@ def _ranked(gallery: MinedGallery, best: Callable[[int], Matches], known_scores:
     columns = []
     for direction, step in ((1, 1), (2, -1)) if both else ((1, 1),):
         matches = best(step)
-        row, rank = np.nonzero(matches.indices != NOBODY)
+        row, rank = np.nonzero(matches.indices != NO_MATCH)
         pairs = np.stack([row, matches.indices[row, rank]])[::step]
         columns.append((pairs, rank + 1, matches.scores[row, rank], np.full(len(row), direction)))
     pairs, ranks, scores, directions = (np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True))

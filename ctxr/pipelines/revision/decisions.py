@@ -20,7 +20,7 @@ from ctxr.models.entailment.base import Claim, Classifier
 from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems.embeddings import cached
-from ctxr.problems.entailment import classifiers as entailing
+from ctxr.problems.entailment import classifiers
 from ctxr.problems.entailment.pairs import classifiers_in, is_classifier
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import CLASSIFIERS
@@ -57,11 +57,11 @@ def find_classifier(config: ReviseLabels) -> str:
 
 
 def open_classifier(config: ReviseLabels) -> "Classifier":
-    """The classifier of a configuration. Raises UnfinishedError without one, and what `entailing.open_classifier` raises."""
+    """The classifier of a configuration. Raises as `classifiers.open_classifier`, and UnfinishedError without one."""
     named = find_classifier(config)
     if not named:
         raise UnfinishedError(f"{config.workdir} holds no classifier of entailment", hint=RECIPE)
-    return entailing.open_classifier(named, config.device)
+    return classifiers.open_classifier(named, config.device)
 
 
 SHARD = 256

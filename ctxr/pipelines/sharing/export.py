@@ -30,6 +30,7 @@ from ctxr.pipelines.sharing.config import Export, ExportReport
 from ctxr.store.artifacts import Content, Manifest, Parent
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import EXPORT
 from ctxr.store.records import Source
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -149,7 +150,7 @@ def run(options: Export, progress: Progress | None = None) -> ExportReport:
 
 
 class _ExportStage(Stage):
-    KIND = "export"
+    KIND = EXPORT
     STAGED = True
     options: Export
     source: Path

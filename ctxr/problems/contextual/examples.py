@@ -201,7 +201,7 @@ def _check_queries(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], sc
         if strange:
             first = min(strange)
             raise DataError(
-                f"{scorer.place(name, first)}: {first!r} is no candidate of query {name!r} "
+                f"{scorer.place(name, first)}: {first!r} is not a candidate of query {name!r} "
                 f"(set {question.image_set.id!r} has {question.candidates[0]!r} and {len(question.candidates) - 1} more)",
                 hint="candidates are the image ids of the query's set",
             )

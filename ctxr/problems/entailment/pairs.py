@@ -9,9 +9,9 @@ from ctxr.datasets.readers.entailment import Reading, read_captions, read_pairs
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError
+from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
 from ctxr.store.records import Image
 from ctxr.store.tables import read_table
 
@@ -23,12 +23,12 @@ KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture a
 
 def classifiers_in(workdir: Path) -> list[str]:
     """Names of the finished classifiers of a project."""
-    return [folder.name for folder in sorted((workdir / CLASSIFIERS).glob("*")) if is_classifier(folder)]
+    return [folder.name for folder in sorted((workdir / kinds.CLASSIFIERS).glob("*")) if is_classifier(folder)]
 
 
 def is_classifier(folder: Path) -> bool:
     """Whether a folder holds a finished classifier."""
-    return (folder / MANIFEST).is_file() and open_artifact(folder).manifest.kind == CLASSIFIER
+    return (folder / MANIFEST).is_file() and open_artifact(folder).manifest.kind == kinds.CLASSIFIER
 
 
 PAIRS, PICTURES, CAPTIONS = "pairs.jsonl", "pictures", "captions"
@@ -129,7 +129,7 @@ def _of_artifact(path: Path) -> EntailmentPairs:
     files = {name: path / row.path for name, row in images.items() if name in wanted and (path / row.path).is_file()}
     contents = {name: images[name].sha256 for name in files}
     sha256 = artifact.sha256 if artifact else sha256_of([sha256_file(path / PAIRS), sorted(contents.items())])
-    return EntailmentPairs(path.resolve().name, rows, files, contents, Parent("pairs", "dataset", sha256))
+    return EntailmentPairs(path.resolve().name, rows, files, contents, Parent("pairs", kinds.DATASET, sha256))
 
 
 def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
@@ -141,7 +141,7 @@ def _of_files(path: Path, progress: Progress) -> EntailmentPairs:
     contents = {image: sha256_file(file) for image, file in sorted(files.items())}
     decides = [[repr(pair) for pair in rows], sorted(contents.items())]
     return EntailmentPairs(
-        path.resolve().stem, tuple(rows), files, contents, Parent("pairs", "release", sha256_of(decides))
+        path.resolve().stem, tuple(rows), files, contents, Parent("pairs", kinds.RELEASE, sha256_of(decides))
     )
 
 

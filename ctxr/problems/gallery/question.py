@@ -15,7 +15,7 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
-from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
+from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import HEADS
@@ -38,9 +38,6 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import MODEL, RUN, RUNS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
-
-BLOCK = 4_000_000
-"""Scores in memory at a time while picks are computed."""
 
 
 @dataclass(frozen=True)

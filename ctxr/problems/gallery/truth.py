@@ -403,7 +403,7 @@ def gold_of(
     """Labels by ECCV and CxC, and by people, each limited to the pictures with labels.
 
     Args:
-        truths: as `gallery_truth.published`. rated: CxC's similarities. more: judgments beside those of the dataset.
+        truths: as `published` returns them. rated: CxC's similarities. more: judgments beside those of the dataset.
     """
     labels = []
     for name, title in PUBLISHED.items():

@@ -312,7 +312,7 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
         strangers = sorted(path.name for path in folder.iterdir() if path.name not in _PARTS) if folder.exists() else []
         if strangers:
             raise UsageError(
-                f"{folder} holds {strangers[0]!r}, which is no part of a toy world", "choose an empty folder"
+                f"{folder} holds {strangers[0]!r}, which is not part of a toy world", "choose an empty folder"
             )
         (folder / "truth" / "world.json").unlink(missing_ok=True)
         for part in _PARTS:

@@ -101,8 +101,8 @@ def judge_another(content: Tables) -> None:
         (string_order, r"set 'clip-shot0_0' has its frames in string order \(img10 before img2\)"),
         (drop("images"), r"names 'clip/img2', which images.jsonl does not have"),
         (drop("texts"), r"query 'q' names a set or a text that does not exist"),
-        (drop("queries"), r"judgment of 'gold' on 'q' names 'clip/img10', which is no candidate there"),
-        (judge_another, r"names 'other/img1', which is no candidate there"),
+        (drop("queries"), r"judgment of 'gold' on 'q' names 'clip/img10', which is not a candidate there"),
+        (judge_another, r"names 'other/img1', which is not a candidate there"),
         (lead_out, r"image 'clip/img2': the path '../secret.jpg' does not stay inside the artifact"),
     ],
 )

@@ -295,7 +295,7 @@ def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel])
     with pytest.raises(DataError, match="wants pooling_mode_cls_token and pooling_mode_mean_tokens"):
         find_text(f"late:{folder}", RECIPE)
     (folder / "1_Pooling" / "config.json").write_text("[")
-    with pytest.raises(DataError, match=r"config\.json is no JSON"):
+    with pytest.raises(DataError, match=r"config\.json is not JSON"):
         find_text(f"bert:{folder}", RECIPE)
     (folder / "1_Pooling" / "config.json").write_text("[1]")
     with pytest.raises(DataError, match="wants no mode"):

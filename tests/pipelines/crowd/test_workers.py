@@ -95,5 +95,5 @@ def test_a_database_that_was_served_once_is_never_passed_over(tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"are in postgresql\S*://me:\*\*\*@host/crowd") as caught:
         run(Workers(workdir=tmp_path))
     assert "PASSWORD@host/crowd" in caught.value.hint
-    with pytest.raises(UsageError, match="is no address"):
+    with pytest.raises(UsageError, match="is not an address"):
         journal_of(tmp_path, "foo")

@@ -170,7 +170,7 @@ def test_what_a_folder_holds_under_a_videos_name_is_said(own: Path, tmp_path: Pa
 
 def test_sources_that_nobody_has_seen_are_asked_for(own: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / CACHE)
-    with pytest.raises(DataError, match=r"nobody knows where clip\d \(clip\d\.mp4\) lies, and 2 more") as caught:
+    with pytest.raises(DataError, match=r"the location of clip\d \(clip\d\.mp4\) is unknown, and 2 more") as caught:
         refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
     assert "--videos DIR" in caught.value.hint
 
@@ -182,7 +182,7 @@ def test_an_album_that_moved_is_found_by_its_photos(footage: Path, tmp_path: Pat
     (tmp_path / "moved").mkdir()
     (tmp_path / "own" / "album").rename(tmp_path / "moved" / "album")
     shutil.rmtree(tmp_path / CACHE)
-    with pytest.raises(DataError, match=r"nobody knows where album \(album\) lies"):
+    with pytest.raises(DataError, match=r"the location of album \(album\) is unknown"):
         refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT)
     refilter(tmp_path / "sets", tmp_path / "b", brisque=LIMIT, videos=tmp_path / "moved")
     assert same_tree(tmp_path / "a", tmp_path / "b")
@@ -192,7 +192,7 @@ def test_an_album_that_moved_is_found_by_its_photos(footage: Path, tmp_path: Pat
 def test_a_parent_whose_name_leads_elsewhere_is_refused(sets: Path, tmp_path: Path, name: str) -> None:
     manifest = sets / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"name": "clip1"', f'"name": "{name}"'))
-    with pytest.raises(DataError, match="is no name of a source"):
+    with pytest.raises(DataError, match="is not a valid name of a source"):
         refilter(sets, tmp_path / "filtered", min_size=10)
 
 

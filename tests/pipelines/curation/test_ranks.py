@@ -57,8 +57,9 @@ def typed(rough: Path, out: Path, *more: object) -> list[str]:
 
 def test_ranks_one_after_the_other_and_a_merge_equal_one_run(rough: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "sets"
-    with pytest.raises(UnfinishedError, match="no rank has worked"):
+    with pytest.raises(UnfinishedError, match="no rank has worked") as nothing:
         merge(Merge(artifact=out))
+    assert str(nothing.value.hint).endswith(f"ctxr build-sets videos/ --out {out} --rank 0 --world-size 2")
     for rank in (2, 0):
         report = make(rough, out, rank=rank, world_size=3)
         assert report.rank == f"{rank} of 3"

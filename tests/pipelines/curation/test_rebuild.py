@@ -194,7 +194,7 @@ def test_a_recipe_that_would_not_give_its_own_pictures_is_not_written(
     from ctxr.datasets.writers import recipe as writer
 
     shutil.copytree(recipes / "sets", tmp_path / "sets")
-    with pytest.raises(DataError, match=r"nobody knows where clip0.*a recipe needs every source"):
+    with pytest.raises(DataError, match=r"the location of clip0.*a recipe needs every source"):
         export(tmp_path / "sets", tmp_path / "out", "recipe")
     monkeypatch.setattr(writer, "encode_jpeg", lambda rgb: b"another file")
     with pytest.raises(DataError, match="is another file than the picture"):

@@ -75,7 +75,7 @@ def test_rebuilding_does_not_go_where_something_else_is(
     assert sha256_file(tmp_path / "sets" / "manifest.json") == before
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="which is no part of an artifact"):
+    with pytest.raises(UsageError, match="which is not part of an artifact"):
         rebuild(recipe, elsewhere, tmp_path / "foreign")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / ".ctxr").touch()

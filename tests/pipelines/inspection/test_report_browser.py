@@ -50,7 +50,7 @@ def test_filters_and_search_leave_what_fits(show: Open, page: Path) -> None:
     opened.tab.fill("#find", "shot2 #15")
     assert opened.titles() == ["clip1-shot2_0"]
     opened.tab.fill("#find", "no such set")
-    expect(opened.tab.locator("#cards .empty")).to_contain_text("No set is like that")
+    expect(opened.tab.locator("#cards .empty")).to_contain_text("No set matches")
     opened.tab.click("#cards .empty button")
     expect(opened.tab.locator(".card")).to_have_count(14)
 
@@ -144,10 +144,10 @@ def test_what_was_left_out_stands_beside_its_reason(show: Open, page: Path) -> N
     expect(tab.locator(".tab[aria-pressed=true]")).to_contain_text("blurry")
     expect(tab.locator(".tile")).to_have_count(6)
     assert tab.locator(".tile .value").first.text_content() == "0.800"
-    expect(tab.locator("#means")).to_contain_text("Limit in force: 0.650.")
+    expect(tab.locator("#means")).to_contain_text("Limit: 0.650.")
     tab.locator(".tab", has_text="near-still").click()
     expect(tab.locator(".word")).to_have_count(6)
-    expect(tab.locator("#means")).to_contain_text("Limit in force: 4 of luma difference.")
+    expect(tab.locator("#means")).to_contain_text("Limit: 4 of luma difference.")
 
 
 @pytest.mark.parametrize("width", [420, 800, 1280, 1600])

@@ -158,7 +158,7 @@ def test_what_cannot_be_said_is_one_line_each(tmp_path: Path) -> None:
     said = "\n".join(report.missing)
     for part in (
         "no distances",
-        "nobody annotated phenomena",
+        "phenomena are not annotated",
         "leakage needs two splits, and there is train",
         "tree depth",
     ):

@@ -321,7 +321,7 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
         "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
     ]  # fmt: skip
     table.write_text(head + "1\tc\td\tmaybe\n")
-    with pytest.raises(DataError, match=r"no row of it can be used: .*rte_train\.tsv:2: 'maybe' is no label of rte"):
+    with pytest.raises(DataError, match=r"no row of it can be used: .*rte_train\.tsv:2: 'maybe' is not a label of rte"):
         open_pairs(table, Path(), progress)
     table.write_text(head)
     with pytest.raises(DataError, match="there is no row below its header"):

@@ -340,7 +340,7 @@ def edited(file: Path, edit: Any) -> Path:
     ("edit", "told"),
     [
         (lambda lines: [*lines, lines[0].replace(FILM, "nowhere")], r"a\.jsonl:71: query 'nowhere/3' is not asked in imagecode"),
-        (lambda lines: [*lines, lines[0].replace('"candidate": "', '"candidate": "x')], r"a\.jsonl:71: 'x.*' is no candidate"),
+        (lambda lines: [*lines, lines[0].replace('"candidate": "', '"candidate": "x')], r"a\.jsonl:71: 'x.*' is not a candidate"),
         (lambda lines: lines[:-1], r"a\.jsonl:61: query '.*shot2_1/0\?' has no score for its candidate"),
         (lambda lines: lines[10:], r"a\.jsonl: query '.*/3' of valid has no score"),
         (lambda lines: [*lines[:3], *lines[4:13], *lines[14:]], r"a\.jsonl:1: .* and 1 more are incomplete"),

@@ -35,12 +35,12 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     answer_all(workdir)
     run(ReviseLabels(workdir=workdir, audit=True))
     content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
-    assert "pairs that people audited" in content
+    assert "pairs audited by people" in content
     assert "Fleiss&#39; kappa 1.00" in content
     said = re.search(r'<b class="(good|half)">([0-9.]+)', content)
     assert said is not None
     assert said[1] == verdict(float(said[2]) / 100, 0.8)
-    assert ("Precision is below the wanted 80 %" in content) == (said[1] == "half")
+    assert ("Precision is below the target of 80 %" in content) == (said[1] == "half")
     assert ">threshold 0.5, the classifier&#39;s own</th>" in content
     assert 'class="note bad"' not in content
     run(ReviseLabels(workdir=workdir, undo=True))

@@ -68,7 +68,7 @@ def test_what_a_licence_file_says_cannot_become_markup(sets: Path, tmp_path: Pat
     [
         ("clip9,CC0,,\n", r"licences\.csv:2: there is no source or image 'clip9'"),
         ("clip0,CC0\n", r"licences\.csv:2: 2 values, not the four"),
-        ("clip0,CC0,,javascript:x\n", r"licences\.csv:2: 'javascript:x' is no web address"),
+        ("clip0,CC0,,javascript:x\n", r"licences\.csv:2: 'javascript:x' is not a web address"),
         ("clip0,CC0,,\nclip0.mp4,MIT,,\n", r"licences\.csv:3: 'clip0\.mp4' was named before"),
         ('clip0,"CC0,,\n', r"licences\.csv:\d: unexpected end"),
         ("clip0,\udcff,,\n", "is not UTF-8 text"),

@@ -112,7 +112,7 @@ def test_an_export_does_not_go_where_something_else_is(own: Path, tmp_path: Path
             export(own, out, "hf")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds 'thesis\.txt', which is no part of an artifact"):
+    with pytest.raises(UsageError, match=r"holds 'thesis\.txt', which is not part of an artifact"):
         export(own, tmp_path / "foreign", "hf")
     shutil.copytree(own, tmp_path / "other")
     with pytest.raises(UsageError, match="holds image_sets, not an export"):

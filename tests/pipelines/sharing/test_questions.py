@@ -74,7 +74,7 @@ def test_a_query_without_exactly_one_target_is_left_out_and_counted(
 
 
 def test_rows_that_refer_to_nothing_are_named(dataset: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="asks about 'nothing', which is no set"):
+    with pytest.raises(DataError, match="asks about 'nothing', which is not a set"):
         imagecode.write(job_of(ask(dataset, [], image_set="nothing"), tmp_path / "a"))
     images = next(one for one in dataset.sets if one.kind == "video").images
     with pytest.raises(DataError, match="names the text 'gone', which the dataset does not have"):

@@ -142,7 +142,7 @@ def test_progress_names_each_file(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
-    with pytest.raises(UsageError, match=r"holds 'diary\.txt', which is no part of a toy world"):
+    with pytest.raises(UsageError, match=r"holds 'diary\.txt', which is not part of a toy world"):
         write_world(tmp_path, CONFIG)
     assert (tmp_path / "diary.txt").read_text() == "dear diary"
 

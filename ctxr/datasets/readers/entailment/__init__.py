@@ -189,7 +189,9 @@ def find_format(path: str, columns: Collection[str]) -> PairFormat:
     if len(lacking) == len(nearest.needs()):
         named = ", ".join(repr(name[:30]) for name in list(columns)[:3] if name) or "nothing"
         sources = ", ".join(dict.fromkeys(known.source for known in FORMATS))
-        raise DataError(f"{path}:1: the header names {named}, which is no dataset of entailment", hint=f"of {sources}")
+        raise DataError(
+            f"{path}:1: the header names {named}, which is not a dataset of entailment", hint=f"of {sources}"
+        )
     raise DataError(
         f"{path}:1: the header lacks {', '.join(lacking)} to be {nearest.source}",
         hint="restore the header; test files without labels cannot be used",
@@ -276,7 +278,7 @@ class Rows:
     def _json_cells(self, line: int, text: str) -> dict[str, str] | None:
         value = _json_object(text)
         if value is None:
-            self.note(line, "not_json", "the line is no JSON object")
+            self.note(line, "not_json", "the line is not a JSON object")
             return None
         return {name: _as_text(cell) for name, cell in value.items()}
 
@@ -403,7 +405,7 @@ def read_captions(paths: Iterable[Path]) -> Captions:
         rows = value.get("images") if isinstance(value, dict) else None
         if not isinstance(rows, list):
             raise DataError(
-                f"{path} holds no captions: `images` is no list", hint="name captions_*.json or dataset_*.json"
+                f"{path} holds no captions: `images` is not a list", hint="name captions_*.json or dataset_*.json"
             )
         if isinstance(value.get("annotations"), list):
             _read_coco(captions, path, value["annotations"])
@@ -426,7 +428,7 @@ def _read_karpathy(captions: Captions, path: Path, rows: list[Any], dataset: obj
         name = value_of(at, row, "filename", str)
         image = flickr_image(name) if flickr else coco_image(row.get("cocoid", name))
         if image is None:
-            raise DataError(f"{at}: {name!r} is no picture of COCO or Flickr30K", hint="restore the row")
+            raise DataError(f"{at}: {name!r} is not a picture of COCO or Flickr30K", hint="restore the row")
         split = row.get("split")
         if split in SIDES:
             captions.splits[image] = SIDES[split]
@@ -440,7 +442,7 @@ def _read_karpathy(captions: Captions, path: Path, rows: list[Any], dataset: obj
 def _add(captions: Captions, at: str, key: str, image: str, text: str) -> None:
     stored = captions.texts.setdefault(key, text)
     if stored != text:
-        raise DataError(f"{at}: caption {key} stands already with another text", hint="delete one of the two")
+        raise DataError(f"{at}: caption {key} already has a different text", hint="delete one of the two")
     listed = captions.of_image.setdefault(image, [])
     if key not in listed:
         listed.append(key)
@@ -492,7 +494,7 @@ class _Reader:
             differ = f"line {line} labels the same pair {before.label}, not {pair.label}"
             self.rows.note(row.line, "other_label", differ, kept=True)
         if pair.id in self.pairs:
-            note = f"id {pair.id!r} stands already on another row; its line is added"
+            note = f"id {pair.id!r} is already used by another row; its line number is appended"
             self.rows.note(row.line, "same_id", note, kept=True)
             pair = structs.replace(pair, id=f"{pair.id}:{row.line}")
         self.pairs[pair.id] = pair
@@ -527,7 +529,7 @@ class _Reader:
         if not self.format.labels:
             score = similarity(value)
             if score is None:
-                self.rows.note(row.line, "score", f"{value!r} is no score of 0 to 5")
+                self.rows.note(row.line, "score", f"{value!r} is not a score of 0 to 5")
                 return None
             entailed = score >= THRESHOLD
             return ("similar" if entailed else "dissimilar"), int(entailed), score
@@ -535,7 +537,7 @@ class _Reader:
             self.rows.note(row.line, "no_consensus", "the annotators agreed on no label")
             return None
         if value not in self.format.labels:
-            self.rows.note(row.line, "label", f"{value!r} is no label of {self.format.source}")
+            self.rows.note(row.line, "label", f"{value!r} is not a label of {self.format.source}")
             return None
         return *self.format.labels[value], None
 

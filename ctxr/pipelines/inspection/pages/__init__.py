@@ -1,1 +1,1 @@
-"""The report as a page that needs only a browser. `page.SECTIONS` lists its parts."""
+"""The report as a page that needs only a browser. `SECTIONS` of `ctxr.pipelines.inspection.report` lists its parts."""

@@ -19,7 +19,7 @@ from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
-from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RUN, RUNS
+from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
 from ctxr.store.records import Facts, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
@@ -59,9 +59,8 @@ def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
     )
 
 
-RELEASE = "release"
 ALONE = "results"
-"""Kinds of what is no artifact of a dataset: what others published, and a project that holds nothing but evaluations."""
+"""Kind of a project that holds nothing but evaluations."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class ChainStage:
     def command(self) -> str:
         """The command that wrote it, in words."""
         if self.manifest is None:
-            return "as published" if self.kind == RELEASE else "evaluations alone"
+            return "as published" if self.kind == RELEASE else "evaluations only"
         return f"ctxr {self.manifest.verb}"
 
     def setting(self, name: str) -> Any:

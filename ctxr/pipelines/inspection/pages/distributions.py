@@ -140,7 +140,7 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     yield from _distances(edition, missing)
     if chain.threshold and number(chain.last.model("selection", "set_size")) and _has_embedded_frames(edition):
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root).items()]
-        now = (chain.threshold, f"in force {chain.threshold:g}")
+        now = (chain.threshold, f"threshold {chain.threshold:g}")
         yield curve(
             "Sets that other thresholds would give", "threshold (log scale)", "video sets, before quality", points, now
         )

@@ -55,7 +55,7 @@ class EvaluationRows:
 def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
     """The evaluations in `results` of a project; None without any.
 
-    Of several datasets, `about` (SHA-256, see `inputs.origin_of`) counts, else the one that lies in the project, else the one
+    Of several datasets, `about` (SHA-256, see `origin_of`) counts, else the one that lies in the project, else the one
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
     twice, the evaluation with most runs counts. Raises DataError for a damaged table.
     """
@@ -272,10 +272,9 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Map
         sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
         notes.append(f"{sentence}: {', '.join(partly)}.")
     if lacking:
-        dots = "A dot" if lacking == 1 else f"{lacking} dots"
         notes.append(
-            f"{dots} without a whisker, (–) in the table: no interval, as the figure rests on fewer than {LEAST_CLUSTERS} sets "
-            "or all draws are alike."
+            f"{plural(lacking, 'dot')} without a whisker, (–) in the table: no interval, as the figure rests on fewer than "
+            f"{LEAST_CLUSTERS} sets or all draws are alike."
         )
     return notes
 

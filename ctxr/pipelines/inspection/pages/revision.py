@@ -164,7 +164,7 @@ def _entail(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str
         heads["corrected"] = "corrected by people %"
     cells = []
     for row in rows:
-        leaked = "nobody knows" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %"
+        leaked = "unknown" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %"
         cells.append(
             [f"E@{row['k']}", *(share_with_interval(row[name]) for name in heads), *([leaked] if leaking else [])]
         )

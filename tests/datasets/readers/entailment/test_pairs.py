@@ -227,8 +227,8 @@ def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> N
         ("a.tsv", "index\tgenre\tsentence1\tsentence2\n0\tnews\tA\tB\n", "lacks score to be sts-b"),
         ("a.csv", "image1,image2,agg_score,sampling_method\n", "pairs of pictures have no hypothesis"),
         ("a.tsv", "", "is empty"),
-        ("a.tsv", "a\tb\n", "the header names 'a', 'b', which is no dataset of entailment"),
-        ("a.jsonl", '{"broken\n', "which is no dataset of entailment"),
+        ("a.tsv", "a\tb\n", "the header names 'a', 'b', which is not a dataset of entailment"),
+        ("a.jsonl", '{"broken\n', "which is not a dataset of entailment"),
         ("a.tsv", b"\xff\xfea\x00", "not UTF-8 text but UTF-16"),
     ],
 )  # fmt: skip
@@ -269,7 +269,7 @@ def test_captions_are_read_in_both_layouts_whatever_their_number(tmp_path: Path)
 
 def test_a_caption_with_two_texts_is_refused(tmp_path: Path) -> None:
     rows = [{"id": 9, "image_id": 5, "caption": text} for text in ("One.", "Two.")]
-    with pytest.raises(DataError, match="caption coco/9 stands already with another text"):
+    with pytest.raises(DataError, match="caption coco/9 already has a different text"):
         read_captions([write(tmp_path, "captions.json", json.dumps({"images": [], "annotations": rows}))])
 
 

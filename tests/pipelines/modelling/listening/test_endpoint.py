@@ -134,7 +134,7 @@ def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int
     "content", [b"{", b"<html>", b"[]", b'{"object": "list"}', b'{"error": null}', b"\xff\xfe", b"[" * 10_000]
 )
 def test_what_is_no_completion_is_asked_again_and_then_told_apart(content: bytes) -> None:
-    with endpoint(in_turn((200, {}, content))) as (one, waits), pytest.raises(Unreadable, match="no completion"):
+    with endpoint(in_turn((200, {}, content))) as (one, waits), pytest.raises(Unreadable, match="not a completion"):
         one.complete({})
     assert len(waits) == TRIES - 1
 
@@ -169,15 +169,15 @@ def test_a_completion_that_repeats_the_key_loses_it() -> None:
     [
         ("http://example.org/v1", "in the clear"),
         ("http://127.0.0.1.example.org/v1", "in the clear"),
-        ("ftp://localhost/v1", "no address of http"),
-        ("localhost:8000", "no address of http"),
-        ("https://", "no address of http"),
-        ("https://exa mple.org", "no address of http"),
-        ("https://example.org/\udcff", "no address of http"),
+        ("ftp://localhost/v1", "not an address of http"),
+        ("localhost:8000", "not an address of http"),
+        ("https://", "not an address of http"),
+        ("https://exa mple.org", "not an address of http"),
+        ("https://example.org/\udcff", "not an address of http"),
         ("https://me:pass@example.org/v1", "holds a password"),
         ("https://example.org/v1?key=abc", "holds a password or a query"),
-        ("https://example.org:port/v1", "is no address"),
-        ("https://[::1/v1", "is no address"),
+        ("https://example.org:port/v1", "is not an address"),
+        ("https://[::1/v1", "is not an address"),
     ],
 )
 def test_addresses_that_would_give_something_away_are_refused(address: str, message: str) -> None:

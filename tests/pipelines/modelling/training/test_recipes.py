@@ -44,6 +44,43 @@ def test_weak_positives_mean_nothing_where_no_query_learns_from_candidates(name:
     assert caught.value.hint == "--set weak=off"
 
 
+PUBLISHED = {
+    "clip-none": ("adam", 4e-6, 0.2, 36, 30),
+    "clip-batch": ("adamw", 4e-6, 0.01, 36, 30),
+    "clip-module": ("adam", 1e-4, 0.2, 36, 30),
+    "clip-temporal": ("adam", 1e-4, 0.2, 36, 30),
+    "vilbert-none": ("adamw", 5e-6, 1e-4, 64, 10),
+    "vilbert-batch": ("adamw", 4e-5, 1e-4, 15, 25),
+    "vilbert-module": ("adamw", 2e-5, 1e-4, 15, 25),
+    "vilbert-temporal": ("adamw", 2e-5, 1e-4, 15, 25),
+    "uniter-none": ("adamw", 8e-6, 1e-4, 64, 10),
+    "uniter-batch": ("adamw", 7e-6, 1e-4, 15, 25),
+    "uniter-module": ("adamw", 6e-6, 1e-4, 15, 25),
+    "uniter-temporal": ("adamw", 6e-6, 1e-4, 15, 25),
+    "entailment": ("adamw", 2e-5, 0.02, 96, 5),
+    "retrieval-blip": ("adamw", 2e-5, 0.02, 96, None),
+    "retrieval-clip": ("adamw", 1e-5, 0.02, 1536, None),
+    "retrieval-uniter": ("adamw", 5e-5, 0.02, 96, None),
+}
+"""Optimiser, rate, weight decay, batch and epochs (None: not stated) of the papers on ImageCoDe and on entailment. Their batches of
+150 and 128 pairs are 15 sets of ten images and 64 sets of two."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_numbers_are_the_published_ones(name: str) -> None:
+    recipe = load_recipe(name)
+    *numbers, epochs = PUBLISHED[name]
+    assert [recipe.optimiser, recipe.lr, recipe.weight_decay, recipe.batch] == numbers
+    assert epochs in (None, recipe.epochs)
+    if name.startswith(("clip", "vilbert", "uniter")):
+        assert (recipe.beta1, recipe.beta2, recipe.eps) == (0.9, 0.98 if name.startswith("clip") else 0.999, 1e-6)
+
+
+def test_the_rate_of_the_module_in_the_paper_and_the_share_of_weak_positives_are_the_published_ones() -> None:
+    assert load_recipe("clip-module", "paper").lr == 2e-6
+    assert load_recipe("retrieval-clip-weak").alpha == 0.3
+
+
 QUIRKS = {
     "summed_gradients",
     "undivided_decay",

@@ -21,7 +21,7 @@ function choose() {
   const tab = tabs.find((one) => Number(one.dataset.reason) === reason);
   for (const one of tabs) one.setAttribute("aria-pressed", String(one === tab));
   const key = data.reasons[reason].key;
-  const bound = limit === null || limit === undefined ? "" : ` Limit in force: ${told(limit)}${key === "near_still" ? " of luma difference" : ""}.`;
+  const bound = limit === null || limit === undefined ? "" : ` Limit: ${told(limit)}${key === "near_still" ? " of luma difference" : ""}.`;
   means.textContent = tab.dataset.means ? `${tab.dataset.means[0].toUpperCase()}${tab.dataset.means.slice(1)}.${bound}` : "";
   draw();
 }

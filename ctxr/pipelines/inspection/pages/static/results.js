@@ -79,7 +79,7 @@ function attention(query, run) {
   const named = (at) => (role(at) ? `${at + 1}, ${role(at)},` : String(at + 1));
   const largest = (at) => shares[at].map((share, of) => [share, of]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
   const alike = (at) => Math.max(...shares[at]) < 1.2 * even;
-  const sentence = (at) => alike(at) ? `${named(at)} looks at all alike` : `${named(at)} looks at ${largest(at).map(([share, of]) => `${of === at ? "itself" : of + 1} (${share} %)`).join(", ")}`;
+  const sentence = (at) => alike(at) ? `${named(at)} looks at all equally` : `${named(at)} looks at ${largest(at).map(([share, of]) => `${of === at ? "itself" : of + 1} (${share} %)`).join(", ")}`;
   const small = (at) => {
     const [name, number] = held.sets[query.set][at];
     const mark = query.targets.includes(at) ? " target" : picks.includes(at) ? " missed" : "";
@@ -134,7 +134,7 @@ function card(query) {
   list.style.setProperty("--columns", String(Math.max(5, Math.min(10, size))));
   held.sets[query.set].forEach((_, at) => list.append(image(query, at, runs)));
   if (pictured(query)) framed(list.querySelectorAll(".frame"), held.sets[query.set].map(([, , width, height]) => [width, height]));
-  if (!size) list.append(make("li", "muted small", "A set of so many images is not drawn."));
+  if (!size) list.append(make("li", "muted small", "This set has too many images to be shown."));
   made.append(make("blockquote", "", query.text), about, make("p", "verdicts", ...runs.map((run) => verdict(query, run))), list,
     ...runs.filter((run) => query.runs[run].attention).map((run) => folded(query, run)));
   return made;
@@ -172,7 +172,7 @@ function empty() {
   const all = make("button", "", "Show all");
   all.type = "button";
   all.addEventListener("click", () => { field("r-controls").reset(); choose(); });
-  return make("p", "empty", "No query is like that. ", all);
+  return make("p", "empty", "No query matches. ", all);
 }
 
 function step(name, by, possible) {

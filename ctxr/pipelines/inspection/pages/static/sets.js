@@ -183,7 +183,7 @@ function empty() {
   const all = make("button", "", "Show all");
   all.type = "button";
   all.addEventListener("click", () => { field("controls").reset(); choose(); });
-  return make("p", "empty", "No set is like that. ", all);
+  return make("p", "empty", "No set matches. ", all);
 }
 
 function step(name, by, possible) {
@@ -221,11 +221,11 @@ function open(at) {
   const steps = make("div", "steps", hop("←", "Previous set", at - 1), hop("→", "Next set", at + 1), closing());
   const words = `mean ${figure(set.mean)}, nearest ${figure(set.closest)}` +
     (set.nearest ? ` between ${set.nearest[0] + 1} and ${set.nearest[1] + 1}` : "");
-  const why = set.nearest ? "A matrix of so many images would not be read." : "The embeddings of this set are not at hand.";
+  const why = set.nearest ? "This set has too many images for a matrix." : "The embeddings of this set are not available.";
   const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : make("p", "muted", why),
     set.mean === null ? null : make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
   const held = look.contains(document.activeElement) ? document.activeElement.title : "";
-  look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", pictured(set) ? strip(set, true) : make("p", "muted", "The pictures of this set are not at hand."), right));
+  look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", pictured(set) ? strip(set, true) : make("p", "muted", "The pictures of this set are not available."), right));
   if (!look.open) look.showModal();
   // what was focused was drawn anew: the same button again, or the set itself
   const again = [...steps.children].find((one) => held && one.title === held && !one.disabled);
