@@ -2,7 +2,8 @@
 
 It is there so that what an earlier version wrote still opens: writing it with a later one defeats that, unless a format is left
 behind on purpose. The gallery run, the replies of an endpoint and the answers of a crowd were added later, by hand with the same
-early code (`tests/test_old_project.py`): this script does not make them. `COMMANDS` are also what tests run on it again, to hear that nothing is to be done.
+early code (`tests/test_old_project.py`): this script does not make them.
+`COMMANDS` are also what tests run on it again, to hear that nothing is to be done.
 """
 
 import os
