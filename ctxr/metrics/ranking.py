@@ -55,10 +55,7 @@ def count_ranks(scores: npt.ArrayLike, right: Codes | Flags, block: int = BLOCK)
     """
     table = np.asarray(scores)
     rows, width = table.shape
-    parts = []
-    for rows_of in row_blocks(rows, width, block):
-        good = right[rows_of] if right.ndim == 2 else right[rows_of, None] == np.arange(width)
-        parts.append(_count_block(table[rows_of], good, rows_of.start))
+    parts = [_count_block(table[rows_of], right[rows_of], rows_of.start) for rows_of in row_blocks(rows, width, block)]
     columns = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
     return RankCounts(*columns)
 
@@ -118,19 +115,24 @@ def best(scores: npt.ArrayLike) -> Doubles:
 
 def _count_block(scores: npt.NDArray[np.floating], right: Codes | Flags, start: int) -> Codes:
     """`above`, `level`, `right`, `candidates` and `positives` of a block, [5, b]; `start` counts the queries before it."""
-    present = scores != -np.inf
-    odd = np.isnan(scores) | (scores == np.inf)
-    if odd.any():
-        row, column = np.argwhere(odd)[0]
+    finite_or_absent = scores < np.inf
+    if not finite_or_absent.all():
+        row, column = np.argwhere(~finite_or_absent)[0]
         raise DataError(f"query {start + row}: the score of candidate {column} is {scores[row, column]}")
-    good = right & present
-    positives = good.sum(axis=1)
+    present = scores != -np.inf
+    if right.ndim == 1:  # half the passes over the table
+        good, top = None, scores[np.arange(len(scores)), right][:, None]
+        positives = (top[:, 0] != -np.inf).astype(np.int64)
+    else:
+        good = right & present
+        positives = np.count_nonzero(good, axis=1)
+        top = np.max(scores, axis=1, keepdims=True, where=good, initial=-np.inf)
     if not positives.all():
         raise DataError(f"query {start + int(np.flatnonzero(positives == 0)[0])}: no candidate is right")
-    top = np.where(good, scores, -np.inf).max(axis=1, keepdims=True)
-    level = (scores == top) & present
-    above = (scores > top) & present
-    return np.stack([part.sum(axis=1) for part in (above, level, level & good, present, good)])
+    level = scores == top  # the best right candidate is present, so what is level with it or above it is present too
+    matched = positives if good is None else np.count_nonzero(level & good, axis=1)
+    above, level, candidates = (np.count_nonzero(part, axis=1) for part in (scores > top, level, present))
+    return np.stack([above, level, matched, candidates, positives])
 
 
 def _still_missed(counts: RankCounts, draw: int, missed: Doubles) -> Doubles:
