@@ -10,7 +10,7 @@ from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import staged_folder
 from ctxr.engine.units import RankShard
-from ctxr.errors import CtxrError, UnfinishedError
+from ctxr.errors import CtxrError, DataError, UnfinishedError
 from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
@@ -78,10 +78,16 @@ class Stage(ABC):
 
     def note_replaced(self, inputs: Inputs, out: Path, progress: Progress) -> None:
         """Say which options of the finished result in `out` were others; it is about to be replaced."""
-        before, key = self.options.complete(open_artifact(out).manifest.config), self.key(inputs)
-        if changes := sorted(name for name in key if name in before and key[name] != before[name]):
+        try:
+            before = self.options.complete(open_artifact(out).manifest.config)
+        except DataError:  # a damaged manifest names no options
+            return
+        key, options = self.key(inputs), self.options.key()
+        if changes := sorted(name for name in options if name in key and name in before and key[name] != before[name]):
             names = ", ".join(changes)
-            progress.note(f"{out} was made with other options ({names}) and is replaced; another --out keeps both")
+            progress.note(
+                f"{out} was made with other options ({names}) and is replaced; choose another folder to keep both"
+            )
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Do what can still fail, or does not touch the earlier result: `out` is locked, and its manifest not yet removed. Returns

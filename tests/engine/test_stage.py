@@ -85,9 +85,10 @@ def test_a_result_with_other_options_is_named_before_it_is_replaced(tmp_path: Pa
             self.notes.append(text)
 
     progress, out = Notes(), tmp_path / "out"
-    for times in (2, 2, 3):
-        execute(Copies(Copy(out, times)), progress)
-    assert progress.notes == [f"{out} was made with other options (times) and is replaced; another --out keeps both"]
+    for times, encoder in ((2, "a"), (2, "a"), (3, "a"), (3, "b")):
+        execute(Copies(Copy(out, times), encoder), progress)
+    kept = "is replaced; choose another folder to keep both"
+    assert progress.notes == [f"{out} was made with other options (times) and {kept}"]
 
 
 def test_an_artifact_from_before_an_option_existed_is_up_to_date(tmp_path: Path) -> None:
