@@ -13,7 +13,7 @@ from rich.text import Text
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
 from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
-from ctxr.engine.project import SETS
+from ctxr.engine.project import SETS, WORKDIR, command_in
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
@@ -22,6 +22,7 @@ from ctxr.pipelines.inspection.config import AuditReport, Check, ReportPage, Sta
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, SeedResult, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
+from ctxr.store.artifacts import merge_hint
 
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
@@ -34,7 +35,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         finished = f"{counts['finished']} finished, {counts['failed']} failed, of {plural(counts['sources'], 'video')}"
         yield Summary(
             f"{report.artifact}: rank {report.rank}",
-            {"videos": finished, "next": f"ctxr merge {report.artifact}   when all ranks have finished"},
+            {"videos": finished, "next": merge_hint(report.artifact) or None},
         )
         return
     rows = {
@@ -64,9 +65,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
 def _after_sets(folder: Path) -> str:
     """The command after `build-sets` or `filter`, which finds the sets."""
     if folder.name not in SETS:
-        return shlex.join(["ctxr", "export-tasks", "describe", "--input", str(folder)])
-    workdir = [] if folder.parent == Path("work") else ["-w", str(folder.parent)]
-    return shlex.join(["ctxr", "export-tasks", "describe", *workdir])
+        return command_in(WORKDIR, "export-tasks", "describe", "--input", str(folder))
+    return command_in(folder.parent, "export-tasks", "describe")
 
 
 def _sources(counts: Mapping[str, int]) -> str:
@@ -233,7 +233,7 @@ def verified(report: VerifyReport) -> Iterator[Block]:
             f"{plural(len(report.differences), 'image')} changed, {len(report.unproven)} could not be compared",
             hint="--videos DIR names the folder where the sources lie now"
             if report.unproven
-            else "ctxr doctor names the command that restores them",
+            else f"{shlex.join(['ctxr', 'doctor', str(report.artifact)])} names the command that restores them",
         )
 
 

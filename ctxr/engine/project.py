@@ -1,6 +1,5 @@
 """Which artifact of the project a verb reads: the one that was named, or the furthest finished one of the chain."""
 
-import re
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,6 +8,9 @@ from pathlib import Path
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, merge_hint, open_artifact
+
+WORKDIR = Path("work")
+"""The project folder where none is named."""
 
 DATASETS = ("revised", "dataset")
 """Folders of a project that hold descriptions with their sets, furthest along first."""
@@ -56,37 +58,40 @@ def refuse_nothing(path: Path | None) -> None:
         raise UsageError(f"{path} does not exist", hint="--dataset names an artifact, a release or a file")
 
 
+def command_in(workdir: Path, *words: str) -> str:
+    """The command in that project.
+
+    >>> command_in(Path("my work"), "filter"), command_in(WORKDIR, "filter")
+    ("ctxr filter -w 'my work'", 'ctxr filter')
+    """
+    return shlex.join(["ctxr", *words, *([] if workdir == WORKDIR else ["-w", str(workdir)])])
+
+
 def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:
     if names:
+        maker = command_in(workdir, *_MAKERS.get(names[-1], _MAKERS[first]))
         return UnfinishedError(
             f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
-            hint=merge_hint(workdir / names[-1])
-            or f"run the command that makes it again: {_there(workdir, _MAKERS.get(names[-1], _MAKERS[first]))}",
+            hint=merge_hint(workdir / names[-1]) or f"run the command that makes it again: {maker}",
         )
     what = "image sets" if first == "sets" else first
     return UnfinishedError(
-        f"{workdir} holds no finished {what}", hint=f"{_there(workdir, _next(workdir, first))}   (or name an artifact)"
-    )
-
-
-def _there(workdir: Path, command: str) -> str:
-    """The same commands in that project."""
-    here = workdir == Path("work")
-    return (
-        command if here else re.sub("(ctxr [a-z-]+)", lambda verb: f"{verb[0]} -w {shlex.quote(str(workdir))}", command)
+        f"{workdir} holds no finished {what}", hint=f"{_next(workdir, first)}   (or give the path of an artifact)"
     )
 
 
 def _next(workdir: Path, wanted: str) -> str:
     """The next command on the way to what is wanted: a dataset is made of answers, answers are given to tasks, those are about sets."""
     if wanted != "dataset" or any((workdir / name).is_dir() for name in ("judgments", "crowd")):
-        return _MAKERS[wanted]
+        return command_in(workdir, *_MAKERS[wanted])
+    aggregate = command_in(workdir, *_MAKERS["dataset"])
     if any((workdir / "tasks").glob("*")):
-        return "ctxr aggregate, once people have answered"
+        return f"{aggregate}, once people have answered"
     if any((workdir / name).is_dir() for name in SETS):
-        return "ctxr export-tasks describe, ctxr serve --invite 5, then ctxr aggregate"
-    return _MAKERS["sets"]
+        describe, serve = ("export-tasks", "describe"), ("serve", "--invite", "5")
+        return f"{command_in(workdir, *describe)}, {command_in(workdir, *serve)}, then {aggregate}"
+    return command_in(workdir, *_MAKERS["sets"])
 
 
-_MAKERS = {"dataset": "ctxr aggregate", "filtered": "ctxr filter", "sets": "ctxr build-sets videos/"}
+_MAKERS = {"dataset": ("aggregate",), "filtered": ("filter",), "sets": ("build-sets", "videos/")}
 """Commands that make the folders of the chain."""

@@ -78,7 +78,7 @@ def test_a_missing_dataset_is_said_as_such(tmp_path: Path) -> None:
     here = f"-w {tmp_path}"
     with pytest.raises(UnfinishedError, match="holds no finished dataset") as caught:
         latest(tmp_path, ("dataset",))
-    assert caught.value.hint.startswith(f"ctxr export-tasks {here} describe, ctxr serve {here}")
+    assert caught.value.hint.startswith(f"ctxr export-tasks describe {here}, ctxr serve --invite 5 {here}")
     for folder, hint in (
         ("tasks/describe", f"ctxr aggregate {here}, once people have"),
         ("crowd", f"ctxr aggregate {here}   (or"),
