@@ -258,9 +258,11 @@ class SetsStage(Stage):
 
     def _require_units(self, job: SetsJob) -> None:
         """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
-        videos = [job.units[unit.name] for unit in job.videos if unit.name in job.units]
-        unusable = job.videos and not videos and not any(unit.sets for unit in job.units.values())
-        if not job.failures or (not unusable and any(unit.source.frames for unit in job.units.values())):
+        names = {unit.name for unit in job.videos}
+        # beside videos, photos count only if they make a set: a stray photo is no result of footage that failed
+        if not job.failures or any(
+            unit.sets or ((name in names or not names) and unit.source.frames) for name, unit in job.units.items()
+        ):
             return
         if not self._earlier_result:
             write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])
