@@ -102,7 +102,7 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         what = (
             "does not exist" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
         )
-        hint = "run the command that makes it first (again, if it was stopped)"
+        hint = "run the command that makes it, again if it was interrupted"
         hint = hint if path.exists() else f"check the path, or {hint}"
         hint = f"{hint}: {maker}" if maker else hint
         raise UnfinishedError(f"{path} {what}", hint=merge_hint(path) or hint) from error
