@@ -30,7 +30,7 @@ from ctxr.models.precision import (
     is_memory,
 )
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import careful, fingerprint_of, quiet, read_object
+from ctxr.models.published import careful, fingerprint_of, quiet, read_object, refuse_code
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -257,7 +257,9 @@ CLIP_THRESHOLD = 0.35
 
 CONFIG_NAME = "open_clip_config.json"
 NOTES_NAME = "ctxr.json"
-_SUFFIXES = (".safetensors", ".bin", ".pth", ".pt")
+_SUFFIXES = (".safetensors", ".bin", ".pth")
+_TOKENIZER_KWARGS = {"clean", "language", "strip_sep_token"}
+"""What a config may say of its tokenizer; transformers takes much else, paths and code among it."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,7 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
         except CtxrError as error:
             warn(
                 f"{error.message}, so ctxr uses {TINY}, a small model trained on drawn scenes: good enough to try everything "
-                f"out, but not for a dataset that you publish (--encoder {DEFAULT_ENCODER} never falls back)"
+                f"out, but not for a dataset that you publish (an encoder that is named, such as {DEFAULT_ENCODER}, never falls back)"
             )
             name = TINY
     if name == TINY:
@@ -314,9 +316,9 @@ def check_name(name: str) -> None:
         _folder(name, Path(value))
     elif name not in ("auto", TINY) and package is not None and package.origin is not None:
         arch = (value if kind == "random" else kind).replace("/", "-")
-        known = [file.stem for file in Path(package.origin).with_name("model_configs").glob("*.json")]
-        if known and arch not in known:
-            hint = did_you_mean(arch, [*known, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
+        names = [file.stem for file in Path(package.origin).with_name("model_configs").glob("*.json")]
+        if names and arch not in names:
+            hint = did_you_mean(arch, [*names, TINY], "names are arch:pretrained, e.g. ViT-B-32:openai", most=3)
             raise UsageError(f"unknown encoder {name!r}", hint=hint)
 
 
@@ -380,6 +382,7 @@ def _folder(name: str, folder: Path) -> EncoderSource:
     if not config_path.is_file():
         hint = f"give a folder with {CONFIG_NAME} and a safetensors file"
         raise UsageError(f"encoder {name!r}: there is no {config_path}", hint=hint)
+    refuse_code(folder)
     config = read_object(config_path).get("model_cfg")
     if not isinstance(config, dict) or not {"embed_dim", "vision_cfg", "text_cfg"} <= config.keys():
         raise DataError(f"{config_path}: model_cfg needs embed_dim, vision_cfg and text_cfg")
@@ -389,9 +392,15 @@ def _folder(name: str, folder: Path) -> EncoderSource:
 
     def build() -> Any:
         import open_clip
+        import torch
 
         with _undrawn():
-            return open_clip.create_model(f"local-dir:{folder}", weights_only=True)
+            model = open_clip.create_model(f"local-dir:{folder}", weights_only=True)
+        # towers of timm refuse pictures of another size than theirs only when they run
+        if hasattr(model.visual, "trunk"):
+            with torch.no_grad():
+                model.eval().visual(torch.zeros(1, 3, *model.visual.image_size))
+        return model
 
     files = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(folder.iterdir()))
     return _source(name, config, build, _tokenizer(f"local-dir:{folder.resolve()}", files), _threshold(folder))
@@ -408,12 +417,18 @@ def _threshold(folder: Path) -> float:
 
 
 def _stay_inside(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse names in a folder's config that would make a library read another folder."""
+    """Refuse names in a folder's config that would make a library read another folder, and settings that may do more than that."""
     for part in ("vision_cfg", "text_cfg"):
+        if not isinstance(config[part], dict):
+            raise DataError(f"{path}: {part} is no JSON object")
+        settings = config[part].get("tokenizer_kwargs") or {}
+        if not isinstance(settings, dict) or settings.keys() - _TOKENIZER_KWARGS:
+            wanted = ", ".join(sorted(_TOKENIZER_KWARGS))
+            raise DataError(f"{path}: {part}.tokenizer_kwargs is {settings!r}, wanted an object with any of {wanted}")
         for key, value in config[part].items():
             if key.endswith("_name") and isinstance(value, str):
                 pure = PurePosixPath(value.replace("\\", "/"))
-                if pure.is_absolute() or ".." in pure.parts or ":" in value:
+                if pure.is_absolute() or ".." in pure.parts or ":" in value or Path(value).is_dir():
                     raise DataError(f"{path}: {part}.{key} is {value!r}, which leads out of the folder")
 
 

@@ -82,8 +82,8 @@ def fetched_weights(arch: str, tag: str) -> Path:
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
     hint = (
-        "connect to the network once, or name local-dir:PATH with the weights, or ctxr-tiny: --encoder ctxr-tiny, "
-        "for ctxr train --set encoder=ctxr-tiny"
+        "connect to the network once, or name an encoder that is on this machine, ctxr-tiny or local-dir:PATH: "
+        "--encoder NAME, and for ctxr train --set encoder=NAME"
     )
     address = _address(config)
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))

@@ -247,9 +247,7 @@ def _by_faiss(pool: Vectors, k: int, block: int) -> Neighbours:
     try:
         import faiss
     except ImportError as error:
-        raise UsageError(
-            "engine faiss is not installed", hint="pip install 'ctxr[faiss]', or use engine auto"
-        ) from error
+        raise UsageError("engine faiss is not installed", hint="pip install faiss-cpu, or use engine auto") from error
     exact = euclidean_search(pool, pool, False)
     index = faiss.IndexFlatIP(pool.shape[1])
     index.add(pool)

@@ -23,6 +23,9 @@ CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 """Files of a folder that transformers wrote; one of the weights is enough."""
 
+_CODE = ("auto_map", "custom_pipelines", "trust_remote_code")
+"""Keys of configs by which transformers finds Python of a model's folder, or is allowed to run it."""
+
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises DataError where there is none."""
@@ -71,7 +74,8 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def require_model_folder(folder: Path) -> None:
-    """Raises DataError where there are no weights, or where a list of their parts leads out of the folder."""
+    """Raises DataError where there are no weights, where a list of their parts leads out of the folder, or as `refuse_code` does."""
+    refuse_code(folder)
     if not is_model_folder(folder):
         raise DataError(
             f"{folder} holds no {CONFIG} with {WEIGHTS[0]} beside it", hint="give a folder that transformers wrote"
@@ -80,6 +84,21 @@ def require_model_folder(folder: Path) -> None:
         for name in set(read_object(folder / WEIGHTS[1]).get("weight_map", {}).values()):
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
                 raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
+
+
+def refuse_code(folder: Path) -> None:
+    """Raises DataError where a config in a folder asks a library to run code that comes with the model."""
+    for path in sorted(folder.glob("*config*.json")):
+        parts: list[Any] = [read_object(path)]
+        while parts:
+            part = parts.pop()
+            parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+            for key, value in part.items() if isinstance(part, dict) else ():
+                if key in _CODE or (key.endswith("_implementation") and "/" in str(value)):
+                    raise DataError(
+                        f"{path}: {key} asks for code that comes with the model, and ctxr runs none",
+                        hint=f"remove {key} from the file, if the model works without, or take another model",
+                    )
 
 
 def checkpoint_files(
@@ -133,13 +152,16 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 def quiet() -> Iterator[None]:
     """Keep the talk and the bars of transformers and open_clip to themselves, out of the output for programs.
 
-    open_clip logs at the root, and its first line would set up logging for everybody.
+    open_clip logs at the root, and its first line would set up logging for everybody. transformers does not ask whether to run code
+    of a model that open_clip names: it refuses.
     """
+    from transformers import dynamic_module_utils
     from transformers.utils import logging as transformers_logging
 
     root, handler = logging.getLogger(), logging.NullHandler()
     level, verbosity = root.level, transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
+    dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0  # for good: another thread may be loading
     root.addHandler(handler)
     root.setLevel(logging.CRITICAL)
     transformers_logging.set_verbosity(logging.CRITICAL)

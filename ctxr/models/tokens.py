@@ -1,6 +1,6 @@
 """Tokens, sentences and trees of descriptions, by spaCy, or by a plain rule that says that it is one.
 
-spaCy is an optional extra (`pip install 'ctxr[stats]'`). Its rules for English need no model; tree depth needs a parsing model.
+spaCy is an optional extra (`pip install spacy`). Its rules for English need no model; tree depth needs a parsing model.
 The two ways of counting differ, so every result carries the name of the one that made it.
 """
 
@@ -48,7 +48,7 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     spacy = None if choice == "regex" else _spacy()
     if spacy is None:
         if choice == "spacy" or parser is not None:
-            raise UsageError("spaCy is not installed", hint="pip install 'ctxr[stats]'")
+            raise UsageError("spaCy is not installed", hint="pip install spacy")
         return Tokenizer("regex (words and single signs)", _by_rule, "tree depth needs spaCy and a parsing model")
     version = spacy.__version__
     wanted = parser or PARSER

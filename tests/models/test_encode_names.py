@@ -12,6 +12,7 @@ from pathlib import Path
 import open_clip
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.models import encoders as loading
@@ -143,6 +144,9 @@ def test_a_random_encoder_is_always_the_same() -> None:
         (lambda path: (path / "open_clip_model.safetensors").write_bytes(b"\0" * 40), "cannot be "),
         (lambda path: (path / "ctxr.json").write_text('{"threshold": 7}'), "threshold is 7, wanted a distance"),
         (lambda path: _set_vision(path, {"width": 96}), "cannot be loaded"),
+        (lambda path: _set_text(path, {"tokenizer_kwargs": {"bpe_path": "/else"}}), "tokenizer_kwargs is .*wanted"),
+        (lambda path: _set_text(path, {"tokenizer_kwargs": [1]}), "tokenizer_kwargs is .*wanted an object"),
+        (lambda path: _set_model(path, {"text_cfg": 3}), "text_cfg is no JSON object"),
         (lambda path: _set_vision(path, {"timm_model_name": "../../else"}), "leads out of the folder"),
         (lambda path: _set_vision(path, {"timm_model_name": "local-dir:/else"}), "leads out of the folder"),
     ],
@@ -157,8 +161,26 @@ def test_a_damaged_folder_is_bad_data_in_one_sentence(
 
 
 def _set_vision(folder: Path, changes: dict[str, object]) -> None:
-    config = {"model_cfg": {**MODEL, "vision_cfg": {**MODEL["vision_cfg"], **changes}}}  # type: ignore[dict-item]
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    _set_model(folder, {"vision_cfg": {**MODEL["vision_cfg"], **changes}})  # type: ignore[dict-item]
+
+
+def _set_text(folder: Path, changes: dict[str, object]) -> None:
+    _set_model(folder, {"text_cfg": {**MODEL["text_cfg"], **changes}})  # type: ignore[dict-item]
+
+
+def _set_model(folder: Path, changes: dict[str, object]) -> None:
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": MODEL | changes}))
+
+
+def test_a_picture_size_that_a_tower_of_timm_refuses_is_bad_data_in_one_sentence(folder: Path) -> None:
+    trunk = {"timm_model_name": "test_vit", "timm_pool": "", "timm_proj": "linear", "image_size": 160}
+    model = open_clip.CLIP(**MODEL | {"vision_cfg": trunk})
+    save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    _set_model(folder, {"vision_cfg": trunk})
+    assert load_encoder(f"local-dir:{folder}").image_size == 160
+    _set_model(folder, {"vision_cfg": trunk | {"image_size": 100}})
+    with pytest.raises(DataError, match=r"cannot be loaded: Input height \(100\)"):
+        load_encoder(f"local-dir:{folder}")
 
 
 class _Bomb:

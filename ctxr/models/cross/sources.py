@@ -65,11 +65,6 @@ def load_cross(name: str) -> CrossSource:
     raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {names}")
 
 
-def fingerprint(model: nn.Module, config: CrossConfig, pieces: Sequence[str]) -> str:
-    """sha256 in hex over all weights, the config and the vocabulary; `model` in fp32."""
-    return fingerprint_of(model.state_dict(), json.dumps([asdict(config), list(pieces)], sort_keys=True).encode())
-
-
 def _volta(name: str, folder: Path) -> CrossSource:
     config_path, weights = find_files(folder)
     config = read_volta_config(config_path)
@@ -98,9 +93,10 @@ def _random(name: str, model: str) -> CrossSource:
 
 
 def _source(name: str, config: CrossConfig, pieces: list[str], build: Callable[[], nn.Module]) -> CrossSource:
+    about = json.dumps([asdict(config), pieces], sort_keys=True).encode()
     return CrossSource(
         name=name,
-        fingerprint=fingerprint(build(), config, pieces),
+        fingerprint=fingerprint_of(build().state_dict(), about),
         width=config.pooled,
         looks_at="regions",
         features=config.features,

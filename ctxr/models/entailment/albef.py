@@ -154,7 +154,7 @@ def _fusion_config(path: Path, image_width: int, words: int) -> FusionConfig:
             int(settings["intermediate_size"]), int(settings.get("encoder_width", image_width)),
             int(settings["max_position_embeddings"]), int(settings["type_vocab_size"]), float(settings["hidden_dropout_prob"]),
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path}: is not a config of ALBEF's BERT: {error!r}", hint="put config_bert.json there"
         ) from error

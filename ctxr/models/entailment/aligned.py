@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import UsageError
-from ctxr.models.encoders import EncoderSource, find_source, fingerprint
+from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.entailment.fusion import FusionBranch
-from ctxr.models.preprocess import Preprocess
 
 WORDS_AT_ONCE = 64
 
@@ -60,13 +59,6 @@ def meanings(encoder: str, pieces: Sequence[str], width: int) -> Tensor:
     """[V, D] of the words of a vocabulary, as `WordSpace.meaning`. Raises what `find_source` and `words_of` raise."""
     source = find_source(encoder)
     return words_of(source.build(), source, pieces, width).meaning
-
-
-def meant(encoder: str) -> str:
-    """SHA-256 over an encoder's weights. Raises what `find_source` raises."""
-    source = find_source(encoder)
-    model = source.build()
-    return fingerprint(model, source.config, Preprocess.from_config(model.visual.preprocess_cfg))
 
 
 @torch.no_grad()
@@ -121,11 +113,7 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
 
 def _quieten(layer: Any) -> None:
     """Scale down what a layer adds: at first it passes words and patches on nearly unchanged."""
-    outs = [
-        getattr(layer, "narrow", None),
-        getattr(layer, "out", None),
-        getattr(getattr(layer, "attention", None), "out", None),
-    ]
-    for part in outs:
+    for holder, name in ((layer, "narrow"), (layer, "out"), (getattr(layer, "attention", None), "out")):
+        part = getattr(holder, name, None)
         if part is not None:
             part.weight.mul_(LITTLE)

@@ -167,7 +167,7 @@ def _sha256(file: Path) -> str:
 def _trained_on(file: Path) -> frozenset[str]:
     try:
         names = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} does not say what was trained on", hint=TRAIN_AGAIN) from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{file} holds no list of pictures", hint=TRAIN_AGAIN)

@@ -87,18 +87,9 @@ class EntailmentClassifier(nn.Module):
         width = widths.pop()
         self.text, self.image, self.width = text, image, width
         used = [TEXT] * (text is not None) + [IMAGE] * (image is not None)
-        self.heads = nn.ModuleDict(
-            {
-                str(kind): make_head(width, inner or width, dropout)
-                for kind in [*used, *([JOINT] if len(used) == 2 else [])]
-            }
-        )
+        kinds = [*used, JOINT] if len(used) == 2 else used
+        self.heads = nn.ModuleDict({str(kind): make_head(width, inner or width, dropout) for kind in kinds})
         self.gates = nn.ModuleDict({str(kind): Gate(width, scalar_gate) for kind in used} if len(used) == 2 else {})
-
-    @property
-    def columns(self) -> list[int]:
-        """The heads that there are."""
-        return [int(name) for name in self.heads]
 
     def forward(self, batch: PairBatch) -> Tensor:
         """Logits [B, 3, 2] of each head, not entailed first; zeros where neither its loss counts nor another needs it."""
@@ -137,8 +128,7 @@ def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:
     losses = functional.cross_entropy(
         logits.float().flatten(0, 1), batch.label.repeat_interleave(3), reduction="none"
     ).view(-1, 3)
-    total: Tensor = (losses * batch.theta).sum()
-    return total
+    return (losses * batch.theta).sum()
 
 
 def most_seen(shares: Tensor, ratio: float) -> Tensor:

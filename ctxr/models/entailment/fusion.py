@@ -111,11 +111,7 @@ class FusionEncoder(nn.Module):
 
 
 class FusionBranch(nn.Module):
-    """Picture and hypothesis to h^v: the [CLS] of the fusion encoder.
-
-    Attributes:
-        width: D of h^v.
-    """
+    """Picture and hypothesis to h^v, `width` wide: the [CLS] of the fusion encoder."""
 
     def __init__(self, vision: VisionTransformer, words: FusionEncoder) -> None:
         super().__init__()
@@ -123,8 +119,7 @@ class FusionBranch(nn.Module):
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
         """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
-        hidden: Tensor = self.words.fuse(tokens, self.vision(images)[place])[:, 0]
-        return hidden
+        return self.words.fuse(tokens, self.vision(images)[place])[:, 0]
 
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch, [N, P]."""

@@ -26,9 +26,6 @@ class BlipBranch(nn.Module):
 
     Args:
         encoder: a `BlipEncoder`. black: a picture without light, as it looks at it, [1, 3, 1, 1].
-
-    Attributes:
-        width: D.
     """
 
     black: Tensor

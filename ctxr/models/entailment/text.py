@@ -17,13 +17,15 @@ from torch.nn import functional
 
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.cross.wordpieces import tiny_vocabulary
-from ctxr.models.entailment.aligned import LITTLE, meanings, meant
+from ctxr.models.encoders import find_source
+from ctxr.models.entailment.aligned import LITTLE, meanings
 from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fusion import FusionBranch, cut
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import hub_folder
 from ctxr.models.published import careful, fingerprint_of, is_model_folder, require_model_folder
+from ctxr.models.training import checkpoint
 
 POOLING = "1_Pooling/config.json"
 """Where sentence encoders write how they pool."""
@@ -43,7 +45,7 @@ def read_pooling(folder: Path) -> str:
         return CLS
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} is not JSON", hint="bring back the file, or remove it to take [CLS]") from error
     modes = settings.items() if isinstance(settings, dict) else ()
     chosen = [name for name, on in modes if name.startswith("pooling_mode_") and on is True]
@@ -70,9 +72,6 @@ class BertBranch(nn.Module):
 
     Args:
         pooling: as `read_pooling` says: [CLS], or the mean of all tokens.
-
-    Attributes:
-        width: D.
     """
 
     def __init__(self, model: Any, pooling: str = CLS) -> None:
@@ -116,8 +115,7 @@ class LateBranch(BertBranch):
         covered, back = alike.amax(2), alike.amax(1)
         least = covered.masked_fill(~hypothesis[2], 1.0).amin(1)
         likenesses = torch.stack([whole, _mean(covered, hypothesis[2]), least, _mean(back, premise[2])], 1)
-        spread: Tensor = (SPREAD * (likenesses - MIDDLE)).repeat_interleave(-(-self.width // 4), 1)[:, : self.width]
-        return spread
+        return (SPREAD * (likenesses - MIDDLE)).repeat_interleave(-(-self.width // 4), 1)[:, : self.width]
 
     def _read(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(unit vectors [B, D], of each token [B, T, D], which tokens are words [B, T]: neither the first nor the last)."""
@@ -130,8 +128,7 @@ class LateBranch(BertBranch):
 
 def _mean(values: Tensor, present: Tensor) -> Tensor:
     """[B] mean over the tokens present in [B, T]; 0 where there are none."""
-    mean: Tensor = (values * present).sum(1) / present.sum(1).clamp(min=1)
-    return mean
+    return (values * present).sum(1) / present.sum(1).clamp(min=1)
 
 
 TINY = "random:bert-tiny"
@@ -188,7 +185,7 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
         return BertBranch(_comparing(model, meanings(encoder, pieces, recipe.width)) if encoder else model)
 
     name = f"aligned:{encoder}" if encoder else TINY
-    decides = [name, config, pieces, SEED, *([meant(encoder)] if encoder else [])]
+    decides = [name, config, pieces, SEED, *([checkpoint.fingerprint_of(find_source(encoder))] if encoder else [])]
     print_of = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return TextSource(name, print_of, recipe.width, build, paired(pieces, PREMISE))
 
@@ -305,11 +302,7 @@ AT_ONCE = 16
 
 
 class CachedBranch(nn.Module):
-    """h^t that is known beforehand: no weights.
-
-    Args:
-        width: D.
-    """
+    """h^t that is known beforehand: no weights."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

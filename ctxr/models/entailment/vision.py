@@ -25,18 +25,15 @@ class VisionBlock(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[N, 1 + P, D] of tokens [N, 1 + P, D]."""
-        query, key, value = self._parted(tokens)
+        query, key, value = self.looks(tokens)
         seen = functional.scaled_dot_product_attention(query, key, value)
         tokens = tokens + self.out(seen.transpose(1, 2).flatten(2))
         wide = functional.gelu(self.widen(self.before_widening(tokens)))
         normal: Tensor = tokens + self.narrow(wide)
         return normal
 
-    def cls_shares(self, tokens: Tensor) -> Tensor:
-        """How much [CLS] looks at each patch, mean over heads: [N, P]; with its look at itself they add to 1."""
-        return cls_shares(*self._parted(tokens)[:2])
-
-    def _parted(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def looks(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of tokens [N, 1 + P, D], as `by_head`."""
         return by_head(self.parted(self.before_attention(tokens)), self.heads)
 
 
@@ -59,9 +56,6 @@ class VisionTransformer(nn.Module):
     Args:
         stem: pictures to patches [N, P, D]. patches: P. black: what a picture without light is, as the stem takes it, [1, ...].
         depth: blocks. heads: of each, a divisor of the width. inner: width between W1 and W2.
-
-    Attributes:
-        width: D.
     """
 
     black: Tensor
@@ -85,8 +79,8 @@ class VisionTransformer(nn.Module):
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] looks at each patch in the last block, [N, P]."""
         last: Any = self.blocks[-1]
-        shares: Tensor = last.cls_shares(self._below(images, len(self.blocks) - 1))
-        return shares
+        query, key, _ = last.looks(self._below(images, len(self.blocks) - 1))
+        return cls_shares(query, key)
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
         """The pictures without light in the patches where `hidden` [N, P] is True."""

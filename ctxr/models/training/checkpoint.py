@@ -154,7 +154,7 @@ def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
     """The config of a checkpoint. Raises DataError for one that is missing, damaged, or not of `what`."""
     try:
         return kind(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{folder / CONFIG} is not a config of {what}", hint=TRAIN_AGAIN) from error
 
 

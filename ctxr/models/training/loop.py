@@ -14,7 +14,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -69,7 +68,11 @@ def cached_gradients(
     for parts, before, gradient in zip(towers, states, gradients, strict=False):
         start = 0
         for encode, state in zip(parts, before, strict=True):
-            with _drawing_from(state, device):
+            # the part draws what it drew before, and what comes after draws as if it had not
+            with torch.random.fork_rng(devices=[] if state[1] is None else [device]):
+                torch.set_rng_state(state[0])
+                if state[1] is not None:
+                    torch.cuda.set_rng_state(state[1], device)
                 encoded = encode()
             if gradient is not None and encoded.requires_grad:
                 own = gradient[start : start + len(encoded)]
@@ -81,23 +84,6 @@ def cached_gradients(
 def _random_state(device: str) -> tuple[Tensor, Tensor | None]:
     """Of torch on the CPU and on the device: what it would draw next."""
     return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
-
-
-def _restore(state: tuple[Tensor, Tensor | None], device: str) -> None:
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1], device)
-
-
-@contextmanager
-def _drawing_from(state: tuple[Tensor, Tensor | None], device: str) -> Iterator[None]:
-    """Within the block torch draws what it drew from that state; after it, what it would have drawn without the block."""
-    before = _random_state(device)
-    _restore(state, device)
-    try:
-        yield
-    finally:
-        _restore(before, device)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

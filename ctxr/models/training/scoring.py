@@ -102,8 +102,7 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
         return functional.cross_entropy(scores, batch.target, reduction="sum")
     logits = torch.where(counted, scores, 0.0)
     losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none") * counted
-    summed: Tensor = (losses.sum(1) / counted.sum(1)).sum()
-    return summed
+    return (losses.sum(1) / counted.sum(1)).sum()
 
 
 @torch.no_grad()

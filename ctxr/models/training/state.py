@@ -82,7 +82,7 @@ def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, 
             if notes["key"] != key:
                 return None
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (no dict)
-    except (OSError, SafetensorError, KeyError, ValueError):
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError):
         return None  # not there, or damaged: training starts again
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "gradient": {}}
     for name, tensor in tensors.items():

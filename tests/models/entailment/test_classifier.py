@@ -114,7 +114,7 @@ def test_one_branch_has_one_head_and_no_gate() -> None:
     for recipe, column in ((replace(RECIPE, image=""), TEXT), (replace(RECIPE, text=""), IMAGE)):
         branches = find_branches(recipe)
         model = new_classifier(recipe, branches)
-        assert (model.columns, len(model.gates)) == ([column], 0)
+        assert ([*model.heads], len(model.gates)) == ([str(column)], 0)
         theta = torch.zeros(4, 3, dtype=torch.bool)
         theta[:, column] = True
         assert model(replace(batch_of(branches), theta=theta))[:, column].any()
