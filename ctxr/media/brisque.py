@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.store.hashing import sha256_file
+from ctxr.store.hashing import sha256_bytes, sha256_file
 
 # a plane of whole numbers (uint8) or of float32, [H, W], 0..255
 Plane = NDArray[Any]
@@ -369,6 +369,8 @@ FEATURES = 36
 _WEIGHTS = Path(__file__).parent / "weights"
 _PIQ_FILE = "brisque_svm_weights.pt"
 _PIQ_URL = f"https://github.com/photosynthesis-team/piq/releases/download/v0.4.0/{_PIQ_FILE}"
+_PIQ_SHA256 = "7c87dbddec7ebe87193f0167cf5a89840f599398cf875716d3cb4edd7ed62a48"
+"""Of each row's coefficient and support vector as 32-bit floats, rows sorted: of the values, whatever precision and torch saved them."""
 
 
 @dataclass(frozen=True)
@@ -470,10 +472,14 @@ def _piq() -> Regressor:
     try:
         coefficients, support = torch.load(path, map_location="cpu", weights_only=True)
         support, coefficients = support.double().numpy(), coefficients.double().numpy().reshape(-1)
+        rows = np.column_stack([coefficients, support]).astype("<f4")
     except Exception as error:  # whatever torch says about a damaged file
         raise DataError(f"{path} does not hold piq's BRISQUE weights: {error}", hint=f"delete {path}") from error
-    if support.shape != (len(coefficients), FEATURES):
-        raise DataError(f"{path} holds support vectors of shape {support.shape}", hint=f"delete {path}")
+    if sha256_bytes(b"".join(sorted(row.tobytes() for row in rows))) != _PIQ_SHA256:
+        raise DataError(
+            f"{path} holds other values than piq's BRISQUE weights",
+            hint=f"delete {path}, or use --brisque-weights live",
+        )
     ranges = json.loads((_WEIGHTS / "brisque-piq" / "ranges.json").read_text(encoding="utf-8"))
     low, high = np.array(ranges["low"]), np.array(ranges["high"])
     return Regressor(support, coefficients, low, high, ranges["gamma"], ranges["rho"], sha256_file(path))

@@ -22,7 +22,7 @@ from ctxr.errors import UsageError
 from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, ShotSpan, is_out_of_memory, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
 from ctxr.media.shots import CutFinder, cut_finder
-from ctxr.media.video import Frame, Pixels, Video, VideoError
+from ctxr.media.video import KEEP_DAMAGED, Frame, Pixels, Video, VideoError
 
 # A sign of life, also while no frame is dispatched.
 _BEAT_SECONDS = 0.25
@@ -148,7 +148,7 @@ def scan(path: Path, options: ScanOptions, out: int) -> None:
         walk.run(video)
         damage = video.damage
     if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
-        raise VideoError("truncated", damage.message, "--keep-damaged takes what can be decoded", path)
+        raise VideoError("truncated", damage.message, KEEP_DAMAGED, path)
     message = damage.message if damage else None
     send(out, {"end": ScanEnd(header, walk.frames, walk.shots(), message, options.decoder, walk.late_cuts)})
 

@@ -12,18 +12,18 @@ import cv2
 import numpy as np
 
 from ctxr.errors import UsageError
-from ctxr.media.planes import small_size, thumbnail_of
-from ctxr.media.pyav_video import NO_FRAMES, PyavVideo, short_of
+from ctxr.media.planes import small_size, square_size, thumbnail_of
+from ctxr.media.pyav_video import MOST_FRAMES, NO_FRAMES, PyavVideo, short_of
 from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 # Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.
 _LARGEST_DENOMINATOR = 1_000_000
-# A container without a frame count makes OpenCV compute absurd ones: no video has so many frames.
-_MOST_FRAMES = 100_000_000
+# OpenCV's durations are partly those of the sound, and partly estimates: less than a second is no loss.
+_LEAST_GAP = Fraction(1, 2)
 
 
 class OpencvFrame(Frame):
-    """A frame of OpenCV: BGR, upright."""
+    """A frame of OpenCV: BGR, upright, in square pixels."""
 
     __slots__ = ("_bgr",)
 
@@ -55,6 +55,9 @@ class OpencvVideo(Video):
         if not self._capture.isOpened():
             self.close()
             raise VideoError("not_a_video", "OpenCV finds no video in the file", file=path)
+        wide, high = (self._capture.get(term) for term in (cv2.CAP_PROP_SAR_NUM, cv2.CAP_PROP_SAR_DEN))
+        turned = self._capture.get(cv2.CAP_PROP_ORIENTATION_META) % 180
+        self._aspect = (high / wide if turned else wide / high) if wide > 0 and high > 0 else 1.0
         self._first: Pixels | None = self._read()
         if self._first is None:
             self.close()
@@ -76,7 +79,7 @@ class OpencvVideo(Video):
     @property
     def damage(self) -> Damage | None:
         """Damage if the video ends long before its stated end; OpenCV tells nothing of failed packets."""
-        return short_of(self.header.duration, self._end, self._gap)
+        return short_of(self.header.duration, self._end, max(self._gap, _LEAST_GAP))
 
     def close(self) -> None:
         """See `Video.close`."""
@@ -84,7 +87,10 @@ class OpencvVideo(Video):
 
     def _read(self) -> Pixels | None:
         decoded, bgr = self._capture.read()
-        return np.asarray(bgr, np.uint8) if decoded else None
+        if not decoded:
+            return None
+        size = square_size(bgr.shape[1], bgr.shape[0], self._aspect)
+        return np.asarray(bgr if size == bgr.shape[1::-1] else cv2.resize(bgr, size), np.uint8)
 
     def _time(self) -> Fraction:
         seconds = self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
@@ -100,7 +106,7 @@ class OpencvVideo(Video):
             height=first.shape[0],
             rotation=int(self._capture.get(cv2.CAP_PROP_ORIENTATION_META)) % 360,
             rate=exact_rate,
-            duration=Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < _MOST_FRAMES else None,
+            duration=Fraction(round(frames)) / exact_rate if exact_rate and 0 < frames < MOST_FRAMES else None,
             promised_frames=None,
             codec=code.to_bytes(4, "little").decode("ascii", "replace").strip("\0 "),
             decoder="opencv",

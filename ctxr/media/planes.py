@@ -7,6 +7,7 @@ planes: the planes are reduced first and only the small picture is converted.
 import functools
 import re
 import struct
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import av
@@ -110,14 +111,23 @@ def thumbnail_of(luma: Pixels) -> Pixels:
     return np.asarray(cv2.resize(luma, THUMBNAIL_SHAPE[::-1], interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def rgb(frame: Any, upright: Upright, reformatter: VideoReformatter) -> Pixels:
-    """A PyAV frame as upright RGB uint8 [H, W, 3], contiguous, with the frame's own colour matrix and range where it states them."""
+def square_size(width: int, height: int, aspect: Fraction | float | None) -> tuple[int, int]:
+    """(width, height) in square pixels of a picture whose pixels are `aspect` times as wide as high, 0.1..10; no side becomes smaller."""
+    if not aspect or not 0.1 <= aspect <= 10:
+        return width, height
+    return (round(width * aspect), height) if aspect > 1 else (width, round(height / aspect))
+
+
+def rgb(frame: Any, upright: Upright, reformatter: VideoReformatter, aspect: Fraction | None = None) -> Pixels:
+    """A PyAV frame as upright RGB uint8 [H, W, 3], contiguous, with the frame's own colour matrix and range where it states them, in
+    square pixels where `aspect` is that of the stored ones."""
+    size = square_size(frame.width, frame.height, aspect)
     try:
-        converted = reformatter.reformat(frame, format="rgb24", threads=1)
+        converted = reformatter.reformat(frame, *size, format="rgb24", threads=1)
     except av.FFmpegError:
         # Reserved colour tags are refused by the scaler; players ignore them, and so do we.
         frame.colorspace = _UNSPECIFIED_COLORSPACE
-        converted = reformatter.reformat(frame, format="rgb24", threads=1)
+        converted = reformatter.reformat(frame, *size, format="rgb24", threads=1)
     return np.ascontiguousarray(upright.apply(_packed(converted, 3)))
 
 

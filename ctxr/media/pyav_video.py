@@ -3,6 +3,7 @@
 import bisect
 import errno
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ _MAX_FAILURES_IN_A_ROW = 256
 # A jump throws away what the decoding threads have ahead: fewer frames than this are decoded rather than jumped over.
 _FRAMES_WORTH_A_JUMP = 12
 _DEFAULT_RATE = Fraction(25)
+# A container without a frame count makes libraries compute absurd ones: no video has so many frames.
+MOST_FRAMES = 100_000_000
+# Containers under FFmpeg's names.
+MP4, MATROSKA, FLV, AVI, ASF = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flv", "avi", "asf"
 NO_FRAMES = "the file has a video stream, but not one frame of it could be decoded"
 
 
@@ -68,7 +73,7 @@ class PyavVideo(Video):
             context.thread_type = "AUTO"
             context.thread_count = threads
             self._time_base = Fraction(self._stream.time_base or Fraction(1, 1_000_000))
-            self._reformatter = VideoReformatter()
+            self._aspect, self._reformatter = self._stream.sample_aspect_ratio, VideoReformatter()
             self._decoded = self._decode()
             first = next(self._decoded, None)
             if first is None:
@@ -86,39 +91,68 @@ class PyavVideo(Video):
         time_base, frame_seconds = self._time_base, 1 / (self.header.rate or _DEFAULT_RATE)
         time, index = -frame_seconds, 0
         stamp: int | None = None
+        shown = Fraction(0)
         while frame is not None:
             before, stamp = stamp, frame.pts
             time = time + frame_seconds if stamp is None else stamp * time_base
             if before is not None and stamp is not None and stamp - before > self._gap:
                 self._gap = stamp - before
-            self._end = time
+            self._end, shown = time, (frame.duration or 0) * time_base
             yield PyavFrame(index, time, self._nbytes, frame, self)
             self._count = index = index + 1
             frame = next(self._decoded, None)
-        self._end += frame_seconds
+        self._end += max(frame_seconds, shown)
 
     @property
     def damage(self) -> Damage | None:
-        """Lost packets against the container's list; without such a list, failed packets or an end long before the stated one.
+        """Lost packets against the container's list; without such a list the worst of failed packets, an end long before the stated
+        one, and a file that ends inside a piece of its container.
 
         Fewer frames than promised are no loss where every packet was there and decoded: some streams put a frame into two packets.
+        More packets than promised: the list was that of the first fragment.
         """
         promised = self.header.promised_frames
         lost = self._failures + self._left_out
-        if promised:
-            lost += max(0, promised - self._packets)
+        if promised and self._packets <= promised:
+            lost += promised - self._packets
             message = f"{self._count} of {promised} promised frames could be decoded"
             return Damage(message, lost / promised) if lost else None
-        if lost:
-            return Damage(
-                f"{self._failures} of {self._packets} packets could not be decoded and {self._left_out} frames were left out",
-                lost / max(1, self._packets),
+        form, seen = self._container.format.name, self._end - self._start()
+        cut, length = _is_cut(self._path, form), self._promised_seconds(form)
+        gap = self._gap * self._time_base * (not cut)
+        short = short_of(length, seen, gap)
+        if cut and not short and (form not in (AVI, MATROSKA) or not length):
+            short = Damage(f"the file is cut off, and {float(seen):.1f} seconds of it could be decoded", 1.0)
+        elif short and not cut and (form == AVI or not short_of(length, self._end_of_others(), gap)):
+            short = (
+                None  # AVI counts frames without a packet, which repeat the one before; elsewhere, the sound goes on
             )
-        return short_of(self.header.duration, self._end - self._start(), self._gap * self._time_base)
+        share = lost / max(1, self._packets)
+        if not lost or (short and short.share >= share):
+            return short
+        failed = f"{self._failures} of {self._packets} packets could not be decoded"
+        return Damage(f"{failed} and {self._left_out} frames were left out", share)
+
+    def _promised_seconds(self, form: str) -> Fraction | None:
+        """The length that the container states; None without one, and where FFmpeg computed it."""
+        if form == AVI:
+            return self._stream.frames * self._time_base if self._stream.frames < MOST_FRAMES else None
+        # one length for all streams; one that FFmpeg computed from the bit rate it gives to each stream
+        of_all = form in (MATROSKA, FLV) and self._stream.duration is None
+        return self.header.duration if of_all or form in (MP4, ASF) else None
+
+    def _end_of_others(self) -> Fraction:
+        """Seconds at which the last packet of the other streams ends."""
+        end = Fraction(0)
+        with _open_container(self._path) as container, suppress(av.FFmpegError):
+            others = [stream for stream in container.streams if stream.index != self.stream]
+            for packet in container.demux(others) if others else ():
+                end = max(end, ((packet.pts or 0) + (packet.duration or 0)) * Fraction(packet.time_base or 0))
+        return end
 
     def rgb_of(self, frame: Any) -> Pixels:
         """One of its PyAV frames as upright RGB."""
-        return planes.rgb(frame, self._upright, self._reformatter)
+        return planes.rgb(frame, self._upright, self._reformatter, self._aspect)
 
     def close(self) -> None:
         """See `Video.close`."""
@@ -222,7 +256,8 @@ class PyavVideo(Video):
 
     def _read_header(self, first: Any) -> VideoHeader:
         stream = self._stream
-        size = (first.height, first.width) if self._upright.transpose else (first.width, first.height)
+        size = planes.square_size(first.width, first.height, self._aspect)
+        size = size[::-1] if self._upright.transpose else size
         rate = stream.average_rate or stream.guessed_rate
         duration = None
         if stream.duration:
@@ -236,21 +271,22 @@ class PyavVideo(Video):
             rate=Fraction(rate) if rate else None,
             duration=duration if duration and duration > 0 else None,
             # AVI counts frames that repeat the one before them and have no packet: that is no promise.
-            promised_frames=None if self._container.format.name == "avi" else stream.frames or None,
+            promised_frames=None if self._container.format.name == AVI else stream.frames or None,
             codec=stream.codec_context.name,
             decoder="pyav",
         )
 
     def _start(self) -> Fraction:
-        """Where the stated duration begins: a stream's own is counted from its start, a container's from the container's."""
+        """Where the stated duration begins: a stream's own is counted from its start, a container's from 0."""
         if self._stream.duration and self._stream.start_time is not None:
             return Fraction(self._stream.start_time * self._time_base)
-        return Fraction(self._container.start_time or 0, 1_000_000)
+        return Fraction(0)
 
 
 def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage | None:
-    """Damage if a video ends long before its stated duration: by a second or more, and by more than twice its longest frame `gap`."""
-    if duration is None or duration - seen < max(Fraction(1), 2 * gap):
+    """Damage if a video ends before its stated duration by more than twice its longest frame `gap`, since muxers count the last frame
+    in their own ways, and by more than a hundredth, since they round."""
+    if not duration or duration - seen <= max(duration / 100, 2 * gap):
         return None
     return Damage(
         f"{float(seen):.1f} of {float(duration):.1f} promised seconds could be decoded", float(1 - seen / duration)
@@ -277,3 +313,33 @@ def _open_container(path: Path) -> Any:
             raise MemoryError from error
         problem = f"the file cannot be opened: {getattr(error, 'strerror', None) or error}"
         raise VideoError("unreadable", problem, file=path) from error
+
+
+def _is_cut(path: Path, container: str) -> bool:
+    """Whether a file ends inside a box of MP4, a chunk of AVI or a packet of a transport stream, or before the size that ASF or
+    Matroska state. False for other containers, and for files that were written to a pipe: they state no size."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head, at = file.read(4096), 0
+        if container == "mpegts":  # packets of 188, 192 or 204 bytes, each with a sync byte at its place
+            units = (unit for unit, sync in ((188, 0), (192, 4), (204, 0)) if set(head[sync:1024:unit]) == {0x47})
+            return size % next(units, 1) != 0
+        if container == ASF and (found := head.find(bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365"))) >= 0:
+            return size < int.from_bytes(head[found + 40 : found + 48], "little")
+        if container == MATROSKA and (found := head.find(bytes.fromhex("18538067")) + 4) >= 4:
+            # as many bytes as the first has leading zeros, and 1; all other bits 1: unknown
+            width = 9 - head[found].bit_length()
+            length = int.from_bytes(head[found : found + width]) % (1 << 7 * width)
+            return length + 1 != 1 << 7 * width and size < found + width + length
+        while container in (MP4, AVI) and at + 8 <= size:
+            file.seek(at)
+            box = file.read(16)
+            length, kind = int.from_bytes(box[:4]), box[4:8]
+            if container == AVI:
+                length, kind = int.from_bytes(box[4:8], "little") + 8, box[:4]
+            elif length == 1:
+                length = int.from_bytes(box[8:16])
+            at += length
+            if at > size or length < 8:
+                return length >= 8 and (kind in (b"moof", b"mdat") or (kind == b"RIFF" and length < 0xFFFF_0000))
+    return False

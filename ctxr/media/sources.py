@@ -3,13 +3,14 @@
 import errno
 import glob
 import os
+import stat
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.engine.progress import Progress, Silent
-from ctxr.errors import UsageError
+from ctxr.errors import UsageError, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import CACHE, safe_name
@@ -26,6 +27,8 @@ SUFFIXES = VIDEO_SUFFIXES | PHOTO_SUFFIXES
 ARTIFACT = "it is an artifact of ctxr"
 LINK = "a link to a folder is not followed: name that folder as a source"
 NOT_TEXT = "its name is not UTF-8"
+OTHER_KIND = "neither a video nor a photo by its suffix; a file that is named itself is taken as a video"
+COPY = "the same content as"
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,21 @@ class Search:
     found: tuple[InputSource, ...]
     left_out: tuple[tuple[Path, str], ...]
 
+    def remarks(self) -> Iterator[str]:
+        """One sentence for each reason to leave files out."""
+        reasons: dict[str, list[tuple[Path, str]]] = defaultdict(list)
+        for path, why in self.left_out:
+            reasons[f"{COPY} another" if why.startswith(COPY) else why].append((path, why))
+        for why, ((path, one), *others) in reasons.items():
+            names = some((str(path), *(str(path) for path, _ in others)))
+            yield f"{len(others) + 1} are left out: {why}: {names}" if others else f"{path} is left out: {one}"
+
 
 def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Search:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
     Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
-    folders that cannot be read and names that are not UTF-8 are left out, each with its reason.
+    folders that cannot be read, names that are not UTF-8 and, in folders, files of other kinds are left out, each with its reason.
     All files are read once, for their hashes, with progress in MiB.
     Raises UsageError for a path that does not exist or is itself an artifact, and when nothing at all is found.
     """
@@ -73,7 +85,10 @@ def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Sear
             task.advance(count / MIB)
 
         sources = [_video(file, advance) for file in videos]
-        sources += [_album(folder, tuple(sorted(album)), left_out, advance) for folder, album in albums.items()]
+        photos = [_album(folder, tuple(sorted(album)), left_out, advance) for folder, album in albums.items()]
+        sources += [album for album in photos if album.photos]
+    if not sources:
+        raise _nothing(typed, left_out)
     return Search(tuple(_with_unique_names(_once(sources, left_out))), tuple(dict.fromkeys(left_out)))
 
 
@@ -85,15 +100,19 @@ def require_sources(folder: Path) -> None:
 def _files(
     typed: Sequence[str],
 ) -> tuple[dict[Path, None], dict[Path, dict[Path, None]], list[tuple[Path, str]]]:
-    """Videos, photos by album, and what is left out with its reason."""
+    """Videos, photos by album, and files that are left out, with the reason."""
     videos: dict[Path, None] = {}
     albums: dict[Path, dict[Path, None]] = defaultdict(dict)
     left_out: list[tuple[Path, str]] = []
+    places: set[str] = set()
     for text in typed:
         for path in _expand(text, left_out):
             whole = _is_folder(path)
             for file in _files_below(path, left_out) if whole else [path]:
-                suffix = file.suffix.lower()
+                suffix, place = file.suffix.lower(), os.path.abspath(file)  # noqa: PTH100 - links are files of their own
+                if place in places:  # typed twice
+                    continue
+                places.add(place)
                 if suffix in PHOTO_SUFFIXES:
                     albums[file.parent][file] = None
                 elif suffix in VIDEO_SUFFIXES or not whole:
@@ -108,7 +127,7 @@ def _files(
 
 def _nothing(typed: Sequence[str], left_out: Sequence[tuple[Path, str]]) -> UsageError:
     message = f"no video or photo in {', '.join(typed)}"
-    if not left_out:
+    if not (left_out := [row for row in left_out if row[1] != OTHER_KIND]):
         suffixes = f"videos end in {' '.join(sorted(VIDEO_SUFFIXES))}, photos in {' '.join(sorted(PHOTO_SUFFIXES))}"
         return UsageError(message, hint=suffixes)
     path, why = left_out[0]
@@ -190,19 +209,21 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
         folders[:] = [path.name for path in visible if not path.is_symlink() and _is_usable(path, left_out)]
         for name in sorted(files):
             file = Path(root, name)
-            if not name.startswith(".") and file.suffix.lower() in SUFFIXES:
-                if _is_text(name):
-                    paths.append(file)
-                else:
-                    left_out.append((file, NOT_TEXT))
+            if name.startswith("."):
+                continue
+            if file.suffix.lower() in SUFFIXES and _is_text(name):
+                paths.append(file)
+            else:
+                left_out.append((file, NOT_TEXT if file.suffix.lower() in SUFFIXES else OTHER_KIND))
     return paths
 
 
 def _hashed(file: Path, advance: Callable[[int], None]) -> tuple[str, int]:
     """SHA-256 and bytes of a file. Raises OSError, also for what is no regular file: reading a pipe would wait for ever."""
-    if not file.is_file():
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    return sha256_file(file, advance), file.stat().st_size
+    return sha256_file(file, advance), status.st_size
 
 
 def _video(file: Path, advance: Callable[[int], None]) -> InputSource:
@@ -234,7 +255,7 @@ def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[
     for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
         first = kept.setdefault((source.kind, source.sha256), source)
         if first is not source:
-            left_out.append((source.path, f"the same content as {first.path}"))
+            left_out.append((source.path, f"{COPY} {first.path}"))
     return list(kept.values())
 
 

@@ -199,7 +199,7 @@ class TextReader:
         """
         check_picture(rgb)
         grey = working_size(rgb)
-        if not self._worth_reading(grey):
+        if not self.worth_reading(grey):
             return NO_TEXT
         return self._facts(grey, SPARSE_TEXT) or self._facts(grey, LAYOUT) or NO_TEXT
 
@@ -214,12 +214,8 @@ class TextReader:
             return None
         return TextFacts(float(covered.mean()), len(confidences), float(np.mean(confidences)))
 
-    def would_read(self, rgb: Picture) -> bool:
-        """Whether `measure` asks Tesseract about this picture, or the gate spares it."""
-        check_picture(rgb)
-        return self._worth_reading(working_size(rgb))
-
-    def _worth_reading(self, grey: Picture) -> bool:
+    def worth_reading(self, grey: Picture) -> bool:
+        """Whether `measure` asks Tesseract about a picture of `working_size`, or the gate spares it."""
         return min(grey.shape) >= LEAST_SIDE and (self._gate is None or self._gate.may_hold_text(grey))
 
     def describe(self) -> dict[str, object]:
@@ -318,7 +314,7 @@ class _Tesserocr:
             import tesserocr
         except ImportError as error:
             raise CtxrError(
-                "tesserocr is not installed", hint="pip install 'ctxr[ocr]', or use engine pytesseract"
+                "tesserocr is not installed", hint="pip install tesserocr, or use engine pytesseract"
             ) from error
         tesserocr.set_leptonica_log_level(tesserocr.LeptLogLevel.NONE)
         try:

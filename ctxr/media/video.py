@@ -26,6 +26,10 @@ THUMBNAIL_SHAPE = (36, 64)
 """Rows and columns of a luma thumbnail."""
 
 
+KEEP_DAMAGED = "the same command with --keep-damaged takes what can be decoded"
+"""Hint for a video that can be used in part."""
+
+
 class VideoError(DataError):
     """A file from which no frames, or not all frames, can be had.
 
@@ -46,7 +50,7 @@ class VideoHeader:
     """What is known of a video once its first frame is decoded.
 
     Attributes:
-        width, height: pixels, upright.
+        width, height: pixels, upright; square ones.
         rotation: degrees clockwise by which stored frames were turned: 0, 90, 180 or 270.
         rate: average frames per second as the container says; None if it does not.
         duration: seconds as the container says; None if it does not.
@@ -67,11 +71,11 @@ class VideoHeader:
 
 @dataclass(frozen=True)
 class Damage:
-    """What could not be decoded.
+    """A part of a video that cannot be decoded.
 
     Attributes:
-        message: what is missing, as part of a sentence.
-        share: lost part of the video, 0..1; higher is worse.
+        message: the missing part, within a sentence.
+        share: lost part of the video, 0..1; higher is worse; 1 where nobody knows how much follows.
     """
 
     message: str
@@ -110,7 +114,7 @@ class Frame(ABC):
 
     @abstractmethod
     def rgb(self) -> Pixels:
-        """The whole picture, upright, uint8 [height, width, 3], contiguous."""
+        """The whole picture, upright and in square pixels, uint8 [height, width, 3], contiguous."""
 
 
 class Closing:

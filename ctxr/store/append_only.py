@@ -9,7 +9,7 @@ import msgspec
 from ctxr.errors import DataError
 from ctxr.store.atomic import disk_errors
 from ctxr.store.records import Record
-from ctxr.store.tables import encode_row
+from ctxr.store.tables import UNREADABLE, encode_row
 
 R = TypeVar("R", bound=Record)
 
@@ -42,6 +42,6 @@ def read_appended(path: Path, record: type[R]) -> list[R]:
     for number, line in enumerate(lines, 1):
         try:
             rows.append(msgspec.json.decode(line, type=record))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
     return rows

@@ -8,7 +8,7 @@ import errno
 import importlib.metadata
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,9 @@ from ctxr import __version__
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
-from ctxr.store.tables import decode_other, encode_other
+from ctxr.store.kinds import REVISE_LABELS
+from ctxr.store.records import OLD_LOW_QUALITY
+from ctxr.store.tables import UNREADABLE, decode_other, encode_other
 
 FORMAT = 1
 """Version of the artifact format; a reader refuses a newer one."""
@@ -29,8 +31,14 @@ MANIFEST = "manifest.json"
 
 CHOOSE = "--out, --name or --workdir, whichever the command has"
 
+EARLIER = ".manifest.json"
+"""The manifest of the result that a run is replacing, until the new one is written."""
+
 MARKER = ".ctxr"
 """Empty file that marks a folder without a manifest as an artifact of ctxr. It is also the lock file, and is kept."""
+
+RESTORE = "restore it from a copy, or start over with --out ANOTHER, which leaves these rounds unchanged"
+"""The hint for a changed file of the rounds, which no command can rebuild."""
 
 RANKS = "sources/.*-of-*.rank"
 """Pattern of the records of ranks."""
@@ -89,6 +97,22 @@ class Artifact:
         entries = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
         return [name for name, entry in entries.items() if sha256_if_readable(self.path / name) != entry.sha256]
 
+    @property
+    def cure(self) -> str:
+        """The hint for a file that is not as it was written."""
+        verb = self.manifest.verb
+        return RESTORE if verb == REVISE_LABELS else f"restore it from a copy, or run ctxr {verb} again as before"
+
+    def changed_error(self, name: str) -> DataError:
+        """The error for a file of the artifact that is not as it was written."""
+        file = self.path / name
+        return DataError(f"{file} was {'changed' if file.exists() else 'removed'} since it was written", hint=self.cure)
+
+    def refuse_changed(self, under: str = "") -> None:
+        """Raises DataError for the first of `changed_files`."""
+        for name in self.changed_files(under)[:1]:
+            raise self.changed_error(name)
+
 
 def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artifact:
     """The finished artifact at `path`; `maker` is the command that makes one.
@@ -112,11 +136,15 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         if isinstance(version, int) and version > FORMAT:
             raise DataError(
                 f"{file} has format {version}, newer than this ctxr understands ({FORMAT})",
-                hint="pip install --upgrade ctxr",
+                hint="install a newer ctxr",
             )
         manifest = msgspec.json.decode(content, type=Manifest, dec_hook=decode_other)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
+        if not (path / MARKER).exists():
+            raise DataError(f"{file} is not a manifest of ctxr: {error}", hint="name another folder") from error
         raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
+    if isinstance(reasons := manifest.counts.get("reasons"), dict) and OLD_LOW_QUALITY in reasons:
+        reasons["low_quality"] = reasons.pop(OLD_LOW_QUALITY)
     if kind is not None and manifest.kind != kind:
         raise DataError(
             f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
@@ -176,10 +204,18 @@ def take_manifest(path: Path) -> bytes | None:
     """Remove the manifest, because the artifact is about to change, and return it; None if there is none."""
     try:
         content = (path / MANIFEST).read_bytes()
-    except FileNotFoundError:
+        (path / MANIFEST).rename(path / EARLIER)
+    except FileNotFoundError:  # another rank may be faster
         return None
-    (path / MANIFEST).unlink(missing_ok=True)  # another rank may be faster
     return content
+
+
+def earlier_manifest(path: Path) -> Manifest | None:
+    """The manifest of the finished result, or of the one that an interrupted run was replacing; None without either."""
+    for file in (path / MANIFEST, path / EARLIER):
+        with suppress(OSError, *UNREADABLE):
+            return msgspec.json.decode(file.read_bytes(), type=Manifest, dec_hook=decode_other)
+    return None
 
 
 @contextmanager
@@ -187,7 +223,7 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
     """Lock the folder `path` (created if missing) against other processes until the block ends or the process dies.
 
     The lock is on the marker file, which is never removed: removing a locked file would let another process lock a new one.
-    It is exclusive, and partial files of killed processes are removed; or `shared` with the other ranks of a run.
+    It is exclusive, and partial files of killed processes are removed at any depth; or `shared` with the other ranks of a run.
     Raises UnfinishedError when another process holds a lock that excludes this one.
     """
     with disk_errors(path):
@@ -200,7 +236,7 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
                 hint=f"wait for it, or choose another folder: {CHOOSE}",
             )
         with disk_errors(path):
-            for half in () if shared else path.glob(HALF_WRITTEN):  # of writers that were killed
+            for half in () if shared else path.rglob(HALF_WRITTEN):  # of killed writers
                 half.unlink(missing_ok=True)
         yield
 
@@ -262,6 +298,7 @@ def finish(
         files=entries,
     )
     written = msgspec.json.format(msgspec.json.encode(manifest, enc_hook=encode_other), indent=1) + b"\n"
+    (path / EARLIER).unlink(missing_ok=True)
     write_bytes(path / MANIFEST, written)
     return Artifact(path, manifest, sha256_bytes(written))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ctxr.errors import CtxrError
 
-HALF_WRITTEN = ".*.part"
+HALF_WRITTEN = ".*.[0-9]*-[0-9a-f]*.part"
 """Pattern of partial files: being written now, or left by a killed process."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -20,7 +20,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def remember_paths(artifact: Path, paths: Mapping[str, Path]) -> None:
     """Store the paths of the sources of an artifact, by sha256 of the content."""
     for digest, path in paths.items():
-        resolved = path.resolve()
+        resolved = Path(os.path.realpath(path))  # also of a link to itself
         if _SHA256.fullmatch(digest) and last_path(artifact, digest) != resolved:
             write_bytes(_file(artifact, digest), os.fsencode(resolved), durable=False)
 

@@ -5,7 +5,7 @@ sorted and in which no two rows may agree. Times are exact `Fraction` seconds an
 """
 
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -111,6 +111,10 @@ class Shot(Record, frozen=True):
     end_time: Fraction
 
 
+OLD_LOW_QUALITY = "blurry"
+"""What the reason `low_quality` was called in older ledgers and counts; it is read as that."""
+
+
 class LedgerRow(Record, frozen=True):
     """What became of one considered frame or photo, and why.
 
@@ -122,10 +126,13 @@ class LedgerRow(Record, frozen=True):
         gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
         thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
         image_set: the set that the frame is in; None if it is in none.
-        reason: None if kept, else `near_still`, `too_close`, `blurry`, `too_much_text`, `too_small`, `set_incomplete`,
+        reason: None if kept, else `near_still`, `too_close`, `low_quality`, `too_much_text`, `too_small`, `set_incomplete`,
             `duplicate`, `unreadable`, `unmeasurable`, `not_sampled`, `too_few_neighbours`.
         value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
-        nearest: index of the nearest chosen frame when it was considered; distance: to that, 0..2.
+        nearest: index of the nearest chosen frame when it was considered, of the nearest photo in its album, or of the photo that
+            it is a copy of; distance: to that, 0..2.
+        phash: perceptual hashes of what was embedded (`media.images.perceptual_hash`), "" of a flat picture; None where nothing was
+            embedded, or by a version that did not hash.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
@@ -144,6 +151,30 @@ class LedgerRow(Record, frozen=True):
     value: float | None = None
     nearest: int | None = None
     distance: float | None = None
+    phash: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{256})?$")] | None = None
+
+    def __post_init__(self) -> None:
+        if self.reason == OLD_LOW_QUALITY:
+            msgspec.structs.force_setattr(self, "reason", "low_quality")
+
+
+class SharedFootage(Record, frozen=True):
+    """Two sources that share pictures.
+
+    Attributes:
+        first: name of a source. second: of another, after `first` in order.
+        shared: embedded frames or photos of `second` that are copies of one of `first`. of: all of `second` that are not flat.
+        example: image ids of the closest such pair, of `first` and of `second`. distance: of that pair, 0..2.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    first: str
+    second: str
+    shared: int
+    of: int
+    example: tuple[str, str]
+    distance: float
 
 
 class Facts(Record, frozen=True):

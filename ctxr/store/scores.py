@@ -14,7 +14,7 @@ import msgspec
 
 from ctxr.errors import DataError
 from ctxr.store.records import Score
-from ctxr.store.tables import numbered_lines, write_table
+from ctxr.store.tables import UNREADABLE, numbered_lines, write_table
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,7 +83,7 @@ def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
         for number, text in numbered_lines(path):
             try:
                 yield number, decoder.decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 raise DataError(
                     f"{path}:{number}: {_complaint(text, str(error).rstrip('.'))}",
                     hint='a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"',

@@ -18,6 +18,9 @@ from ctxr.store.records import Record
 
 R = TypeVar("R", bound=Record)
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON of its type; the last where JSON is nested thousands of levels deep."""
+
 
 def encode_other(value: object) -> object:
     """JSON form of the types JSON has not: an exact time becomes "numerator/denominator"."""
@@ -68,7 +71,7 @@ def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
         for number, text in numbered_lines(path):
             try:
                 yield decoder.decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 where = f"{path}:{number}{_identify(text, record)}"
                 raise DataError(f"{where}: {str(error).rstrip('.')}", hint=_restored(path)) from error
     except FileNotFoundError as error:
@@ -100,9 +103,9 @@ def read_table(path: Path, record: type[R]) -> list[R]:
 
 
 def _restored(path: Path) -> str:
-    """What can be done about a damaged table without losing anything: a folder in an artifact is no artifact of its own."""
+    """What can be done about a damaged table without losing anything; `Artifact.cure` knows the command."""
     if (path.parent / "manifest.json").is_file():
-        return f"restore the line, or put {path.parent} aside and run its command again"
+        return f"restore it from a copy, or run the command that made {path.parent} again as before"
     return "restore the line, or the file from a copy"
 
 
@@ -114,7 +117,7 @@ def _identify(line: bytes, record: type[Record]) -> str:
     """The key of a row that does not decode as a record, if it is JSON at all."""
     try:
         loose: Any = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return ""
     if not isinstance(loose, dict):
         return ""

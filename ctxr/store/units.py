@@ -7,7 +7,7 @@ the ledger and the embeddings, from which sets can be picked again with other se
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_b
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.store.tables import decode_other, encode_other, read_table, write_table
+from ctxr.store.tables import UNREADABLE, decode_other, encode_other, read_table, write_table
 
 SOURCES = "sources"
 """Folder of the units inside an artifact."""
@@ -104,6 +104,15 @@ def read_stamp(artifact: Path, name: str) -> Stamp | None:
         return None
 
 
+def unit_sources(artifact: Path) -> list[Source]:
+    """The sources of all finished units, by name; damaged ones are left out."""
+    sources = []
+    for file in sorted((artifact / SOURCES).glob("[!.]*/source.json")):
+        with suppress(DataError):
+            sources.append(_read_head(file.parent).source)
+    return sources
+
+
 def read_unit(artifact: Path, name: str) -> SourceUnit:
     """A finished unit; vectors are memory-mapped.
 
@@ -130,7 +139,7 @@ def _read_head(folder: Path) -> _Head:
         raise DataError(f"{file} is missing", hint="run the command that makes this artifact again") from error
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}", hint=_again(folder)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}", hint=_again(folder)) from error
     if head.source.name != folder.name:
         raise DataError(f"{file} is of a source named {head.source.name!r}, not {folder.name!r}", hint=_again(folder))
@@ -147,7 +156,7 @@ def _check_paths(table: Path, rows: Sequence[Image | Facts]) -> None:
 
 
 def _again(folder: Path) -> str:
-    return f"delete {folder} and its artifact's manifest.json, then run the artifact's command again"
+    return f"delete {folder}, then run the command that made it again as before"
 
 
 def write_unit(artifact: Path, unit: SourceUnit) -> None:
@@ -183,7 +192,7 @@ def read_failed(artifact: Path, name: str) -> FailedUnit | None:
     """The failure that a rank recorded; None without one."""
     try:
         return msgspec.json.decode(_failed_file(artifact, name).read_bytes(), type=FailedUnit)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 
@@ -234,7 +243,7 @@ def read_ranks(artifact: Path) -> dict[int, RankRun]:
         rank = file.name[1:].partition("-")[0]
         try:
             runs[int(rank)] = msgspec.json.decode(file.read_bytes(), type=RankRun)
-        except (OSError, ValueError, msgspec.DecodeError) as error:
+        except (OSError, ValueError, *UNREADABLE) as error:
             raise DataError(f"{file} is damaged: {error}", hint=f"delete {file}, and run rank {rank} again") from error
     return dict(sorted(runs.items()))
 

@@ -39,6 +39,7 @@ def write_clip(
     time_base: Fraction | None = None,
     rotation: float | None = None,
     mirrored: bool = False,
+    aspect: Fraction | None = None,
     options: dict[str, str] | None = None,
     container_options: dict[str, str] | None = None,
 ) -> Path:
@@ -49,6 +50,8 @@ def write_clip(
         stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt = pixel_format
         stream.codec_context.time_base = time_base or Fraction(1, rate)
+        if aspect is not None:
+            stream.codec_context.sample_aspect_ratio = aspect
         if rotation is not None or mirrored:
             stream.set_display_rotation(rotation or 0, hflip=mirrored)
         for index, pixels in enumerate(frames):

@@ -142,6 +142,24 @@ def test_damaged_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         Brisque("piq")
 
 
+@pytest.mark.parametrize("shape", [(774, 36), (774, 37), (5, 36), (774, 1, 36)])
+def test_other_values_than_those_that_were_published_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
+) -> None:
+    import torch
+
+    file = tmp_path / "hub" / "checkpoints" / "brisque_svm_weights.pt"
+
+    def fetch(_: str, path: str, **__: object) -> None:
+        torch.save((torch.ones(774, 1), torch.zeros(shape)), path)
+
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.hub, "download_url_to_file", fetch)
+    with pytest.raises(DataError, match=r"brisque_svm_weights\.pt (holds other values|does not hold)") as caught:
+        Brisque("piq")
+    assert caught.value.hint.startswith(f"delete {file}")
+
+
 def test_a_manifest_can_tell_which_weights_were_used(live: Brisque) -> None:
     told = live.describe()
     assert told["weights"] == live.name == "brisque-live"

@@ -10,6 +10,7 @@ import av
 import numpy as np
 import pytest
 
+from ctxr.media.decoder_child import TOLERATED_LOSS
 from ctxr.media.opencv_video import open_video
 from ctxr.media.pyav_video import short_of
 from ctxr.media.video import Damage, VideoError
@@ -143,13 +144,80 @@ def test_a_cut_container_without_a_frame_count_is_seen_by_its_duration(tmp_path:
     assert damage.share == pytest.approx(1 - len(frames) / 80, abs=0.05)
 
 
+CONTAINERS = {
+    "flv": ("libx264", None),
+    "avi": ("mpeg4", None),
+    "ts": ("libx264", None),
+    "m2ts": ("libx264", None),
+    "mkv": ("libx264", None),
+    "webm": ("libvpx", None),
+    "wmv": ("wmv2", None),
+    "mp4": ("libx264", {"movflags": "frag_keyframe+empty_moov"}),
+    "mov": ("libx264", {"movflags": "frag_keyframe"}),
+    "m4v": ("libx264", {"movflags": "dash+global_sidx+frag_keyframe"}),
+}
+
+
+@pytest.mark.parametrize("suffix", CONTAINERS)
+@pytest.mark.parametrize("share", [0.6, 0.9])
+def test_a_video_that_ends_early_is_damaged_in_every_container_and_a_whole_one_in_none(
+    tmp_path: Path, suffix: str, share: float
+) -> None:
+    codec, movflags = CONTAINERS[suffix]
+    path = write_clip(tmp_path / f"clip.{suffix}", NOISE, codec=codec, options={"g": "10"}, container_options=movflags)
+    frames, damage = _decoded(path)
+    assert (len(frames), damage) == (40, None)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share) // 188 * 188 + 1])
+    frames, damage = _decoded(path)
+    assert 0 < len(frames) < 40
+    assert damage is not None
+    assert damage.share > TOLERATED_LOSS
+    assert "seconds" in damage.message
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "flv", "avi", "ts", "mp4"])
+def test_sound_that_goes_on_after_the_last_picture_is_no_damage(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"clip.{suffix}"
+    with av.open(str(path), "w") as container:
+        video = container.add_stream("mpeg4" if suffix == "avi" else "libx264", rate=25)
+        video.height, video.width = NOISE[0].shape[:2]
+        video.pix_fmt = "yuv420p"
+        sound = container.add_stream("libmp3lame", rate=44100)
+        for position, pixels in enumerate(NOISE):
+            frame = av.VideoFrame.from_ndarray(pixels, "rgb24")
+            frame.pts = position
+            container.mux(video.encode(frame))
+        for position in range(120):  # 3.1 seconds beside 1.6
+            silence = av.AudioFrame.from_ndarray(np.zeros((1, 1152), np.float32), "fltp", "mono")
+            silence.sample_rate, silence.pts = 44100, position * 1152
+            container.mux(sound.encode(silence))
+        for stream in (video, sound):
+            container.mux(stream.encode(None))
+    assert _decoded(path)[1] is None
+
+
+def test_what_states_no_length_promises_none(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.avi", NOISE, codec="mpeg4")
+    content = path.read_bytes()
+    # as it is written to a pipe: the sizes stand for "unknown"
+    path.write_bytes(content[:4] + b"\xff" * 4 + content[8:])
+    assert _decoded(path)[1] is None
+    transport = write_clip(tmp_path / "clip.ts", NOISE)
+    content = transport.read_bytes()
+    transport.write_bytes(content[100:])  # recorded from the middle of a packet on
+    assert _decoded(transport)[1] is None
+
+
 def test_a_slide_show_is_not_taken_for_a_cut_off_file() -> None:
     # Four slides of nine seconds each: the last one begins nine seconds before the end.
     assert short_of(Fraction(36), Fraction(27), Fraction(9)) is None
     assert short_of(Fraction(36), Fraction(27), Fraction(1)) == Damage(
         "27.0 of 36.0 promised seconds could be decoded", 0.25
     )
-    assert short_of(Fraction(36), Fraction(71, 2), Fraction(1, 25)) is None
+    assert short_of(Fraction(36), Fraction(3565, 100), Fraction(1, 25)) is None
+    assert short_of(Fraction(1), Fraction(9, 10), Fraction(1, 25)) == Damage(
+        "0.9 of 1.0 promised seconds could be decoded", 0.1
+    )
     assert short_of(None, Fraction(27), Fraction(1)) is None
 
 

@@ -25,8 +25,26 @@ def test_folders_files_and_globs_give_the_same_sources(tmp_path: Path) -> None:
     by_folder = find_sources([str(tmp_path)])
     by_files = find_sources([str(tmp_path / "a.mp4"), str(tmp_path / "deep" / "b.webm")])
     by_glob = find_sources([str(tmp_path / "**" / "*.[mw]*")])
-    assert by_folder == by_files == by_glob
+    assert by_folder.found == by_files.found == by_glob.found
     assert [source.name for source in by_folder.found] == ["a", "b"]
+
+
+def test_each_reason_to_leave_files_out_is_one_sentence(tmp_path: Path) -> None:
+    for name in ("a.mp4", "notes.txt", "deep/scores.csv"):
+        write(tmp_path / name, name)
+    for name in ("b.mp4", "c.mp4"):
+        write(tmp_path / name, "a.mp4")
+    for name in ("gone1.jpg", "gone2.jpg"):
+        (tmp_path / name).symlink_to(tmp_path / name.replace("gone", "nowhere"))
+    lost, other, copies = sorted(find_sources([str(tmp_path)]).remarks())
+    assert lost.startswith("2 are left out: cannot be read: ")
+    assert other.startswith("2 are left out: neither a video nor a photo")
+    assert copies.startswith("2 are left out: the same content as another: ")
+    assert all(name in other for name in ("notes.txt", "scores.csv"))
+    (tmp_path / "c.mp4").unlink()
+    assert f"{tmp_path / 'b.mp4'} is left out: the same content as {tmp_path / 'a.mp4'}" in set(
+        find_sources([str(tmp_path)]).remarks()
+    )
 
 
 def test_photos_of_one_folder_are_one_album(tmp_path: Path) -> None:
@@ -74,7 +92,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.mp4")
     os.mkfifo(tmp_path / "pipe.jpg")
     search = find_sources([str(tmp_path)])
-    assert {(source.kind, source.bytes) for source in search.found} == {("photos", 0), ("video", 0)}
+    assert {(source.kind, source.bytes) for source in search.found} == {("video", 0)}
     assert search.left_out == ((tmp_path / "pipe.jpg", "cannot be read: not a regular file"),)
 
 

@@ -101,9 +101,9 @@ def test_the_gate_spares_a_photo_and_lets_words_and_flat_pictures_pass(monkeypat
     reader, engine = told(monkeypatch, row((0, 0, 64, 32), 99, "word"), gate=True)
     assert reader.measure(photo()) == NO_TEXT
     assert engine.asked == 0
-    assert not reader.would_read(photo())
+    assert not reader.worth_reading(text_area.working_size(photo()))
     for picture in (photo("Breaking news tonight"), blank()):
-        assert reader.would_read(picture)
+        assert reader.worth_reading(text_area.working_size(picture))
         assert reader.measure(picture).words == 1
 
 

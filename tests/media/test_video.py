@@ -138,6 +138,43 @@ def test_colours_follow_the_tagged_matrix(tmp_path: Path) -> None:
     assert np.abs(here - there).max() > 8
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+@pytest.mark.parametrize(
+    ("aspect", "stored", "size"),
+    [
+        (Fraction(16, 11), None, (233, 96)),
+        (Fraction(8, 9), None, (160, 108)),
+        (Fraction(16, 11), -90, (96, 233)),
+        (Fraction(1, 1), None, (160, 96)),
+        (Fraction(1, 40), None, (160, 96)),
+    ],
+)
+def test_pixels_that_are_not_square_are_shown_as_people_see_them(
+    tmp_path: Path, suffix: str, decoder: str, aspect: Fraction, stored: int | None, size: tuple[int, int]
+) -> None:
+    rotation = stored if suffix == "mp4" else None
+    size = size if rotation == stored else size[::-1]
+    path = write_clip(tmp_path / f"clip.{suffix}", pictures((3, 3)), aspect=aspect, rotation=rotation)
+    with open_video(path, decoder) as video:
+        frame = next(iter(video))
+        pixels, small = frame.rgb(), frame.small_bgr()
+        header = video.header
+    assert (header.width, header.height) == size
+    assert pixels.shape == (size[1], size[0], 3)
+    back = np.rot90(pixels, 1) if rotation else pixels
+    seen = cv2.resize(np.ascontiguousarray(back), SIZE)
+    assert np.abs(seen.astype(int) - scene(3, 0)).mean() < 8
+    assert max(small.shape) <= 256
+
+
+def test_a_frame_that_is_read_again_has_square_pixels_too(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mp4", pictures((3, 30)), aspect=Fraction(16, 11))
+    frame = _frames(path)[20]
+    with FrameReader(path) as reader:
+        assert np.array_equal(reader.read(20, frame.time), frame.rgb())
+
+
 def test_a_reserved_colour_tag_is_read_as_no_tag(tmp_path: Path) -> None:
     frames = _frames(write_clip(tmp_path / "clip.mp4", pictures((1, 2))))
     expected = frames[0].rgb()

@@ -81,14 +81,19 @@ def test_a_newer_format_is_refused_with_the_cure(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
     with pytest.raises(DataError, match=f"format {FORMAT + 1}, newer than this ctxr understands") as caught:
         open_artifact(tmp_path / "a")
-    assert "upgrade" in caught.value.hint
+    assert caught.value.hint == "install a newer ctxr"
 
 
 def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
     make(tmp_path / "a")
     (tmp_path / "a" / MANIFEST).write_text('{"kind": ')
-    with pytest.raises(DataError, match="is damaged"):
+    with pytest.raises(DataError, match="is not a manifest of ctxr") as caught:
         open_artifact(tmp_path / "a")
+    assert caught.value.hint == "name another folder"  # a web page's, say: never to be deleted
+    (tmp_path / "a" / ".ctxr").touch()
+    with pytest.raises(DataError, match="is damaged") as caught:
+        open_artifact(tmp_path / "a")
+    assert caught.value.hint == f"delete {tmp_path / 'a' / MANIFEST} and run its command again"
 
 
 def test_another_kind_of_artifact_is_refused(tmp_path: Path) -> None:
@@ -117,6 +122,23 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
     assert [path.name for path in folder.iterdir()] == [MARKER]
     with locked(folder):
         pass
+
+
+def test_partial_files_of_a_killed_run_are_removed_at_any_depth_but_not_through_a_link(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "a", tmp_path / "elsewhere"
+    killed = [
+        folder / name for name in (".sets.jsonl.12-ab12cd34.part", "images/clip-shot0_0/.img7.jpg.12-ab12cd34.part")
+    ]
+    kept = [elsewhere / ".img7.jpg.12-ab12cd34.part", folder / "images/.download.part", folder / "images/img7.part"]
+    for file in (*killed, *kept):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (folder / "images" / "linked").symlink_to(elsewhere)
+    with locked(folder, shared=True):
+        assert all(file.exists() for file in killed)
+    with locked(folder):
+        assert not any(file.exists() for file in killed)
+    assert all(file.exists() for file in kept)
 
 
 @pytest.mark.parametrize(
