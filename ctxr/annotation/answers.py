@@ -1,7 +1,7 @@
 """Answers from the journal, a file or a platform, validated one by one and merged into judgments."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
-from ctxr.annotation.project_journal import has_journal, opened
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
@@ -238,7 +238,8 @@ class Taken:
     """What is known after an import.
 
     Attributes:
-        answers: all, by unit and worker; votes: how many by unit. questions: all that may be answered, follow-ups included.
+        answers: all, by unit and worker; votes: how many by unit, without those of `blocked` workers, which others may replace.
+        questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
         accepted: where the rows stand that were taken or were there already.
     """
@@ -250,6 +251,7 @@ class Taken:
     again: int = 0
     refused: list[Refusal] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
+    blocked: Collection[str] = ()
 
     def answered(self) -> dict[str, Unit]:
         """Units with an answer, by id."""
@@ -261,13 +263,14 @@ def take(
     arrivals: Arrivals,
     questions: Mapping[str, AnsweredUnit],
     past: Mapping[str, AnsweredUnit],
+    blocked: Collection[str] = (),
 ) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
     An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
     tasks are gone.
     """
-    taken, written = Taken(questions=dict(questions)), _Written()
+    taken, written = Taken(questions=dict(questions), blocked=blocked), _Written()
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
         stored = _rounds(taken, stored, partial(_store, taken, written))
@@ -345,7 +348,7 @@ def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
 def _store(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
-    taken.votes[answer.unit] += 1
+    taken.votes[answer.unit] += answer.worker not in taken.blocked
     outcome = score(question.unit, answer)
     written.add(question.unit, answer, outcome)
     if question.protocol is None:
@@ -441,7 +444,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         arrivals = arrive(config, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
-        taken = _taken(before, arrivals, every)
+        taken = _taken(before, arrivals, every, blocked_workers(config.workdir, config.database))
         answered = _answered(taken, before, every)
         # refusals of other files, but for those of answers that were taken from this one
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
@@ -479,7 +482,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     )
 
 
-def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks]) -> Taken:
+def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks], blocked: Collection[str]) -> Taken:
     questions: dict[str, AnsweredUnit] = {}
     for tasks in every:
         for unit in tasks.units:
@@ -490,9 +493,9 @@ def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks]) -> T
                     hint="export one of them again, with the options of the other",
                 )
     if before is None:
-        return take((), arrivals, questions, {})
+        return take((), arrivals, questions, {}, blocked)
     past = {name: AnsweredUnit(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
-    return take(before.answers, arrivals, questions, past)
+    return take(before.answers, arrivals, questions, past, blocked)
 
 
 def _answered(taken: Taken, before: Answered | None, every: list[Tasks]) -> Answered:

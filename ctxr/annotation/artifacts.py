@@ -95,13 +95,6 @@ def write_task_tables(path: Path, batch: TaskBatch, files: Sequence[str] = ()) -
     return Content(["units.jsonl", "sets.jsonl", "images.jsonl", *files], counts, {})
 
 
-def write_tasks(path: Path, batch: TaskBatch, protocol: Protocol, backend: str, config: Mapping[str, Any]) -> Artifact:
-    """Write an artifact of kind `tasks` into the folder `path`, which the caller holds; the manifest last."""
-    content = write_task_tables(path, batch)
-    key = {**config, **tasks_key(path, batch.root, protocol, backend)}
-    return finish(path, kind=TASKS, verb="export-tasks", config=key, parents=batch.parents, content=content)
-
-
 def tasks_key(path: Path, root: Path, protocol: Protocol, backend: str) -> dict[str, Any]:
     """What decides tasks beside their own options, as the manifest in `path` records it."""
     return {"root": relative(root, path), "seed": protocol.seed, "backend": backend, "protocol": protocol.key()}
@@ -200,11 +193,7 @@ _LISTED: dict[str, type[Record]] = {
 
 def _whole(path: Path, kind: str, maker: str) -> Artifact:
     artifact = open_artifact(path, kind, maker)
-    if edited := artifact.changed_files():
-        raise DataError(
-            f"{path / edited[0]} was changed since it was written",
-            hint=f"restore it, or run ctxr {artifact.manifest.verb} again",
-        )
+    artifact.refuse_changed()
     return artifact
 
 

@@ -11,7 +11,7 @@ from ctxr.annotation.cost import ASSUMED_SECONDS
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.tasks.tag import NOTES
-from ctxr.engine.options import Choices, Options, Range
+from ctxr.engine.options import Choices, Options, Range, Switch
 from ctxr.errors import did_you_mean
 
 BACKENDS = ("local", "mturk", "prolific", "label-studio")
@@ -44,6 +44,8 @@ class ExportTasks(Protocol):
     """Where workers answer: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
     force: bool = False
     """Replace tasks that were answered or launched; answers to units that no longer exist are then lost."""
+    keep_leaks: Switch = False
+    """Export tasks although splits share pictures or footage."""
     raters: Annotated[int, COUNT] = 0
     """Workers per unit of tag or entail; 0 = 1 for tag, 3 for entail."""
     labels: str = ""

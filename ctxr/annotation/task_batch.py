@@ -18,6 +18,7 @@ from ctxr.annotation.records import Unit
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import sample_of
+from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UnfinishedError, UsageError
@@ -112,7 +113,7 @@ def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
     if task == "entail":
         return _entail(config, progress)
     if task in ("describe", "dialogue"):
-        dataset, source = _dataset(config.input or _sets(config.workdir, progress))
+        dataset, source = _dataset(config.input or _sets(config.workdir, progress), config)
         if task == "describe":
             return replace(source, units=factory.describe_units(dataset, config))
         if config.objects is None:
@@ -121,7 +122,7 @@ def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
         units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
         return replace(source, units=units, parents=parents)
     if task == "tag" or (task == "retrieve" and config.input is not None):
-        dataset, source = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress))
+        dataset, source = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress), config)
         if task == "tag":
             return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
         return replace(source, units=factory.retrieve_units(dataset, config))
@@ -150,7 +151,7 @@ def _entail(config: ExportTasks, progress: Progress) -> TaskBatch:
             "entail needs the pairs that are judged",
             hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
         )
-    dataset, source = _dataset(config.input or revised or _sets(config.workdir, progress))
+    dataset, source = _dataset(config.input or revised or _sets(config.workdir, progress), config)
     home = {name: image_set for image_set in reversed(dataset.sets) for name in image_set.images}
     example = 'such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
     units: dict[tuple[str, str], Unit] = {}
@@ -214,7 +215,7 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
             "the protocol asks for questions with a known answer, and there are none",
             hint="--gold DATASET: an artifact or a published release whose targets are known",
         )
-    dataset, gold = _dataset(config.gold, "gold")
+    dataset, gold = _dataset(config.gold, config, "gold")
     for purpose, count in counts.items():
         units = factory.check_units(dataset, config, purpose)
         checks += sorted(units, key=lambda unit: digest(config.seed, "check", unit.id))[:count]
@@ -228,11 +229,16 @@ def _sets(workdir: Path, progress: Progress) -> Path:
     return chosen(None, workdir, SETS, progress)
 
 
-def _dataset(path: Path, name: str = "") -> tuple[Dataset, TaskBatch]:
-    """A dataset, and what units about it show: a batch without units."""
+def _dataset(path: Path, config: ExportTasks, name: str = "") -> tuple[Dataset, TaskBatch]:
+    """A dataset, and what units about it show: a batch without units. Raises DataError where its splits leak."""
     dataset = read_dataset(path)
+    if not (config.keep_leaks or name) and (leak := leakage_of(dataset).sentence()):
+        raise DataError(
+            f"{path}: {leak}", hint="give sources that share footage one split and build again, or add --keep-leaks"
+        )
     if (path / MANIFEST).is_file():
         artifact = open_artifact(path)
+        artifact.refuse_changed()
         parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
     else:
         parent = Parent(name or "release", RELEASE, _fingerprint(dataset))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -261,9 +261,15 @@ def _address(url: str | Path) -> URL:
 
 
 def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
+    """The engine of a file, which is made where it is not, and readable to its owner alone."""
     path = Path(str(address.database))
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(0o600)  # before SQLite opens it: the files beside it get the mode of this one
+        for file in filter(Path.is_file, (path, Path(f"{path}-wal"), Path(f"{path}-shm"))):
+            with suppress(PermissionError):  # somebody else's, who decides who may read it
+                file.chmod(0o600)
     engine = create_engine(address, pool_size=16, max_overflow=-1, connect_args={"timeout": busy_seconds})
 
     @event.listens_for(engine, "connect")
@@ -306,7 +312,7 @@ def _server_engine(address: URL) -> Engine:
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the driver {error.name} of {address.drivername} is not installed",
-            hint="pip install 'ctxr[postgres]', or install the driver that the address names",
+            hint="pip install pg8000, or the driver that the address names",
         ) from error
 
 

@@ -1,6 +1,5 @@
 """Who is behind a pseudonym, and who came with which submission: a file in the private folder, never in the journal."""
 
-import os
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -75,9 +74,6 @@ class Identities:
         path = folder / "identities.sqlite"
         with disk_errors(path):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # before SQLite opens it: the files beside it get the mode of this one
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-            path.chmod(0o600)
         self._key = key
         self._database = Database(path)
         with self._database.writing() as connection:

@@ -14,6 +14,7 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.errors import DataError
 from ctxr.store.records import Record
+from ctxr.store.tables import UNREADABLE
 
 
 class Refusal(Record, frozen=True):
@@ -107,9 +108,6 @@ def moment(text: str, where: str) -> datetime:
 
 
 T = TypeVar("T")
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors that foreign JSON can cause."""
 
 
 def read_lines(path: Path, record: type[T], hint: str, missing: str = "") -> Iterator[tuple[int, T]]:

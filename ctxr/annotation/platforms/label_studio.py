@@ -13,11 +13,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.forms import Choice, Field, Pick, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, moment, read_list, stamp
+from ctxr.annotation.platforms.arrivals import Arrivals, moment, read_list, stamp
 from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import DataError
+from ctxr.store.tables import UNREADABLE
 
 PLATFORM = "label-studio"
 

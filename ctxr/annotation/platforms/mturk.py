@@ -22,13 +22,14 @@ from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
-from ctxr.annotation.platforms.arrivals import UNREADABLE, Arrivals, read_lines, stamp
+from ctxr.annotation.platforms.arrivals import Arrivals, read_lines, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.store.append_only import append, read_appended
 from ctxr.store.records import Record, SplitName
+from ctxr.store.tables import UNREADABLE
 
 TICKED = "yes"
 """What a ticked box sends; it is named `field.value`, because platforms join boxes of one name in ways of their own."""
@@ -381,9 +382,7 @@ def connect(live: bool) -> Client:
     try:
         import boto3
     except ImportError as error:
-        raise CtxrError(
-            "boto3 is not installed, and Mechanical Turk needs it", hint="pip install 'ctxr[mturk]'"
-        ) from error
+        raise CtxrError("boto3 is not installed, and Mechanical Turk needs it", hint="pip install boto3") from error
     session = boto3.session.Session()
     if session.get_credentials() is None:
         raise CtxrError(

@@ -92,7 +92,7 @@ class ProlificClient:
                 if answer.is_success:
                     try:
                         return json.loads(answer.content or b"{}")
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         raise DataError(f"Prolific answered to {path} with something that is not JSON") from error
                 # too many requests: it was refused before anything was done
                 if last or not (answer.status_code == 429 or (answer.status_code >= 500 and retry)):
@@ -104,9 +104,9 @@ class ProlificClient:
 
 
 def client_of(token: str, address: str, transport: httpx.BaseTransport | None = None) -> httpx.Client:
-    """The connection to an address, with the token of the account."""
+    """The connection to an address, with the token of the account, which goes to no other: redirects are not followed."""
     headers = {"Authorization": f"Token {token}"}
-    return httpx.Client(base_url=address, headers=headers, timeout=30, follow_redirects=True, transport=transport)
+    return httpx.Client(base_url=address, headers=headers, timeout=30, follow_redirects=False, transport=transport)
 
 
 def connect(address: str = ADDRESS) -> ProlificClient:
@@ -123,6 +123,8 @@ def _refused(answer: httpx.Response) -> CtxrError:
     except (ValueError, AttributeError):
         detail = answer.text
     code = answer.status_code
+    if answer.has_redirect_location:
+        detail = f"a redirect to {answer.headers['Location']}, where the token is not sent"
     hint = f"check {TOKEN}" if code in (401, 403) else "see the message, change the export, and run the command again"
     return CtxrError(f"Prolific refused with {code}: {str(detail)[:300]}", hint=hint)
 

@@ -11,6 +11,7 @@ from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd, stable_id
 from ctxr.annotation.wording import Problem
 from ctxr.store.records import Judgment, Query, Text
+from ctxr.store.tables import UNREADABLE
 
 SEATS = 2
 FRESH = False
@@ -58,7 +59,7 @@ def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
         return [Problem("no_talk", "The conversation is missing.")]
     try:
         turns = turns_of(values)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return [Problem("no_talk", "The conversation cannot be read.")]
     shares = [index for index, turn in enumerate(turns) if turn.share]
     if any(turn.user not in (0, 1) or (not turn.share and not turn.text.strip()) for turn in turns):

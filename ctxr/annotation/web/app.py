@@ -85,12 +85,6 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         line = "The text is too long for this page. Please shorten it."
         return pages.message("Too long", [line], 413, links=home)
 
-    def rate_limited(request: Request, error: Exception) -> Response:
-        return _too_many(pages, getattr(error, "seconds", 1.0))
-
-    def disconnected(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)
-
     def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, CtxrError)  # noqa: S101 - for the type checker
         sys.stderr.write(": ".join(filter(None, (error.message, error.hint))) + "\n")
@@ -106,8 +100,9 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         return pages.message("Something went wrong here", [line], status, links=home, kept=kept)
 
     return {
-        HttpProblem: explain, Refused: refused, TooLarge: too_large, RateLimited: rate_limited,
-        ClientDisconnect: disconnected, CtxrError: failed, HTTPException: other, 500: other,
+        HttpProblem: explain, Refused: refused, TooLarge: too_large, CtxrError: failed, HTTPException: other, 500: other,
+        RateLimited: lambda request, error: _too_many(pages, getattr(error, "seconds", 1.0)),
+        ClientDisconnect: lambda request, error: Response(status_code=400),
     }  # fmt: skip
 
 

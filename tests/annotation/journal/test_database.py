@@ -1,6 +1,8 @@
 """What is wrong with a database is said in one sentence, and nothing that was acknowledged is lost by it."""
 
+import os
 import sqlite3
+import stat
 import threading
 from pathlib import Path
 
@@ -70,6 +72,22 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
         open_journal(path)
     told(error)
     assert path.read_text() == "my thesis, the only copy" * 100
+
+
+@pytest.mark.parametrize("was", [None, 0o644])
+def test_the_file_and_those_beside_it_are_readable_to_their_owner_alone(tmp_path: Path, was: int | None) -> None:
+    path, before = tmp_path / "answers.sqlite", os.umask(0)
+    try:
+        if was is not None:
+            for name in ("", "-wal", "-shm"):
+                Path(f"{path}{name}").touch(was)
+        journal = open_journal(path)
+        journal.enrol("w1", "local", START)
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        journal.close()
+    finally:
+        os.umask(before)
+    assert modes == {"answers.sqlite": 0o600, "answers.sqlite-wal": 0o600, "answers.sqlite-shm": 0o600}
 
 
 def test_a_journal_of_a_newer_schema_is_told(opener: Opener, address: str) -> None:

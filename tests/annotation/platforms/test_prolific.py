@@ -172,6 +172,23 @@ def test_a_wrong_token_is_named_and_never_shown(platform: Platform) -> None:
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_the_token_follows_no_redirect(status: int) -> None:
+    asked: list[str] = []
+
+    def redirect(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(status, headers={"Location": f"{ADDRESS}/elsewhere/"})
+
+    client = prolific.ProlificClient(prolific.client_of("hunter2", ADDRESS, httpx.MockTransport(redirect)))
+    for call in (lambda: client.studies("x"), lambda: client.create(body()), lambda: client.publish("s1")):
+        with pytest.raises(CtxrError, match=f"refused with {status}: a redirect to {ADDRESS}/elsewhere/") as caught:
+            call()
+        assert "hunter2" not in caught.value.message
+    assert len(asked) == 3
+    assert not any("elsewhere" in address for address in asked)
+
+
 def test_without_a_token_or_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROLIFIC_TOKEN", raising=False)
     with pytest.raises(CtxrError, match="PROLIFIC_TOKEN is not set"):
