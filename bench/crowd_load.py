@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from sqlalchemy import func, select
 
 from bench.table import Row
-from ctxr.annotation.artifacts import TaskBatch, write_tasks
+from ctxr.annotation.artifacts import TaskBatch
 from ctxr.annotation.journal import tables
 from ctxr.annotation.journal.database import Database
 from ctxr.annotation.journal.journal import open_journal
@@ -33,6 +33,7 @@ from ctxr.annotation.tasks import entail
 from ctxr.annotation.web.signing import Signer
 from ctxr.store.records import Image, ImageSet
 from scripts.postgres_server import programs, server
+from scripts.task_artifact import write_tasks
 
 PATIENCE = 60.0
 """Seconds in which a worker's page must come, a restart included."""
@@ -95,7 +96,7 @@ def write_project(work: Path, units: int) -> None:
     folder = work / "tasks" / "load"
     folder.mkdir(parents=True)
     by_id = {one.id: one for one in sets}, {one.id: one for one in images}
-    write_tasks(folder, TaskBatch(tuple(made), *by_id, root), Protocol(disjoint="none"), "local", {})
+    write_tasks(folder, TaskBatch(tuple(made), *by_id, root), Protocol(disjoint="none"))
 
 
 class Server:

@@ -182,9 +182,11 @@ def gate_rows(count: int) -> list[Row]:
     for _ in range(count):
         picture, place = overlay(textless[rng.integers(len(textless))], rng)
         if finds(reader, picture, place):
-            passed.append(gated.would_read(picture))
-    spared = float(np.mean([not gated.would_read(picture) for picture in textless]))
-    seconds = median_seconds(lambda: [gated.would_read(picture) for picture in textless], 1) / len(textless)
+            passed.append(gated.worth_reading(working_size(picture)))
+    spared = float(np.mean([not gated.worth_reading(working_size(picture)) for picture in textless]))
+    seconds = median_seconds(lambda: [gated.worth_reading(working_size(picture)) for picture in textless], 1) / len(
+        textless
+    )
     recall = float(np.mean(passed))
     return [
         Row(

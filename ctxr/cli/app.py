@@ -5,6 +5,7 @@ imported here.
 import errno
 import os
 import sys
+from contextlib import nullcontext
 from functools import partial
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
@@ -102,10 +103,13 @@ def _run(command: Command, config: Any, as_json: bool) -> None:
         show(named(document)(report) if document else report, named(view)(report), as_json)
 
     started = (partial(shown, view=command.started),) if command.started else ()
+    config.check()  # before what takes seconds
     progress = Terminal()
-    with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
-        run = named(command.run)
-    shown(run(config, progress, *started), command.view, command.document)
+    with nullcontext() if command.started else progress.alive(config.COMMAND):
+        with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
+            run = named(command.run)
+        report = run(config, progress, *started)
+    shown(report, command.view, command.document)
 
 
 def _stop(error: CtxrError, typed: list[str]) -> NoReturn:

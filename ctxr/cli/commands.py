@@ -4,7 +4,7 @@ from ctxr.cli.verbs import VERBS, Command
 
 LINES = {
     "build-sets": "Build sets of ten minimally contrastive images from videos and photos.",
-    "filter": "Remove blurry, text-heavy or small images and replace them.",
+    "filter": "Remove low-quality, text-heavy or small images and replace them.",
     "merge": "Merge what the ranks of build-sets or filter have made into one artifact.",
     "plan": "Estimate the effort of a crowd study: answers, cost with fees, hours, pay per hour.",
     "export-tasks": "Write tasks for the crowd, for the built-in server or a crowdsourcing platform.",
@@ -24,11 +24,15 @@ LINES = {
     "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",
-    "demo": "Draw a small synthetic world, run the whole pipeline on it, and compare with the ground truth.",
+    "demo": "Draw a small synthetic world, run the pipeline on it, and compare with the ground truth.",
 }
 """Summaries by name, in order of use."""
 
+_FAILED = "The exit code is 0 when some sources failed, which the last line counts, and 3 when no source can be used."
+
 MORE = {
+    "build-sets": _FAILED,
+    "filter": _FAILED,
     "merge": "The result is byte-equal to a run without ranks. The exit code is 4 while a rank is at work, and when a source was not "
     "finished by any rank.",
     "plan": "It fails below a minimum hourly pay.",

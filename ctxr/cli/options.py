@@ -60,7 +60,7 @@ def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, An
         loaded = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--config names a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{file} is not TOML: {error}") from error
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     for table in tables:

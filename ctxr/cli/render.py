@@ -4,14 +4,23 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Literal, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from ctxr.engine.progress import Silent
@@ -19,8 +28,8 @@ from ctxr.engine.report import P_SHOWN
 from ctxr.engine.report import Table as Tabular
 from ctxr.errors import CtxrError
 
-LOG_SECONDS = 30.0
-"""Time between two lines of progress in a log."""
+LOG_SECONDS = 10
+"""Longest time between two lines of progress in a log."""
 
 LONGEST_CELL = 30
 """Characters of a column that is put beside others; longer text is wrapped."""
@@ -185,10 +194,12 @@ def _figure(value: Any, digits: int | None, is_p: bool = False) -> str:
 
 
 class Terminal:
-    """A `Progress` on stderr, with live bars where it is a terminal."""
+    """A `Progress` on stderr, with live bars where it is a terminal, and lines where nothing can be drawn over."""
 
-    def __init__(self) -> None:
-        self._console = console(stderr=True)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock, self._tasks = console(stderr=True), clock, list[_LogLines]()
+        self._draws = self._console.file.isatty() and not self._console.is_dumb_terminal
+        self._printed = clock()
 
     def __reduce__(self) -> tuple[type[Silent], tuple[()]]:
         """Silent in another process."""
@@ -196,48 +207,83 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        self._console.print(f"[dim]{_plain_text(text)}[/]")
+        self._print(f"[dim]{_plain_text(text)}[/]")
 
     def warn(self, text: str) -> None:
         """Something that may surprise."""
-        self._console.print(f"[yellow]warning:[/] {_plain_text(text)}")
+        self._print(f"[yellow]warning:[/] {_plain_text(text)}")
+
+    def _print(self, line: str) -> None:
+        self._printed = self._clock()
+        self._console.print(line)
+
+    @contextmanager
+    def alive(self, command: str) -> Iterator[None]:
+        """While the block works, at least a line every `LOG_SECONDS` where no bar is drawn."""
+        ended = Event()
+        thread = Thread(target=self.beat, args=(command, ended.wait), daemon=True)
+        if not self._draws:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if not self._draws:
+                thread.join()
+
+    def beat(self, command: str, ended: Callable[[float], bool]) -> None:
+        """Until the command has `ended`, which waits so many seconds for it: a line after `LOG_SECONDS` without another one."""
+        began = self._clock()
+        while not ended(max(0.0, self._printed + LOG_SECONDS - self._clock())):
+            if self._clock() >= self._printed + LOG_SECONDS:
+                work = [command, *(task.state() for task in self._tasks)][-1]
+                self.note(f"{work}, {self._clock() - began:.0f} s")
+
+    def alert(self, text: str) -> None:
+        """What makes figures wrong."""
+        self._print(f"[bold red]{_plain_text(text)}[/]")
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:
-        """A bar with counts, rate and time left; a line now and then when stderr is a file."""
-        if not self._console.is_terminal:
-            yield _LogLines(self._console, label, total)
+        """A bar with counts, rate and time left; a line at the start where no bar is drawn, and those of `beat`."""
+        if not self._draws:
+            self.note(label)
+            self._tasks.append(_LogLines(label, total))
+            try:
+                yield self._tasks[-1]
+            finally:
+                self._tasks.pop()
             return
+        bar = (BarColumn(), MofNCompleteColumn()) if total is not None else (SpinnerColumn(),)
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
+            *bar,
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
             TextColumn("[dim]{task.fields[now]}"),
         )
         with Progress(*columns, console=self._console, transient=True) as shown:
-            yield _Line(shown, shown.add_task(label, total=total, now="", rate=""))
+            task = shown.add_task(escape(label), total=total, now="", rate="")
+            try:
+                yield _Line(shown, task)
+            finally:  # the last frame is empty: not every terminal can take back a line
+                shown.update(task, visible=False)
 
 
 class _LogLines:
-    """Progress where nothing can be drawn over: at most one line every `LOG_SECONDS`."""
+    """Progress where nothing can be drawn over."""
 
-    def __init__(self, console: Console, label: str, total: float | None) -> None:
-        self._console, self._label, self._total = console, label, total
-        self._done, self._logged = 0.0, time.monotonic()
+    def __init__(self, label: str, total: float | None) -> None:
+        self._label, self._total, self._done = label, total, 0.0
+
+    def state(self) -> str:
+        """What is done of it, in words."""
+        counts = [f"{steps:,.{int(steps % 1 > 0)}f}" for steps in (self._done, self._total) if steps is not None]
+        return f"{self._label}: {' of '.join(counts)}" if self._done or self._total else self._label
 
     def advance(self, steps: float = 1) -> None:
         """`steps` more are done."""
         self._done += steps
-        if time.monotonic() - self._logged >= LOG_SECONDS:
-            self._logged = time.monotonic()
-            counts = [
-                f"{steps:,.{0 if float(steps).is_integer() else 1}f}"
-                for steps in (self._done, self._total)
-                if steps is not None
-            ]
-            self._console.print(f"[dim]{escape(self._label)}: {' of '.join(counts)}[/]")
 
     def say(self, text: str) -> None:
         """Not worth a line."""

@@ -45,12 +45,9 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "sources": _sources(counts),
         "considered": f"{counts['considered']} sampled frames and photos, {counts['embedded']} embedded"
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
-        "excluded": _numbers(counts["reasons"]),
+        "excluded": _numbers(counts["reasons"]).replace("_", " "),
         "splits": _numbers(counts["splits"], "{name} {number}"),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
-        "failed": f"{len(report.failures)}, reasons in {report.artifact / 'failures.jsonl'}"
-        if report.failures
-        else None,
         "next": _after_sets(report.artifact) if counts["sets"] else None,
     }
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
@@ -60,6 +57,11 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             yield f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}"
+    if report.failures:
+        # a command of thousands of names is what a shell made of a pattern
+        retry = report.retry if len(report.retry) < 1000 else "the same command with --retry-failed"
+        why = report.artifact / "failures.jsonl"
+        yield Text(f"{plural(len(report.failures), 'file')} failed: reasons in {why}; retry: {retry}", "yellow")
 
 
 def _after_sets(folder: Path) -> str:
@@ -187,6 +189,9 @@ def export(report: ExportReport) -> Iterator[Block]:
         "left out": " ".join(report.left_out) or "nothing",
         "notes": " ".join(report.notes) or None,
         "card": report.export / "README.md",
+        "next": command_in(WORKDIR, "rebuild", str(report.export), "--videos", "DIR")
+        if report.to == "recipe"
+        else "complete the card, which says how to load the export",
     }
     yield Summary(f"{report.export}: {_finished(report.up_to_date)}", rows)
 
@@ -203,6 +208,7 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
         "images": f"{counts['images']} of {images} images of the recipe: {counts['equal']} equal to it, {counts['different']} not",
         "failed": f"{counts['failed']} sources"
         + (f", reasons in {report.artifact}/failures.jsonl" if counts["failed"] else ""),
+        "next": command_in(WORKDIR, "report", "--input", str(report.artifact)),
     }
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if lacks:
@@ -214,6 +220,9 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
 
 def verified(report: VerifyReport) -> Iterator[Block]:
     """How many images are those of their sources, and which are not."""
+    path = str(report.artifact)
+    recipe, sets = ("rebuild", path, "--videos", "DIR"), ("export", "--to", "recipe", "--input", path)
+    after = command_in(WORKDIR, *(recipe if report.kind == "recipe" else sets))
     rows = {
         "kind": report.kind,
         "equal": f"{report.equal} of {report.images} images",
@@ -221,8 +230,9 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         "not compared": len(report.unproven),
         **{f"source {name}": why for name, why in report.sources.items()},
         "versions": report.software or None,
+        "next": None if report.differences or report.unproven else after,
     }
-    yield Summary(str(report.artifact), rows)
+    yield Summary(path, rows)
     for row in report.differences[:MOST_SHOWN]:
         far = "" if row["distance"] is None else f" (pixel values up to {row['distance']} apart)"
         yield Text(f"{row['id']}: {row['what']}: {row['message']}{far}")
@@ -269,6 +279,7 @@ def training(report: TrainReport) -> Iterator[Block]:
 
 def regions(report: RegionsReport) -> Iterator[Block]:
     """What was extracted of how many pictures."""
+    folder = report.regions
     yield Sentences("left out", report.left_out)
     rows = {
         "regions": report.regions,
@@ -277,6 +288,9 @@ def regions(report: RegionsReport) -> Iterator[Block]:
         "pictures": report.pictures,
         "regions of a picture": f"up to {report.most}, the whole of it first",
         "features": report.features,
+        "next": command_in(
+            folder.parent.parent, "train", "--recipe", "uniter-batch", "--set", f"regions={folder.name}"
+        ),
     }
     yield Summary(_written(report.up_to_date), rows)
 
@@ -296,6 +310,7 @@ def listening(report: ListenReport) -> Iterator[Block]:
         "tokens": f"{report.tokens_in:,} sent, {report.tokens_out:,} answered",
         "cost": f"{report.cost:.4f}",
         "accuracy": "–" if report.accuracy is None else f"{report.accuracy:.3f}",
+        "next": command_in(report.run.parent.parent, "eval", report.run.name) if report.complete else None,
     }
     if report.dry_run:
         rows |= {"tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered"}

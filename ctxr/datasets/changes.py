@@ -11,7 +11,6 @@ from ctxr.errors import DataError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
-from ctxr.store.kinds import REVISE_LABELS as REVISED
 from ctxr.store.records import Facts, Image
 from ctxr.store.tables import read_table
 from ctxr.store.units import drop_units, read_unit, units_of
@@ -35,23 +34,14 @@ def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
     return files, sorted(units)
 
 
-def refuse_changed(artifact: Artifact, maker: str) -> None:
-    """Raise DataError if something in the artifact was changed; `maker` is the command that mends it."""
+def refuse_changed(artifact: Artifact) -> None:
+    """Raise DataError if something in the artifact was changed, a picture too."""
     files, units = changed(artifact)
     if not files:
         return
     for unit in units:
         read_unit(artifact.path, unit)  # where a row cannot be read, its line says more
-    hint = f"restore it, or run {maker} again with the same options to rebuild what changed"
-    raise changed_error(artifact.path / files[0], hint)
-
-
-def refuse_edited(artifact: Artifact) -> None:
-    """Raise DataError where a table or an array is not as it was written."""
-    if edited := artifact.changed_files():
-        verb = artifact.manifest.verb
-        hint = f"restore it, or run ctxr {verb} again to rebuild what changed"
-        raise changed_error(artifact.path / edited[0], RESTORE if verb == REVISED else hint)
+    raise artifact.changed_error(files[0])
 
 
 def parent_of(dataset: Dataset, seen: str) -> Parent:
@@ -62,7 +52,7 @@ def parent_of(dataset: Dataset, seen: str) -> Parent:
     if dataset.root is None or not (dataset.root / MANIFEST).is_file():
         return Parent(dataset.name, RELEASE, seen)
     artifact = open_artifact(dataset.root)
-    refuse_edited(artifact)
+    artifact.refuse_changed()
     return Parent(dataset.name, artifact.manifest.kind, artifact.sha256)
 
 
@@ -73,7 +63,8 @@ def refuse_other(picture: Path, content: str) -> None:
     except OSError:
         return
     if not same:
-        raise changed_error(picture, "restore it, or run the command that made its dataset again")
+        hint = "restore it from a copy, or run the command that made its dataset again"
+        raise DataError(f"{picture} was changed since it was written", hint=hint)
 
 
 def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
@@ -87,11 +78,6 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress
         elif file.suffix != ".jsonl":
             file.unlink(missing_ok=True)
     drop_units(artifact, units)
-
-
-def changed_error(file: Path, cure: str) -> DataError:
-    """The error for a file that is not as it was written."""
-    return DataError(f"{file} was changed since it was written", hint=cure)
 
 
 def _pictures(folder: Path) -> Iterator[tuple[str, str, str]]:
@@ -117,7 +103,3 @@ def _is_other(folder: Path, path: str, sha256: str, written: int) -> bool:
         return status.st_mtime_ns > written and sha256_file(file) != sha256
     except OSError:
         return True
-
-
-RESTORE = "restore it from a copy, or start over with --out ANOTHER, which leaves these rounds unchanged"
-"""The hint for a changed file of the rounds, which no command can rebuild."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Source, SplitName, Text
+from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, SharedFootage, Source, SplitName, Text
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Dataset:
         splits: side of each group; a group that is not named belongs to no split.
         sources: videos and albums, where they are known.
         facts: what was measured, by image id.
+        footage: sources that share footage, where they were compared.
         licences: what the publisher says of each image, by image id; empty where nothing was said.
         notes: what a reader left out or took on trust, one sentence each.
     """
@@ -40,6 +41,7 @@ class Dataset:
     sources: tuple[Source, ...] = ()
     facts: dict[str, Facts] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    footage: tuple[SharedFootage, ...] = ()
     licences: dict[str, str] = field(default_factory=dict)
 
     def split_of(self, image_set: ImageSet) -> SplitName | None:

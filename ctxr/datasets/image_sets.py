@@ -44,11 +44,9 @@ def yield_curve(path: Path) -> dict[str, int]:
     counts: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
     for parent in manifest.parents:
         name = parent.name
-        if not (path / "sources" / name).is_dir():
+        if parent.kind != "video" or not (path / "sources" / name).is_dir():
             continue
         unit = read_unit(path, name)
-        if unit.source.kind != "video":
-            continue
         rows = [(row.row, row.shot) for row in unit.ledger if row.row is not None and row.shot is not None]
         vectors = np.asarray(unit.vectors[[row for row, _ in rows]]) if rows else unit.vectors
         for threshold in thresholds:

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from ctxr.datasets.splits import GROUPS
 from ctxr.errors import DataError
-from ctxr.store.records import PHOTO_SUFFIXES, ImageSet, Judgment, Query, Record, Source, Split, Text
-from ctxr.store.tables import decode_other, read_table
+from ctxr.store.records import PHOTO_SUFFIXES, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
+from ctxr.store.tables import UNREADABLE, decode_other, read_table
 
 HEAD = "recipe.json"
 
@@ -94,6 +95,7 @@ class RebuildRecipe:
     texts: list[Text]
     queries: list[Query]
     judgments: list[Judgment]
+    footage: list[SharedFootage]
 
 
 def read_recipe(path: Path) -> RebuildRecipe:
@@ -123,6 +125,7 @@ def read_recipe(path: Path) -> RebuildRecipe:
         optional("texts.jsonl", Text),
         optional("queries.jsonl", Query),
         optional("judgments.jsonl", Judgment),
+        optional(GROUPS, SharedFootage),
     )
 
 
@@ -133,12 +136,12 @@ def _read_head(file: Path) -> Head:
         raise DataError(
             f"{file} cannot be read: {error.strerror}", hint="name a folder made by ctxr export --to recipe"
         ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}", hint="get the recipe again from where it came from") from error
     if head.format > FORMAT:
         raise DataError(
             f"{file} has format {head.format}, newer than this ctxr understands ({FORMAT})",
-            hint="pip install --upgrade ctxr",
+            hint="install a newer ctxr",
         )
     return head
 

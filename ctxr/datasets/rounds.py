@@ -10,20 +10,19 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from ctxr.datasets.changes import RESTORE, changed_error, refuse_edited
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage
 from ctxr.errors import DataError, UsageError
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, FileEntry, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, RESTORE, Artifact, Content, FileEntry, Parent, open_artifact
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.kinds import DATASET, REVISE_LABELS
 from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record, Split
-from ctxr.store.tables import encode_row, read_table, write_table
+from ctxr.store.tables import UNREADABLE, encode_row, read_table, write_table
 
 Decision = Literal["added", "rejected"]
 Reason = Literal["below_threshold", "cap_image", "cap_caption"]
@@ -194,7 +193,7 @@ def open_base(path: Path) -> Base:
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
-    refuse_edited(artifact)
+    artifact.refuse_changed()
     return Base(read_dataset(path), path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
 
 
@@ -221,7 +220,7 @@ def read_rounds(out: Path) -> list[Round]:
 def refuse_changed(out: Path) -> None:
     """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
     if (out / MANIFEST).is_file() and (out / ROUNDS).is_file():
-        refuse_edited(open_artifact(out))
+        open_artifact(out).refuse_changed()
 
 
 def newest_sample(workdir: Path) -> Path | None:
@@ -314,7 +313,7 @@ class Rounds(Stage):
         for row in rounds:
             name = f"{folder_of(row.number)}/{JUDGMENTS}"
             if row.judgments and not ((out / name).is_file() and sha256_file(out / name) == row.judgments):
-                raise changed_error(out / name, RESTORE)
+                raise DataError(f"{out / name} was changed since it was written", hint=RESTORE)
         judges = dict.fromkeys(Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
         return Inputs([*inputs.parents, *judges], rounds)
 
@@ -432,7 +431,7 @@ def read_figures(folder: Path, cure: str = "restore it, or revise again") -> dic
     """The figures of a round, or of its audit. Raises DataError where they are missing or damaged."""
     try:
         figures: dict[str, Any] = msgspec.json.decode((folder / FIGURES).read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise DataError(f"{folder / FIGURES} is missing or damaged", hint=cure) from error
     return figures
 

@@ -1,30 +1,109 @@
-"""Splits: whole groups go to train, valid or test, by salted hash or by the publisher's word; leaks are counted by group."""
+"""Splits: sources that share footage stay together; they are dealt by salted hash or by the publisher's word; leaks are counted."""
 
 import csv
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.text_files import read_utf8
-from ctxr.errors import DataError
-from ctxr.store.records import Image, ImageSet, Split, SplitName
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError, plural, some
+from ctxr.store.records import Image, ImageSet, SharedFootage, Split, SplitName
 
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
+
+GROUPS, SPLITS_TABLE = "groups.jsonl", "splits.jsonl"
+"""Tables of an artifact of image sets: sources that share footage, and the split of each source."""
 
 
 def split_of(group: str, salt: str = "ctxr") -> SplitName:
     """The split of a group, by hash: 80 % train, 10 % valid, 10 % test. The same group always gets the same split, independent of the
     rest of the dataset; another salt gives another one."""
-    digest = hashlib.sha256(f"{salt}\0{group}".encode()).digest()
-    position = int.from_bytes(digest[:8]) / 2**64
+    position = _position(salt, group)
     return "train" if position < 0.8 else "valid" if position < 0.8 + 0.1 else "test"
 
 
-def assign_splits(groups: Iterable[str], published: Mapping[str, SplitName], salt: str = "ctxr") -> list[Split]:
-    """One row per group: the publisher's split where there is one, the salted hash elsewhere."""
-    return [Split(group, published.get(group) or split_of(group, salt)) for group in sorted(set(groups))]
+def _position(salt: str, group: str) -> float:
+    """Where the hash of a group lies, 0..1."""
+    return int.from_bytes(hashlib.sha256(f"{salt}\0{group}".encode()).digest()[:8]) / 2**64
+
+
+def assign_splits(
+    sources: Mapping[str, bool],
+    shared: Iterable[SharedFootage] = (),
+    fixed: Mapping[str, SplitName] | None = None,
+    salt: str = "ctxr",
+) -> list[Split]:
+    """One row per source, by name: its fixed split, or that of its group, which holds all sources that `shared` connects.
+
+    A group without a fixed source is dealt by the hash of its first name. Where that leaves a split without sets, as few groups
+    often do, groups are dealt by the rank of their hashes instead: a tenth, but at least one group, to each of test and valid that
+    no fixed source is in, the rest to train.
+
+    Args:
+        sources: names, and whether the source can hold sets: only those fill a split.
+        fixed: splits that are given. A group of several such splits is torn apart; another source of it goes where it shares most.
+    """
+    fixed = {name: split for name, split in (fixed or {}).items() if name in sources}
+    free: dict[str, list[str]] = {}
+    splits: dict[str, SplitName] = dict(fixed)
+    links: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in (shared := list(shared)):
+        links[row.first][row.second] = links[row.second][row.first] = row.shared
+    for group in connected(sources, shared):
+        if any(name in fixed for name in group):
+            _spread(group, splits, links)
+        else:
+            free[group[0]] = group
+    dealt = {name: split_of(name, salt) for name in free}
+    ranked = sorted((name for name in free if any(sources[name] for name in free[name])), key=partial(_position, salt))
+    filled = {splits[name] for name in splits if sources[name]}
+    if {*SPLITS} - filled - {dealt[name] for name in ranked}:
+        part = max(1, round(len(ranked) / 10))
+        for split in SPLITS[:0:-1]:
+            if split not in filled and len(ranked) > ("train" not in filled):
+                dealt |= dict.fromkeys(ranked[-part:], split)
+                del ranked[-part:]
+        dealt |= dict.fromkeys(ranked, "train")
+    splits |= {name: dealt[first] for first, group in free.items() for name in group}
+    return [Split(name, splits[name]) for name in sorted(sources)]
+
+
+def _spread(group: Sequence[str], splits: dict[str, SplitName], links: Mapping[str, Counter[str]]) -> None:
+    """Give each source of a connected group the split with which it shares most, from those that have one outwards."""
+    while waiting := [name for name in group if name not in splits]:
+        reached = {}
+        for name in waiting:
+            votes: Counter[SplitName] = Counter()
+            for other, weight in links[name].items():
+                if other in splits:
+                    votes[splits[other]] += weight
+            if votes:
+                reached[name] = votes.most_common(1)[0][0]
+        splits |= reached
+
+
+def connected(names: Iterable[str], shared: Iterable[SharedFootage]) -> list[list[str]]:
+    """Groups of names that `shared` connects, directly or through others; each sorted, in the order of their first names."""
+    index = {name: at for at, name in enumerate(sorted(names))}
+    pairs = [(index[row.first], index[row.second]) for row in shared if row.first in index and row.second in index]
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(pairs), bool), (rows, columns)), (len(index), len(index)))
+    groups: dict[int, list[str]] = {}
+    for name, label in zip(
+        index, connected_components(graph, directed=False)[1].tolist() if index else (), strict=True
+    ):
+        groups.setdefault(label, []).append(name)
+    return list(groups.values())
 
 
 def read_published(path: Path) -> dict[str, SplitName]:
@@ -53,17 +132,56 @@ class Leakage:
     Attributes:
         groups: groups with sets in more than one split, with those splits.
         images: image contents (sha256) in sets of more than one split, with the set ids that hold them.
+        footage: sources with sets in different splits that share footage.
     """
 
     groups: dict[str, list[SplitName]]
     images: dict[str, list[str]]
+    footage: tuple[SharedFootage, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.groups or self.images)
+    def counts(self) -> dict[str, int]:
+        """How many there are of each, as manifests record it."""
+        counts = {"leaking_groups": len(self.groups), "leaking_images": len(self.images)}
+        return counts | ({"leaking_footage": len(self.footage)} if self.footage else {})
+
+    def sentence(self) -> str:
+        """What leaks, in words; empty if nothing does."""
+        pairs = (f"{row.first} and {row.second}" for row in self.footage)
+        return leak_sentence(self.counts()) + (f": {some(pairs)}" if self.footage else "")
 
 
-def find_leakage(sets: Sequence[ImageSet], images: Mapping[str, Image], splits: Mapping[str, SplitName]) -> Leakage:
-    """Leaks between splits: `splits` says the split of each set id. Groups are compared by name, images by content."""
+def leak_sentence(counts: Mapping[str, Any]) -> str:
+    """What the counts of an artifact of image sets say about leaks; empty if there are none."""
+    kinds = {
+        "leaking_groups": ("source", "in sets of several splits"),
+        "leaking_images": ("picture", "in sets of several splits"),
+        "leaking_footage": ("pair", "of sources with shared footage in different splits"),
+    }
+    parts = [f"{plural(counts[name], noun)} {where}" for name, (noun, where) in kinds.items() if counts.get(name)]
+    return f"splits leak: {'; '.join(parts)}" if parts else ""
+
+
+def leakage_of(dataset: Dataset) -> Leakage:
+    """Leaks between the splits of a dataset."""
+    splits = {image_set.id: split for image_set in dataset.sets if (split := dataset.split_of(image_set))}
+    sets = [image_set for image_set in dataset.sets if image_set.id in splits]
+    return find_leakage(sets, dataset.images, splits, dataset.footage)
+
+
+def alert_of_leaks(dataset: Dataset, progress: Progress) -> None:
+    """Report what leaks between the splits of a dataset."""
+    if sentence := leakage_of(dataset).sentence():
+        progress.alert(sentence)
+
+
+def find_leakage(
+    sets: Sequence[ImageSet],
+    images: Mapping[str, Image],
+    splits: Mapping[str, SplitName],
+    footage: Iterable[SharedFootage] = (),
+) -> Leakage:
+    """Leaks between splits: `splits` says the split of each set id. Groups are compared by name, images by content where it is known,
+    and sources that share `footage` by the splits that their images are in."""
     of_group: dict[str, set[SplitName]] = defaultdict(set)
     holders: dict[str, dict[str, SplitName]] = defaultdict(dict)
     for image_set in sets:
@@ -72,7 +190,8 @@ def find_leakage(sets: Sequence[ImageSet], images: Mapping[str, Image], splits: 
         for image_id in image_set.images:
             image = images[image_id]
             of_group[image.group].add(split)
-            holders[image.sha256][image_set.id] = split
+            if image.sha256:
+                holders[image.sha256][image_set.id] = split
     return Leakage(
         groups={
             group: sorted(group_splits) for group, group_splits in sorted(of_group.items()) if len(group_splits) > 1
@@ -80,4 +199,5 @@ def find_leakage(sets: Sequence[ImageSet], images: Mapping[str, Image], splits: 
         images={
             content: sorted(by_set) for content, by_set in sorted(holders.items()) if len(set(by_set.values())) > 1
         },
+        footage=tuple(row for row in footage if len(of_group[row.first] | of_group[row.second]) > 1),
     )

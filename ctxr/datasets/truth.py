@@ -30,14 +30,6 @@ class CaptionTruth(Record, frozen=True):
     details: int
 
 
-def of_gallery(rows: Iterable[CaptionTruth], gallery: str) -> list[CaptionTruth]:
-    """The rows about one gallery. Raises DataError where there is none."""
-    chosen = [row for row in rows if row.gallery == gallery]
-    if not chosen:
-        raise DataError(f"the truth says nothing about the gallery {gallery!r}")
-    return chosen
-
-
 WORKER = "entailment"
 """What the names of classifiers begin with among the workers."""
 

@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 import shlex
+import sys
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -74,7 +75,19 @@ class Choices:
         return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
 
 
-DEVICE = Choices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
+class DeviceChoices(Choices):
+    """Devices of torch; those that this machine cannot have are told before torch is loaded."""
+
+    def problem(self, spelled: str, value: Any) -> tuple[str, str] | None:
+        """Also for a device without which there can be none: no driver of NVIDIA or AMD, or no macOS."""
+        drivers = ("nvidiactl", "nvidia0", "nvmap", "dxg", "kfd")
+        lacks_cuda = sys.platform == "linux" and not any(Path("/dev", name).exists() for name in drivers)
+        if (value == "cuda" and lacks_cuda) or (value == "mps" and sys.platform != "darwin"):
+            return f"device {value} is not available on this machine", "use --device auto or --device cpu"
+        return super().problem(spelled, value)
+
+
+DEVICE = DeviceChoices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
 """Where a model runs."""
 
 
@@ -171,7 +184,8 @@ class Options:
         yield from ()
 
     def check(self) -> Self:
-        """The options themselves. Raises UsageError, one sentence and a hint, for the first value that is not admitted."""
+        """The options themselves. Raises UsageError, one sentence and a hint, for the first value that is not admitted, or the first
+        path to read that does not exist."""
         for name, option in self.describe().items():
             value = getattr(self, name)
             for marker in option.markers:
@@ -183,26 +197,22 @@ class Options:
                     raise UsageError(wrong[0], hint=wrong[1])
         for sentence, hint in self.rules():
             raise UsageError(sentence, hint=hint)
+        for name, option in self.describe().items():
+            path = getattr(self, name)
+            if option.kind == Path | None and name != "out" and path is not None and not path.exists():
+                wanted = option.help.partition(";")[0].rstrip(".")
+                raise UsageError(f"{path} does not exist", hint=f"check the path; expected: {wanted}")
         return self
 
     def key(self) -> dict[str, Any]:
-        """What decides the result, under the names that manifests and hashes hold."""
-        decisive = dict(self.CONSTANTS)
+        """What decides the result, under the names that manifests and hashes hold; an option that came later only where it is not at
+        the value that older artifacts were made with."""
+        decisive = {}
         for name, option in self.describe().items():
-            if option.marker(NotDecisive) is None:
-                wire = option.marker(Wire)
-                decisive[wire.name if wire else name] = getattr(self, name)
-        return decisive
-
-    @classmethod
-    def complete(cls, old: Mapping[str, Any]) -> dict[str, Any]:
-        """The key of an older artifact, with the options that came later at what they were then."""
-        later = {}
-        for name, option in cls.describe().items():
-            if since := option.marker(Since):
-                wire = option.marker(Wire)
-                later[wire.name if wire else name] = since.was
-        return later | dict(old)
+            wire, since, value = option.marker(Wire), option.marker(Since), getattr(self, name)
+            if option.marker(NotDecisive) is None and (since is None or value != since.was):
+                decisive[wire.name if wire else name] = value
+        return decisive | dict(self.CONSTANTS)
 
     def decisive(self) -> Self:
         """The same options with those on which the result does not depend, such as places, at their defaults."""

@@ -24,6 +24,9 @@ class Progress(Protocol):
     def warn(self, text: str) -> None:
         """Report something unexpected."""
 
+    def alert(self, text: str) -> None:
+        """Report what makes figures wrong, in red."""
+
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A progress line with `total` steps (None: unknown) for the duration of a with-block."""
 
@@ -36,6 +39,8 @@ class Silent:
 
     def warn(self, text: str) -> None:
         """Nothing."""
+
+    alert = warn
 
     def advance(self, steps: float = 1) -> None:
         """Nothing."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ctxr.engine.progress import Progress
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import UnfinishedError
 from ctxr.store.artifacts import MANIFEST, merge_hint, open_artifact
 
 WORKDIR = Path("work")
@@ -52,12 +52,6 @@ def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Pr
     return path
 
 
-def refuse_nothing(path: Path | None) -> None:
-    """Raises UsageError for a named dataset that does not exist, before anything slow is loaded."""
-    if path is not None and not path.exists():
-        raise UsageError(f"{path} does not exist", hint="--dataset names an artifact, a release or a file")
-
-
 def command_in(workdir: Path, *words: str) -> str:
     """The command in that project.
 
@@ -76,7 +70,8 @@ def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError
         )
     what = "image sets" if first == "sets" else first
     return UnfinishedError(
-        f"{workdir} holds no finished {what}", hint=f"{_next(workdir, first)}   (or give the path of an artifact)"
+        f"{workdir} holds no finished {what}",
+        hint=f"{_next(workdir, first)}   (or name an artifact: --input, --dataset or an argument, whichever the command has)",
     )
 
 

@@ -38,6 +38,7 @@ class SetsReport:
         curve: sets by threshold, when asked for.
         failures: sources that gave nothing, with why.
         rank: which rank of how many this was; empty for a whole run. `counts` are then of its sources.
+        retry: the command that tries failed sources again; empty where it is not known.
     """
 
     artifact: Path
@@ -49,6 +50,7 @@ class SetsReport:
     curve: dict[str, int] | None = None
     read: Path | None = None
     rank: str = ""
+    retry: str = ""
 
 
 def share_with_interval(interval: Mapping[str, Any]) -> str:

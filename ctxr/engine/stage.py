@@ -10,12 +10,14 @@ from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import staged_folder
 from ctxr.engine.units import RankShard
-from ctxr.errors import CtxrError, DataError, UnfinishedError
+from ctxr.errors import CtxrError, UnfinishedError
 from ctxr.store.artifacts import (
+    EARLIER,
     MANIFEST,
     Artifact,
     Content,
     Parent,
+    earlier_manifest,
     finish,
     identity,
     locked,
@@ -24,7 +26,6 @@ from ctxr.store.artifacts import (
     require_ours,
     take_manifest,
 )
-from ctxr.store.atomic import write_bytes
 
 
 class NothingWritten(CtxrError):
@@ -76,17 +77,19 @@ class Stage(ABC):
     def inputs(self, progress: Progress) -> Inputs:
         """What is read. Raises for inputs that are missing or unfinished."""
 
+    def other_options(self, inputs: Inputs, out: Path) -> list[str]:
+        """Decisive options that the finished result in `out` had at another value."""
+        if (earlier := earlier_manifest(out)) is None:
+            return []
+        key, before = self.key(inputs), earlier.config
+        options = self.options.describe().keys() & (key.keys() | before.keys())
+        return sorted(name for name in options if key.get(name) != before.get(name))
+
     def note_replaced(self, inputs: Inputs, out: Path, progress: Progress) -> None:
         """Say which options of the finished result in `out` were others; it is about to be replaced."""
-        try:
-            before = self.options.complete(open_artifact(out).manifest.config)
-        except DataError:  # a damaged manifest names no options
-            return
-        key, options = self.key(inputs), self.options.key()
-        if changes := sorted(name for name in options if name in key and name in before and key[name] != before[name]):
-            names = ", ".join(changes)
+        if names := ", ".join(self.other_options(inputs, out)):
             progress.note(
-                f"{out} was made with other options ({names}) and is replaced; choose another folder to keep both"
+                f"{out} was made with other options ({names}) and would be replaced; choose another folder to keep both"
             )
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
@@ -108,7 +111,7 @@ class Stage(ABC):
         try:
             artifact = open_artifact(out, self.KIND)
             manifest = artifact.manifest
-            same = manifest.verb == self.options.COMMAND and self.options.complete(manifest.config) == self.key(inputs)
+            same = manifest.verb == self.options.COMMAND and manifest.config == self.key(inputs)
             same = same and identity(manifest.parents) == identity(inputs.parents)
             return artifact if same and not self.changed_files(artifact) else None
         except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
@@ -157,7 +160,7 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
             content = stage.write(inputs, out, progress)
         except NothingWritten:
             if before is not None:
-                write_bytes(out / MANIFEST, before)
+                (out / EARLIER).replace(out / MANIFEST)
             raise
         return StageResult(_finish(stage, inputs, out, content) if content is not None else None, up_to_date=False)
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -16,9 +17,8 @@ from ctxr.annotation.config import ImportAnswersReport
 from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS
 from ctxr.cli.options import load_toml
-from ctxr.cli.render import Terminal
 from ctxr.cli.verbs import Command, named
-from ctxr.engine.options import described
+from ctxr.engine.options import described, typed
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
 
@@ -55,9 +55,9 @@ def test_an_error_becomes_one_sentence_a_hint_and_its_code(
         raise error("the [thing] broke", hint="mend it")
 
     monkeypatch.setattr("ctxr.pipelines.curation.filter.run", fail)
-    result = runner.invoke(app, ["filter"])
+    result = runner.invoke(app, ["filter", "--brisque", "1"])
     assert result.exit_code == code
-    assert result.stderr.split("\n")[:2] == ["error: the [thing] broke", "hint:  mend it"]
+    assert result.stderr.split("\n")[1:3] == ["error: the [thing] broke", "hint:  mend it"]
 
 
 def test_an_interrupt_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ctxr.pipelines.curation.filter.run", stop)
-    result = runner.invoke(app, ["filter"])
+    result = runner.invoke(app, ["filter", "--brisque", "1"])
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
     assert "run the same command again: it continues where it stopped" in result.stderr
@@ -165,17 +165,6 @@ def test_a_misspelt_key_hints_at_the_right_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown key 'treshold'") as raised:
         load_toml(file, BuildSets, "build-sets")
     assert raised.value.hint == "did you mean threshold?"
-
-
-def test_progress_in_a_log_is_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = iter([0.0, 1.0, 31.0, 31.0, 62.0, 62.0])
-    monkeypatch.setattr("ctxr.cli.render.time.monotonic", lambda: next(clock))
-    with Terminal().task("training", 2280) as task:
-        for steps in (1185, 1, 0.5):
-            task.advance(steps)
-    assert capsys.readouterr().err == "training: 1,186 of 2,280\ntraining: 1,186.5 of 2,280\n"
 
 
 @pytest.mark.parametrize(
@@ -283,10 +272,10 @@ def test_what_the_system_refuses_is_one_sentence(error: OSError, message: str, m
         raise error
 
     monkeypatch.setattr("ctxr.pipelines.curation.filter.run", fail)
-    result = runner.invoke(app, ["filter"])
+    result = runner.invoke(app, ["filter", "--brisque", "1"])
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {message}\nhint:  ")
-    assert json.loads(runner.invoke(app, ["filter", "--json"]).stdout)["exit_code"] == 1
+    assert result.stderr.startswith(f"loading filter\nerror: {message}\nhint:  ")
+    assert json.loads(runner.invoke(app, ["filter", "--brisque", "1", "--json"]).stdout)["exit_code"] == 1
 
 
 @pytest.mark.parametrize(
@@ -328,3 +317,48 @@ def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.Mo
     assert "1 answer of 1 worker\n" in result.stdout
     counts |= {"answers": 200}
     assert "200 answers of 1 worker\n" in runner.invoke(app, ["import-answers"]).stdout
+
+
+READ = [
+    (name, option)
+    for name, command in COMMANDS.items()
+    for option, field in described(named(command.config)).items()
+    if field.kind == Path | None and option != "out"
+]
+
+
+@pytest.mark.parametrize(("name", "option"), READ, ids=map("-".join, READ))
+def test_a_path_that_does_not_exist_is_a_wrong_argument_of_every_command_and_told_before_it_is_loaded(
+    name: str, option: str, tmp_path: Path
+) -> None:
+    needed = {"export-tasks": ["describe"], "export": ["--to", "hf"], "filter": ["--brisque", "1"]}.get(name, [])
+    needed += ["--endpoint", "http://localhost/v1", "--model", "m"] if name == "listen" else []
+    needed += ["videos"] if name == "build-sets" else []
+    named_by = [] if option in COMMANDS[name].arguments else [typed(option)]
+    result = runner.invoke(app, [name, *named_by, str(tmp_path / "none"), *needed, "-w", str(tmp_path)])
+    assert result.exit_code == 2
+    assert re.match(rf"error: [^\n]*{tmp_path}/none", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "--device", "cuda"], "device cuda is not available on this machine"),
+        (["build-sets", "videos", "--max-text", "0.1"], "Tesseract is not installed"),
+        (["filter", "--max-text", "0.1", "--ocr", "tesserocr"], "tesserocr is not installed"),
+        (["export", "--to", "hf"], "parquet files need the package pyarrow, which is not installed"),
+        (["report", "--more", "none.html"], "none.html does not exist"),
+    ],
+)
+def test_what_is_missing_is_told_before_a_command_is_loaded(
+    words: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr(Path, "exists", lambda path, **_: False)
+    monkeypatch.setattr("ctxr.pipelines.curation.config.which", lambda name: None)
+    for group in ("curation", "sharing"):
+        monkeypatch.setattr(f"ctxr.pipelines.{group}.config.find_spec", lambda name: None)
+    result = runner.invoke(app, words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {sentence}\nhint:  ")

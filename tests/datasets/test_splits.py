@@ -7,13 +7,14 @@ import pytest
 
 from ctxr.datasets.splits import assign_splits, find_leakage, read_published, split_of
 from ctxr.errors import DataError
-from ctxr.store.records import Image, ImageSet, Split
+from ctxr.store.records import Image, ImageSet, SharedFootage, Split, SplitName
 
 
 def test_a_group_falls_to_the_same_side_whatever_else_there_is() -> None:
-    alone = assign_splits(["clip7"], {})
-    among = assign_splits([f"clip{number}" for number in range(50)], {})
-    assert alone[0] in among
+    among = assign_splits({f"clip{number}": True for number in range(50)})
+    more = assign_splits({f"clip{number}": True for number in range(80)})
+    assert {row.split for row in among} == {"train", "valid", "test"}
+    assert set(among) < set(more)
 
 
 def test_shares_come_out_and_another_salt_deals_anew() -> None:
@@ -27,7 +28,71 @@ def test_shares_come_out_and_another_salt_deals_anew() -> None:
 def test_the_publishers_split_wins_over_the_hash(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("\ufeffgroup,split\nclip1,test\nclip2,validation\n", encoding="utf-8")
     published = read_published(tmp_path / "s.csv")
-    assert assign_splits(["clip1", "clip2"], published) == [Split("clip1", "test"), Split("clip2", "valid")]
+    assert assign_splits({"clip1": True, "clip2": True}, (), published) == [
+        Split("clip1", "test"),
+        Split("clip2", "valid"),
+    ]
+
+
+def shared(first: str, second: str) -> SharedFootage:
+    return SharedFootage(first, second, 1, 9, (f"{first}/img1", f"{second}/img2"), 0.01)
+
+
+def split_by_name(rows: list[Split]) -> dict[str, str]:
+    return {row.group: row.split for row in rows}
+
+
+def test_sources_that_share_footage_go_to_one_split() -> None:
+    names = {f"clip{number:02}": True for number in range(60)}
+    alone = split_by_name(assign_splits(names))
+    outsider = next(name for name in names if alone[name] == "test")
+    linked = [shared("clip00", outsider), shared(outsider, "clip59")]
+    dealt = split_by_name(assign_splits(names, linked))
+    assert {dealt[name] for name in ("clip00", outsider, "clip59")} == {alone["clip00"]}
+    assert {name for name in names if dealt[name] != alone[name]} <= {outsider, "clip59"}
+
+
+@pytest.mark.parametrize("count", [3, 5, 8, 15, 25])
+def test_few_sources_leave_no_split_empty(count: int) -> None:
+    for world in range(40):
+        dealt = split_by_name(assign_splits({f"world{world}-{number}": True for number in range(count)}))
+        assert set(dealt.values()) == {"train", "valid", "test"}
+        by_rank = max(1, round(count / 10))
+        hashed = [split_of(name) for name in dealt]
+        if set(hashed) != {"train", "valid", "test"}:
+            assert list(dealt.values()).count("test") == list(dealt.values()).count("valid") == by_rank
+
+
+def test_two_sources_are_train_and_test_and_one_is_train() -> None:
+    assert sorted(split_by_name(assign_splits({"a": True, "b": True})).values()) == ["test", "train"]
+    assert split_by_name(assign_splits({"a": True})) == {"a": "train"}
+
+
+def test_a_source_without_sets_fills_no_split() -> None:
+    sources = {f"clip{number}": True for number in range(3)} | {f"empty{number}": False for number in range(30)}
+    dealt = split_by_name(assign_splits(sources))
+    assert {dealt[f"clip{number}"] for number in range(3)} == {"train", "valid", "test"}
+    assert all(dealt[name] == split_of(name) for name in sources if name.startswith("empty"))
+
+
+def test_new_sources_fill_the_split_that_a_fixed_deal_left_empty() -> None:
+    fixed: dict[str, SplitName] = {"a": "train", "b": "test"}
+    dealt = split_by_name(assign_splits({"a": True, "b": True, "c": True}, (), fixed))
+    assert dealt == {"a": "train", "b": "test", "c": "valid"}
+
+
+def test_the_publisher_tears_a_group_apart_and_the_rest_goes_where_most_of_it_is() -> None:
+    fixed: dict[str, SplitName] = {"a": "train", "b": "test", "c": "test"}
+    linked = [shared("a", "b"), shared("b", "c"), shared("c", "d")]
+    dealt = split_by_name(assign_splits(dict.fromkeys("abcd", True), linked, fixed))
+    assert dealt == {"a": "train", "b": "test", "c": "test", "d": "test"}
+
+
+def test_a_source_goes_where_it_shares_most_itself() -> None:
+    fixed: dict[str, SplitName] = {"a": "train", "b": "train", "d": "test"}
+    linked = [shared("a", "d"), shared("b", "d"), shared("c", "d"), shared("c", "e")]
+    dealt = split_by_name(assign_splits(dict.fromkeys("abcde", True), linked, fixed))
+    assert dealt == {"a": "train", "b": "train", "c": "test", "d": "test", "e": "test"}
 
 
 @pytest.mark.parametrize(
@@ -58,4 +123,15 @@ def test_leaks_are_found_by_group_and_by_content() -> None:
     leak = find_leakage(sets, images, {"s1": "train", "s2": "test", "s3": "train"})
     assert leak.groups == {"g": ["test", "train"]}
     assert leak.images == {"2": ["s2", "s3"]}
-    assert not find_leakage(sets, images, {"s1": "train", "s2": "train", "s3": "train"})
+    assert not find_leakage(sets, images, {"s1": "train", "s2": "train", "s3": "train"}).sentence()
+
+
+def test_shared_footage_leaks_where_its_sources_have_sets_in_two_splits() -> None:
+    images = {one.id: one for one in (image("a", "g", "1"), image("b", "h", "2"))}
+    sets = [image_set("s1", "g", "a"), image_set("s2", "h", "b")]
+    rows = [shared("g", "h"), shared("g", "without-sets")]
+    apart: dict[str, SplitName] = {"s1": "train", "s2": "test"}
+    leak = find_leakage(sets, images, apart, rows)
+    assert leak.counts() == {"leaking_groups": 0, "leaking_images": 0, "leaking_footage": 1}
+    assert "g and h" in leak.sentence()
+    assert not find_leakage(sets, images, {"s1": "test", "s2": "test"}, rows).sentence()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ctxr.datasets.truth import CaptionTruth, of_gallery
+from ctxr.datasets.truth import CaptionTruth
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
@@ -18,7 +18,7 @@ def draw(out: Path) -> Path:
 
 
 def truth_of(world: Path, gallery: str) -> list[CaptionTruth]:
-    return of_gallery(read_table(world / "truth.jsonl", CaptionTruth), gallery)
+    return [row for row in read_table(world / "truth.jsonl", CaptionTruth) if row.gallery == gallery]
 
 
 def extra_pairs(world: Path, gallery: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
-from ctxr.engine.progress import Silent
+from ctxr.datasets.splits import assign_splits
 from ctxr.pipelines.curation.image_sets import complete
 from ctxr.store.arrays import Vectors, spread
 from ctxr.store.artifacts import Parent, finish, open_artifact
@@ -39,7 +39,7 @@ def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: in
 
 
 def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: bool = True) -> SourceUnit:
-    """A video of `sets` shots, each with a set, a near-still, a blurry and a too close frame; pictures are written."""
+    """A video of `sets` shots, each with a set, a near-still, a low-quality and a too close frame; pictures are written."""
     vectors = unit_vectors(sets * (SIZE + 2), seed)
     ledger, facts, found, images, shots = [], [], [], [], []
     index = row = 0
@@ -48,15 +48,15 @@ def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: boo
         names = []
         for place in range(SIZE + 3):
             time = Fraction(index, 5)
-            fate = None if place < SIZE else ("near_still", "blurry", "too_close")[place - SIZE]
-            value = {"near_still": 1.5, "blurry": 0.8}.get(fate or "")
+            fate = None if place < SIZE else ("near_still", "low_quality", "too_close")[place - SIZE]
+            value = {"near_still": 1.5, "low_quality": 0.8}.get(fate or "")
             embedded = fate != "near_still"
             path = f"images/{name}-shot{shot}_0/img{index}.jpg" if fate is None else f"dropped/{name}/img{index}.jpg"
             if fate is None:
                 paint(out / path, seed + index)
                 images.append(Image(f"{name}/img{index}", path, sha256_file(out / path), name, 48, 32, index, time))
                 names.append(f"{name}/img{index}")
-            if measured and fate in (None, "blurry"):
+            if measured and fate in (None, "low_quality"):
                 paint(out / path, seed + index)
                 facts.append(Facts(name, index, path, "ab" * 32, 48, 32, value or 0.3, 0.01 * (place % 2), 1, 90.0))
             ledger.append(
@@ -129,7 +129,8 @@ def write(
     }
     verb = "build-sets" if made_from is None else "filter"
     by_name = {unit.source.name: unit for unit in units}
-    content = complete(out, by_name, failures, Silent(), models=models, published={}, salt="salt")
+    splits = {row.group: row.split for row in assign_splits(dict.fromkeys(by_name, True), salt="salt")}
+    content = complete(out, by_name, failures, splits, footage=(), models=models)
     finish(out, kind=KIND, verb=verb, config=settings | (config or {}), parents=parents, content=content)
     return out
 

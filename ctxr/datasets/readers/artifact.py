@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ctxr.datasets.changes import refuse_edited
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import in_string_order
 from ctxr.errors import DataError
 from ctxr.store.artifacts import Artifact, open_artifact
 from ctxr.store.kinds import DATASET, IMAGE_SETS
 from ctxr.store.paths import stays_inside
-from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, Source, Split, Text
+from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
 from ctxr.store.tables import read_table
 
 KINDS = (IMAGE_SETS, DATASET)
@@ -68,6 +67,7 @@ def dataset_of(artifact: Artifact) -> Dataset:
         judgments=tuple(judgments),
         splits={row.group: row.split for row in optional("splits.jsonl", Split)},
         sources=tuple(optional("sources.jsonl", Source)),
+        footage=tuple(optional("groups.jsonl", SharedFootage)),
         facts={by_path[row.path]: row for row in optional("facts.jsonl", Facts) if row.path in by_path},
     )
 
@@ -118,13 +118,9 @@ def _check_references(
             )
     for row in judgments:
         question = queries.get(row.query)
-        candidates = (
-            ()
-            if question is None
-            else question.labels
-            if question.labels is not None
-            else sets[question.image_set].images
-        )
+        candidates: tuple[str, ...] = ()
+        if question is not None:
+            candidates = sets[question.image_set].images if question.labels is None else question.labels
         if row.candidate not in candidates:
             what = (
                 f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is not a candidate there"
@@ -143,5 +139,5 @@ def open_sets(path: Path) -> tuple[Artifact, Dataset]:
             f"{path} holds {artifact.manifest.kind}, not {' or '.join(KINDS)}",
             hint="name the right folder, or the --workdir that it is in",
         )
-    refuse_edited(artifact)
+    artifact.refuse_changed()
     return artifact, dataset_of(artifact)

@@ -9,7 +9,6 @@ from typing import IO, Any
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
 from ctxr.datasets.writers.shards import Add, Shards
-from ctxr.errors import CtxrError
 from ctxr.store.records import ImageSet
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
@@ -60,7 +59,9 @@ QUERIES: dict[str, Any] = {
 
 def write(job: ExportJob) -> ExportResult:
     """Write `data/<split>-NNNNN.parquet`, and `queries/…` where anything is asked. Raises CtxrError without pyarrow."""
-    arrow, parquet = _pyarrow()
+    import pyarrow as arrow  # an extra, which the options ask for
+    from pyarrow import parquet
+
     sets, queries = job.by_split(), {}
 
     def shards(folder: str, split: str, columns: dict[str, Any]) -> Shards[dict[str, Any]]:
@@ -160,17 +161,6 @@ def _feature(kind: Any) -> Any:
     if isinstance(kind, dict):
         return {name: _feature(item) for name, item in kind.items()}
     return {"_type": "Image"} if kind == "image" else {"dtype": kind, "_type": "Value"}
-
-
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise CtxrError(
-            "parquet files need the package pyarrow, which is not installed", hint="pip install 'ctxr[export]'"
-        ) from error
-    return pyarrow, parquet
 
 
 _LOAD = """    from datasets import load_dataset     # version 4 or newer

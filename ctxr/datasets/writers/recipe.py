@@ -23,7 +23,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Image, Source, Split
-from ctxr.store.tables import decode_other, encode_other, pretty_json, write_table
+from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json, write_table
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ class _Memory:
         """What is remembered; nothing where the note cannot be read."""
         try:
             return msgspec.json.decode(self._file(source).read_bytes(), type=dict[int, _Seen], dec_hook=decode_other)
-        except (OSError, msgspec.DecodeError, ValueError):
+        except (OSError, ValueError, *UNREADABLE):
             return {}
 
     def store(self, source: Source, seen: dict[int, _Seen]) -> None:
@@ -164,6 +164,7 @@ def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]
         "texts": [*dataset.texts.values()],
         "queries": [*dataset.queries.values()],
         "judgments": dataset.judgments,
+        "groups": dataset.footage,
     }
     for name, table in (tables | {name: table for name, table in optional.items() if table}).items():
         write_table(job.out / f"{name}.jsonl", table)

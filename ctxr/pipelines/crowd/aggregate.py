@@ -16,6 +16,7 @@ from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
+from ctxr.datasets.splits import GROUPS
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
@@ -30,7 +31,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artif
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
-from ctxr.store.records import Facts, Image, Judgment, Query, Record, Source, Split, Text
+from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
 from ctxr.store.tables import read_table, write_table
 
 
@@ -191,6 +192,8 @@ def write_dataset(
         "sources": [row for row in _rows(root, "sources.jsonl", Source) if row.key()[0] in sources],
         "facts": [row for row in _rows(root, "facts.jsonl", Facts) if row.path in paths],
     }
+    if footage := [row for row in _rows(root, GROUPS, SharedFootage) if {row.first, row.second} <= groups]:
+        tables["groups"] = footage
     counts = {name: write_table(out / f"{name}.jsonl", rows) for name, rows in tables.items()}
     return [f"{name}.jsonl" for name in tables], counts
 

@@ -8,13 +8,14 @@ from ctxr.annotation import cost
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.artifact import read_artifact
+from ctxr.datasets.readers.artifact import open_sets
+from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import Plan, PlanReport
-from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
+from ctxr.store.artifacts import Artifact, Content, Parent
 from ctxr.store.kinds import IMAGE_SETS, PLAN
 
 
@@ -32,8 +33,10 @@ class PlanStage(Stage):
     def inputs(self, progress: Progress) -> Inputs:
         """The image sets. Raises UsageError where a task would pay less than the floor."""
         source = chosen(self.options.input, self.options.workdir, SETS, progress)
-        self.report = forecast_study(self.options, read_artifact(source))
-        return Inputs([Parent("image_sets", IMAGE_SETS, open_artifact(source).sha256)])
+        artifact, dataset = open_sets(source)
+        alert_of_leaks(dataset, progress)
+        self.report = forecast_study(self.options, dataset)
+        return Inputs([Parent("image_sets", IMAGE_SETS, artifact.sha256)])
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
         """The options but for paths."""

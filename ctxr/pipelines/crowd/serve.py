@@ -1,16 +1,20 @@
 """`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
+import h11
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ctxr.annotation.artifacts import CROWD, Tasks, read_all_tasks
 from ctxr.annotation.config import listed
@@ -36,6 +40,50 @@ from ctxr.store.tables import read_table
 STOP_SECONDS = 3
 """Seconds that running requests get to finish when the server stops."""
 
+REQUEST_SECONDS = 20.0
+"""Seconds in which a request has to come whole, or its connection is closed."""
+
+MOST_CONNECTIONS = 256
+"""Connections that one address may have open: forty browsers behind one router, and a quarter of what most systems let a server open."""
+
+ACCEPTED_AT_ONCE = 128
+"""Connections that asyncio takes in before it looks at the first: `MOST_CONNECTIONS` is exceeded by some hundred for a moment."""
+
+
+class Connection(H11Protocol):
+    """A connection that is closed where a request does not come in time, or its address has too many open.
+
+    Args:
+        unlimited: addresses that may have any number. full: is told an address that has too many.
+    """
+
+    def __init__(self, *settings: Any, unlimited: Sequence[str], full: Callable[[str], None], **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self._unlimited, self._full = unlimited, full
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Wait for a request."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, transport.abort)
+        address = (self.client or ("",))[0]
+        alike = sum((getattr(other, "client", None) or ("",))[0] == address for other in self.connections)
+        if alike > MOST_CONNECTIONS and address not in self._unlimited:
+            self._full(address)
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and wait for the rest of a request that is not whole."""
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._deadline.cancel()
+        elif self._deadline.cancelled():
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._deadline.cancel()
+
 
 class _Server(uvicorn.Server):
     """A server that ends waiting requests when it is told to stop."""
@@ -50,11 +98,28 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def answer_requests(app: ASGIApp, listening: socket.socket, stopping: Callable[[], None], behind_proxy: bool) -> None:
+def answer_requests(
+    app: ASGIApp,
+    listening: socket.socket,
+    stopping: Callable[[], None],
+    warn: Callable[[str], None],
+    behind_proxy: bool,
+) -> None:
     """Answer at `listening` until Ctrl-C; `stopping` is called first then. Behind a proxy on this machine its word is
-    taken for who asks."""
+    taken for who asks, and it may open any number of connections. `warn` is told once of each address that has too many."""
+
+    @cache
+    def full(address: str) -> None:
+        warn(
+            f"{address} has {MOST_CONNECTIONS} connections open and gets no more; if that is a proxy on this machine in front of "
+            "ctxr serve, give its public address: --base-url https://..."
+        )
+
+    connection = partial(Connection, unlimited=LOCAL if behind_proxy else (), full=full)
     config = uvicorn.Config(
         app,
+        http=cast("type[asyncio.Protocol]", connection),
+        backlog=ACCEPTED_AT_ONCE,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -117,7 +182,9 @@ def run(
         bell = Bell()
         try:
             opened(Opened(site.access.base_url, waiting, _links(config, site.signer, site.access)))
-            answer_requests(make_app(site, bell), listening, bell.close, behind_proxy=bool(config.base_url))
+            answer_requests(
+                make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
+            )
             return _collected(config.workdir, site.journal, before)
         finally:
             site.journal.close()

@@ -1,16 +1,17 @@
 """How sources become image sets: what decides a unit, the scan of a video, the pool of all photos."""
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 
-from ctxr.datasets.splits import read_published
+from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs
 from ctxr.engine.units import WorkUnit
-from ctxr.errors import UsageError, plural, some
+from ctxr.errors import DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import ScanOptions
 from ctxr.media.scan import Scanner
 from ctxr.media.shots import check_detector
@@ -18,14 +19,21 @@ from ctxr.media.sources import InputSource, find_sources
 from ctxr.media.video import VideoHeader
 from ctxr.models.encoders import Encoder, check_name, load_encoder
 from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob, finished_unit
-from ctxr.pipelines.curation.photos import DUPLICATE_SHARE, PhotoPicking, gather_pool, unreadable_photos
+from ctxr.pipelines.curation.losses import gone
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, hashes_of
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
-from ctxr.store.artifacts import Artifact, Parent, package_versions
+from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, package_versions
 from ctxr.store.hashing import sha256_of
-from ctxr.store.paths import remember_paths
-from ctxr.store.units import SOURCES, SourceUnit, Stamp
+from ctxr.store.paths import last_path, remember_paths
+from ctxr.store.records import Failure, Split, SplitName
+from ctxr.store.tables import read_table
+from ctxr.store.units import SourceUnit, Stamp, read_unit, unit_sources
+
+EARLIER_SPLITS = "splits"
+"""Kind of the parent that stands for splits that an earlier run dealt."""
 
 
 class BuildStage(SetsStage):
@@ -40,17 +48,37 @@ class BuildStage(SetsStage):
         check_detector(options.detector, options.detector_threshold)
         check_name(options.encoder)
         published = read_published(options.splits) if options.splits else {}
-        search = find_sources(options.sources, progress)
-        for path, why in search.left_out:
-            progress.warn(f"{path} is left out: {why}")
+        search = find_sources([*options.sources, *(self._earlier() if options.add else ())], progress)
+        for remark in search.remarks():
+            progress.warn(remark)
         for source in search.found:
-            if source.path.resolve().is_relative_to(self.out().resolve()):
+            if Path(os.path.realpath(source.path)).is_relative_to(self.out().resolve()):  # also of a link to itself
                 raise UsageError(
                     f"{source.path} lies inside the artifact folder {self.out()}", hint="choose another --out"
                 )
         load = partial(_load_encoder, options, progress)
         parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
+        if options.add and not options.yes and (lost := gone(self.out(), parents)):
+            raise DataError(
+                f"{lost[0].name}, a source of {self.out()}, was moved or changed{and_more(len(lost))}",
+                hint="name the place of the missing sources too, or --yes to go on without them",
+            )
+        if earlier := earlier_manifest(self.out()):
+            parents += [row for row in earlier.parents if row.kind == EARLIER_SPLITS]
         return Inputs(parents, (search.found, published, Embedder(load)))
+
+    def _earlier(self) -> Iterator[str]:
+        """Where the sources of the folder were last seen, finished or not, and files that failed."""
+        for source in unit_sources(self.out()):
+            path = last_path(self.out(), source.sha256)
+            if path and path.is_dir():
+                names = [row.name or "" for row in read_unit(self.out(), source.name).ledger]
+                yield from (str(path / name) for name in names if (path / name).is_file())
+            elif path and path.exists():
+                yield str(path)
+        if (self.out() / "failures.jsonl").is_file():
+            rows = read_table(self.out() / "failures.jsonl", Failure)
+            yield from (row.path for row in rows if Path(row.path).exists())
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for all image sets; failures to retry, and other weights in a folder of them, are work to do."""
@@ -69,8 +97,6 @@ class BuildStage(SetsStage):
         options, (sources, published, embedder) = self.options, inputs.data
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         instruments, encoder = quality.describe(), embedder.encoder
-        if not self.shard:
-            _warn_of_removal(out, sources, progress)
         if unknown := sorted(published.keys() - {source.name for source in sources}):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
         remember_paths(out, {source.sha256: source.path for source in sources})
@@ -79,23 +105,24 @@ class BuildStage(SetsStage):
         context = UnitContext(out, picking, embedder, _scan_options(options))
         # of the encoder's own scale, whatever threshold was asked for
         self.choice = PhotoPicking(
-            encoder.threshold * DUPLICATE_SHARE, options.sample, options.seed, options.neighbours
+            CopyRule.of_encoder(encoder.threshold), options.sample, options.seed, options.neighbours
         )
         selection = {
             "threshold": threshold,
             "margin": encoder.margin,
             "set_size": options.set_size,
-            "duplicate": self.choice.duplicate,
+            **self.choice.copies.record(),
         }
         videos = [source for source in sources if source.kind == "video"]
         self.albums = [source for source in sources if source.kind == "photos"]
-        stamps = _stamps(context, encoder, self.choice, videos, self.albums)
+        self.stamp = partial(_stamp, context, encoder, self.choice)
+        self.earlier = self._earlier_splits(out)
         return SetsJob(
             BuildVideos(context, _retry(options), ""),
             progress,
-            [WorkUnit(video.name, stamps[video.name], video) for video in videos],
-            {album.name: stamps[album.name] for album in self.albums},
-            {"encoder": encoder.describe(), "selection": selection, "quality": instruments},
+            [WorkUnit(video.name, self.stamp(video, None), video) for video in videos],
+            {album.name: self.stamp(album, None) for album in self.albums},
+            {"encoder": encoder.describe() | {"threshold": threshold}, "selection": selection, "quality": instruments},
             published,
             options.salt,
         )
@@ -106,26 +133,29 @@ class BuildStage(SetsStage):
             yield "these sets were picked with ctxr-tiny because CLIP was not available: --encoder ViT-B-32:openai"
         if not report.up_to_date and not report.counts["sets"]:
             yield f"no image set could be built: {_cure_for_none(report)}"
+        elif empty := [split for split in SPLITS if not report.counts["splits"].get(split)]:
+            yield f"no sets in {' and '.join(empty)}: add sources, or deal them with --splits"
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
-        """As for all image sets; a video without a set is named."""
+        """As for all image sets; a video that is used in part, and one without a set, is named."""
         units, needed = super().videos(job), self.options.set_size
         files = {unit.name: unit.payload.path for unit in job.videos}
         for unit in units:
+            if unit.source.damage:
+                job.progress.warn(f"{files[unit.source.name]} is used in part: {unit.source.damage}")
             left = sum(row.row is not None for row in unit.ledger)
             if left < needed:
+                gate = f"--gate 0 keeps {len(unit.ledger) - left} near-still frames"
+                cure = gate if len(unit.ledger) >= needed else "a higher --rate samples more"
                 job.progress.warn(
                     f"{files[unit.source.name]} gives no set: sampling and the motion gate leave {left} of its "
-                    f"{unit.source.frames} frames, fewer than a set of {needed}"
+                    f"{unit.source.frames} frames, fewer than a set of {needed}; {cure}"
                 )
         return units
 
     def photos(self, job: SetsJob) -> None:
-        """Every album of the run: all are one pool, in which each photo finds its neighbours."""
+        """Every album of the run: all of a split are one pool, in which each photo finds its neighbours."""
         albums, context = self.albums, job.work.context
-        if all(job.take(name, stamp) for name, stamp in job.stamps.items()):
-            job.fail_photos(unreadable_photos(albums, [job.units[album.name] for album in albums]))
-            return
         scanned = {
             name: unit for name, stamp in job.stamps.items() if (unit := _scanned(context.artifact, name, stamp))
         }
@@ -133,11 +163,57 @@ class BuildStage(SetsStage):
             scans = {name: stamp.scan for name, stamp in job.stamps.items()}
             pool = gather_pool(context.artifact, albums, scanned, scans, context.embedder, watch=task.advance)
         job.fail_photos(pool.unreadable)
+        self.deal(job, pool)
+        job.stamps = {album.name: self.stamp(album, self._pool_of(album, job.splits)) for album in albums}
+        if all(job.take(name, stamp) for name, stamp in job.stamps.items()):
+            return
         job.pick_photos(pool, albums, self.choice, {}, "photo sets")
         count, needed = len(pool.photos), context.picking.set_size
         if count and not any(job.units[album.name].sets for album in albums):
             photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"
             job.progress.warn(f"no photo set: {photos} too few for sets of {needed}")
+
+    def _pool_of(self, album: InputSource, splits: Mapping[str, SplitName]) -> object:
+        """What the sets of an album are picked from; a sample depends on all albums."""
+        everything = [[other.name, other.sha256] for other in self.albums]
+        pool = [[name, sha256] for name, sha256 in everything if splits[name] == splits[album.name]]
+        return pool if self.options.sample is None or pool == everything else [pool, everything]
+
+    def deal(self, job: SetsJob, pool: PhotoPool | None = None) -> None:
+        """Find shared footage; keep the splits that were dealt before, and deal the rest."""
+        options = self.options
+        albums = hashes_of(pool, self.albums) if pool else []
+        job.footage = shared_footage([*map(SourceHashes.of, job.units.values()), *albums], self.choice.copies)
+        sources = {name: bool(unit.sets) for name, unit in job.units.items()}
+        large = any(len(album.ids) >= options.set_size for album in albums)
+        sources |= {album.name: len(album.ids) >= options.set_size if large else bool(album.ids) for album in albums}
+        shared = () if options.keep_leaks else job.footage
+        bound = {**self.earlier, **job.fixed}
+        tied = {*bound, *(name for row in shared for name in (row.first, row.second))}
+        afresh, job.splits = (
+            _pooled(assign_splits(sources, shared, fixed, job.salt), albums, {*sources} - tied, options.set_size)
+            for fixed in (job.fixed, bound)
+        )
+        together = [row for row in shared if job.splits[row.first] == job.splits[row.second]]
+        if together:
+            pairs = some(f"{row.first} and {row.second}" for row in together)
+            job.progress.note(f"{plural(len(together), 'pair')} of sources with shared footage in one split: {pairs}")
+        kept = {name: split for name, split in job.splits.items() if split != afresh[name]}
+        self.kept = [Parent("earlier splits", EARLIER_SPLITS, sha256_of(kept))] if kept else []
+
+    def used(self, inputs: Inputs) -> Sequence[Parent]:
+        """The sources, and the earlier deal where a build from nothing would deal otherwise."""
+        return [*(row for row in inputs.parents if row.kind != EARLIER_SPLITS), *self.kept]
+
+    def _earlier_splits(self, out: Path) -> dict[str, SplitName]:
+        """The splits that an earlier run dealt by the same rule, finished or not."""
+        if earlier := earlier_manifest(out):
+            before, key = earlier.config, self.options.key()
+            same = all(key.get(name) == before.get(name) for name in ("salt", "keep_leaks"))
+            if not same or ("splits_sha256" in key) != ("splits_sha256" in before) or SPLITS_TABLE in self.changed[0]:
+                return {}
+        table = out / SPLITS_TABLE
+        return {row.group: row.split for row in read_table(table, Split)} if table.is_file() else {}
 
 
 @dataclass
@@ -201,46 +277,38 @@ def _load_encoder(options: BuildSets, progress: Progress) -> Encoder:
         return load_encoder(options.encoder, options.device, options.precision, warn=progress.warn)
 
 
+def _pooled(
+    rows: Sequence[Split], albums: Sequence[SourceHashes], free: Collection[str], needed: int
+) -> dict[str, SplitName]:
+    """The splits; where the photos of valid or test are too few for one set, its `free` albums go to train."""
+    splits = {row.group: row.split for row in rows}
+    for split in SPLITS[1:]:
+        own = [album for album in albums if splits[album.name] == split]
+        if sum(len(album.ids) for album in own) < needed:
+            splits |= {album.name: "train" for album in own if album.name in free}
+    return splits
+
+
 def _scanned(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
     """The unit of an earlier run that was scanned in the same way, whatever was picked from it."""
     return finished_unit(artifact, name, lambda before: before.scan == stamp.scan)
 
 
-def _stamps(
-    context: UnitContext,
-    encoder: Encoder,
-    choice: PhotoPicking,
-    videos: Sequence[InputSource],
-    albums: Sequence[InputSource],
-) -> dict[str, Stamp]:
-    """By source: what its unit is made with. Sets of photos are picked from all albums together."""
+def _stamp(context: UnitContext, encoder: Encoder, choice: PhotoPicking, source: InputSource, pool: object) -> Stamp:
+    """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
     picking, quality = context.picking, context.picking.quality
     options = {name: value for name, value in vars(context.options).items() if name not in SCAN_LIMITS}
     made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
-    pool = [[album.name, album.sha256] for album in albums]
-
-    def stamp(source: InputSource, pool: object) -> Stamp:
-        select = [
-            picking.threshold,
-            picking.set_size,
-            choice.duplicate,
-            vars(quality.limits),
-            choice.sample,
-            choice.seed,
-            pool,
-        ]
-        return Stamp(sha256_of([source.sha256, *made_with]), sha256_of(select), quality.stamps())
-
-    return {video.name: stamp(video, None) for video in videos} | {album.name: stamp(album, pool) for album in albums}
-
-
-def _warn_of_removal(out: Path, inputs: Sequence[InputSource], progress: Progress) -> None:
-    """Warn about sources in the folder, finished or not, that the run will remove."""
-    units = (out / SOURCES).iterdir() if (out / SOURCES).is_dir() else ()
-    before = {unit.name for unit in units if not unit.name.startswith(".")}
-    if gone := sorted(before - {source.name for source in inputs}):
-        sources = plural(len(before), "source")
-        progress.warn(f"{out} held {sources}; this run removes {len(gone)}: {some(gone)} (another --out keeps both)")
+    select = [
+        picking.threshold,
+        picking.set_size,
+        choice.copies.strict if pool is None else choice.copies.record(),
+        vars(quality.limits),
+        choice.sample,
+        choice.seed,
+        pool,
+    ]
+    return Stamp(sha256_of([source.sha256, *made_with]), sha256_of(select), quality.stamps())
 
 
 def _cure_for_none(report: SetsReport) -> str:
@@ -259,4 +327,4 @@ def _scan_options(config: BuildSets) -> ScanOptions:
 
 def _retry(config: BuildSets) -> str:
     # what decides the result is the content of the file of splits, but it is typed as a path
-    return config.decisive().command_line(*config.sources, splits=config.splits, retry_failed=True)
+    return config.decisive().command_line(*config.sources, splits=config.splits, retry_failed=True, add=config.add)

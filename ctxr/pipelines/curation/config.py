@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import inf
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 from ctxr.engine.options import (
@@ -14,6 +16,7 @@ from ctxr.engine.options import (
     Options,
     PathOption,
     Range,
+    Since,
     Switch,
     Workdir,
     Workers,
@@ -28,6 +31,10 @@ BrisqueWeights = Annotated[str, Choices(("live", "piq"))]
 OcrEngine = Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))]
 SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
 """Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
+
+
+KEEPING = SCAN_LIMITS | {"memory_limit", "keep_damaged", "device", "encoder", "precision", "threshold"}
+"""Options that pick no other sets, or do so through what a manifest records in `models`."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +95,12 @@ class BuildSets(Options):
     """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
     are exact and give the same sets."""
     splits: PathOption = None
-    """CSV file `group,split` with the publisher's splits of source videos; other groups are assigned by salted hash."""
+    """CSV file `group,split` with the publisher's splits of sources (videos, and folders of photos by name); the others are dealt by
+    salted hash."""
     salt: str = "ctxr"
     """Salt of that hash; another salt gives other splits."""
+    keep_leaks: Annotated[bool, Since(False)] = False
+    """Deal sources that share footage independently instead of to one split."""
     decoder: Annotated[str, Choices(("auto", "pyav", "opencv"))] = "auto"
     """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
     keep_damaged: bool = False
@@ -115,6 +125,10 @@ class BuildSets(Options):
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
     retry_failed: Switch = False
     """Retry sources that failed in the finished run, or for a rank."""
+    add: Switch = False
+    """Keep the sources that are in the finished sets, where they were last seen, and add those named here."""
+    yes: Switch = False
+    """Go on although the run removes sources, or replaces sets that tasks or answers are about."""
 
     def folder(self) -> Path:
         """Where the artifact is written."""
@@ -128,10 +142,20 @@ class BuildSets(Options):
         """No sources, and places that cannot be used."""
         if not self.sources and not self.yield_curve:
             yield "no SOURCES given", "ctxr build-sets videos/"
+        yield from require_ocr(self.max_text, self.ocr)
         yield from unit_rules(self.engine, self.rank, self.world_size)
         yield from require_folders(self.folder(), self.workdir)
         if self.splits and not self.splits.is_file():
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
+
+
+def require_ocr(max_text: float | None, ocr: str) -> Iterator[tuple[str, str]]:
+    """A rule against a limit of text where no engine is installed; whether it works shows when it starts."""
+    engines = {"tesserocr": find_spec("tesserocr"), "pytesseract": which("tesseract")}
+    if max_text is not None and not any(engine for name, engine in engines.items() if ocr in ("auto", name)):
+        hint = "apt install tesseract-ocr, or brew install tesseract; or leave out --max-text"
+        hint = "pip install tesserocr, or use engine pytesseract" if ocr == "tesserocr" else hint
+        yield f"{'tesserocr' if ocr == 'tesserocr' else 'Tesseract'} is not installed", hint
 
 
 def require_folders(out: Path, workdir: Path) -> Iterator[tuple[str, str]]:
@@ -177,6 +201,8 @@ class Filter(Options):
     """Number N of ranks that share the videos."""
     retry_failed: Switch = False
     """Retry videos that failed for a rank."""
+    yes: Switch = False
+    """Go on although the run replaces sets that tasks or answers are about."""
 
     def source(self) -> Path:
         """The sets that are read."""
@@ -191,6 +217,7 @@ class Filter(Options):
         yield from unit_rules(self.engine, self.rank, self.world_size)
         if (self.brisque, self.max_text, self.min_size) == (None, None, None):
             yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size)"
+        yield from require_ocr(self.max_text, self.ocr)
         yield from require_folders(self.folder(), self.workdir)
         if self.folder().resolve() == self.source().resolve():
             yield "--input and --out are the same folder", "choose another --out"

@@ -1,4 +1,4 @@
-"""`ctxr filter`: image sets without blurry, text-heavy or small images; rejected images are replaced (specs C1.3)."""
+"""`ctxr filter`: image sets without low-quality, text-heavy or small images; rejected images are replaced (specs C1.3)."""
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport

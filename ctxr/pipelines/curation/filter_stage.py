@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.changes import refuse_changed
+from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, assign_splits
 from ctxr.engine.options import typed
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
@@ -22,15 +23,16 @@ from ctxr.media.footage import RESTORE, SourceLocator
 from ctxr.media.sources import InputSource, require_sources
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.config import Filter
+from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob
-from ctxr.pipelines.curation.photos import PhotoPicking, gather_pool
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path
-from ctxr.store.records import Failure, Source, Split
+from ctxr.store.records import Failure, SharedFootage, Source, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 
@@ -51,7 +53,7 @@ class FilterStage(SetsStage):
             require_sources(self.options.videos)
         built = open_artifact(self.options.source(), IMAGE_SETS, _maker(self.options))
         _check_built(built)
-        refuse_changed(built, "ctxr build-sets")
+        refuse_changed(built)
         _check_same_limits(built.manifest.config, self.options)
         return Inputs([Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents], built)
 
@@ -78,8 +80,10 @@ class FilterStage(SetsStage):
         models, config = built.manifest.models, built.manifest.config
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection = models["selection"]
+        encoder = models["encoder"] | {"threshold": selection["threshold"]}
         picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
-        sources = [parent.name for parent in built.manifest.parents if unit_folder(built.path, parent.name).is_dir()]
+        named = [parent.name for parent in built.manifest.parents if parent.kind in ("video", "photos")]
+        sources = [name for name in named if unit_folder(built.path, name).is_dir()]
         units = [read_unit(built.path, name) for name in sources]
         stamps = {
             unit.source.name: Stamp(
@@ -98,11 +102,12 @@ class FilterStage(SetsStage):
             progress,
             [WorkUnit(source.name, stamps[source.name], source) for source in videos],
             {unit.source.name: stamps[unit.source.name] for unit in self.albums},
-            {"encoder": models["encoder"], "selection": selection, "quality": quality.describe()},
+            {"encoder": encoder, "selection": selection, "quality": quality.describe()},
             # the splits were assigned when the sets were built, and filtering keeps them
-            {row.group: row.split for row in read_table(built.path / "splits.jsonl", Split)},
+            {row.group: row.split for row in read_table(built.path / SPLITS_TABLE, Split)},
             config.get("salt", "ctxr"),
             read_table(built.path / "failures.jsonl", Failure),
+            read_table(built.path / GROUPS, SharedFootage) if GROUPS in built.manifest.files else (),
         )
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
@@ -117,8 +122,14 @@ class FilterStage(SetsStage):
         failed = {failure.source for failure in self.job.failures}
         return [parent for parent in inputs.parents if parent.name not in failed]
 
+    def deal(self, job: SetsJob, pool: PhotoPool | None = None) -> None:
+        """Filtering keeps the splits."""
+        sources = dict.fromkeys([*job.units, *job.stamps], True)
+        job.splits = {row.group: row.split for row in assign_splits(sources, (), job.fixed, job.salt)}
+
     def photos(self, job: SetsJob) -> None:
         """Pick again from the photos of all albums."""
+        self.deal(job)
         if all(job.take(name, stamp) for name, stamp in job.stamps.items()):
             return
         albums, context = [_album(self.sources, unit) for unit in self.albums], job.work.context
@@ -131,7 +142,8 @@ class FilterStage(SetsStage):
             for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
         }
         config = self.built.manifest.config
-        choice = PhotoPicking(self.built.manifest.models["selection"]["duplicate"], config["sample"], config["seed"])
+        copies = CopyRule.recorded(self.built.manifest.models["selection"])
+        choice = PhotoPicking(copies, config["sample"], config["seed"])
         job.pick_photos(pool, albums, choice, facts, "filter photos")
 
 

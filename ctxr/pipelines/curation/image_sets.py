@@ -1,9 +1,9 @@
 """Sources become units, by any engine and any number of ranks, and units an artifact of image sets: tables, splits and counts."""
 
 from abc import abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,32 @@ import msgspec
 
 from ctxr.datasets.changes import changed, discard
 from ctxr.datasets.image_sets import report_on
-from ctxr.datasets.splits import assign_splits, find_leakage
+from ctxr.datasets.readers.artifact import dataset_of
+from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leakage, leak_sentence
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.engine.units import Job, WorkUnit, find_engine, map_units
-from ctxr.errors import DataError, UnfinishedError, and_more, plural, some
+from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
-from ctxr.media.video import VideoError
-from ctxr.pipelines.curation.config import BuildSets, Filter
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, pick_photos
+from ctxr.media.video import KEEP_DAMAGED, VideoError
+from ctxr.pipelines.curation.config import KEEPING, BuildSets, Filter
+from ctxr.pipelines.curation.losses import gone, losses
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import UnitContext
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, plain, take_manifest
+from ctxr.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    Content,
+    Manifest,
+    earlier_manifest,
+    open_artifact,
+    plain,
+    take_manifest,
+)
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import Facts, Failure, Split, SplitName
+from ctxr.store.records import Facts, Failure, SharedFootage, Split, SplitName
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import (
     FailedUnit,
@@ -38,6 +49,7 @@ from ctxr.store.units import (
     read_stamp,
     read_unit,
     tidy,
+    unit_sources,
     write_failed,
 )
 
@@ -71,7 +83,8 @@ class VideoJob(Job):
             self.make(unit)
         except (VideoError, Unmeasurable) as error:
             hint = error.hint or self.hint
-            failure = Failure(unit.name, str(self.file(unit)), error.reason, error.message, self.retry)
+            retry = f"{self.retry} --keep-damaged" if hint == KEEP_DAMAGED else self.retry
+            failure = Failure(unit.name, str(self.file(unit)), error.reason, error.message, retry)
             return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)
         return None
 
@@ -86,8 +99,9 @@ class SetsJob:
 
     Attributes:
         work: makes units of the `videos`. stamps: of the albums, by name.
-        models: as in the manifest. published: splits that are fixed. salt: of the others. earlier: failures of the parent.
+        models: as in the manifest. fixed: splits that are given. salt: of the others. earlier: failures of the parent.
         units: those that are done, by source. failures: sources and photos that gave nothing.
+        footage: sources that share footage. splits: of each source, once they are dealt.
     """
 
     work: VideoJob
@@ -95,9 +109,11 @@ class SetsJob:
     videos: Sequence[WorkUnit]
     stamps: Mapping[str, Stamp]
     models: Mapping[str, Any]
-    published: Mapping[str, SplitName]
+    fixed: Mapping[str, SplitName]
     salt: str
     earlier: Sequence[Failure] = ()
+    footage: Sequence[SharedFootage] = ()
+    splits: Mapping[str, SplitName] = field(default_factory=dict)
     units: dict[str, SourceUnit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -128,10 +144,25 @@ class SetsJob:
         facts: Mapping[tuple[str, int], Facts],
         label: str,
     ) -> None:
-        """The units of all albums, whose photos are one pool; see `photos.pick_photos`."""
-        with self.progress.task(label, len(pool.photos)) as task:
-            units = pick_photos(self.work.context, pool, albums, self.stamps, choice, facts=facts, watch=task.advance)
-        self.units.update({unit.source.name: unit for unit in units})
+        """The units of all albums; the photos of a split are one pool, see `photos.pick_photos`. A sample is shared by the number of
+        photos, and what a small split cannot give comes from the next larger one."""
+        sides: dict[SplitName, list[InputSource]] = defaultdict(list)
+        for album in albums:
+            sides[self.splits[album.name]].append(album)
+        pools = [(part_of_pool(pool, side), side) for side in sides.values()]
+        left, photos = choice.sample, len(pool.photos)
+        with self.progress.task(label, photos) as task:
+            for part, side in sorted(pools, key=lambda each: len(each[0].photos)):
+                if 0 < len(part.photos) < self.work.context.picking.set_size and len(pools) > 1:
+                    few = f"{plural(len(part.photos), 'photo')} of {self.splits[side[0].name]}"
+                    self.progress.warn(f"{few} are fewer than a set of {self.work.context.picking.set_size}")
+                share = None if left is None else round(left * len(part.photos) / max(1, photos))
+                picking, photos = replace(choice, sample=share), photos - len(part.photos)
+                units = pick_photos(
+                    self.work.context, part, side, self.stamps, picking, facts=facts, watch=task.advance
+                )
+                left = None if left is None else left - sum(len(unit.sets) for unit in units)
+                self.units.update({unit.source.name: unit for unit in units})
 
 
 class NothingBuilt(DataError, NothingWritten):
@@ -187,7 +218,27 @@ class SetsStage(Stage):
             raise DataError(f"{out / self.changed[0][0]} has changed since it was written", hint=hint)
         self._earlier_result = (out / MANIFEST).is_file()
         self.job = self.resolve(inputs, out, progress)
+        if earlier := earlier_manifest(out):
+            self._ask(earlier, inputs, out, progress)
         return inputs
+
+    def _ask(self, earlier: Manifest, inputs: Inputs, out: Path, progress: Progress) -> None:
+        """Say what the run takes from the earlier result. Raises UsageError without --yes."""
+        models = earlier.models
+        recorded = [models.get("encoder", {}).get("fingerprint"), models.get("selection", {}).get("threshold")]
+        other = recorded != [self.job.models["encoder"]["fingerprint"], self.job.models["selection"]["threshold"]]
+        other = other or not KEEPING.issuperset(self.other_options(inputs, out))
+        building = isinstance(self.options, BuildSets)
+        parents = inputs.parents
+        if earlier.config.get("keep_damaged") and not getattr(self.options, "keep_damaged", True):
+            damaged = {source.name for source in unit_sources(out) if source.damage}
+            parents = [parent for parent in parents if parent.name not in damaged]
+        lost = losses(out, parents, self.options.workdir, other=other, sources=building)
+        if lost and not self.options.yes:
+            add = "--add to keep these sources, " if building and gone(out, parents) else ""
+            raise UsageError(f"this run {lost}", hint=f"{add}--yes to go on, or another --out")
+        if lost:
+            progress.warn(f"this run {lost}")
 
     @abstractmethod
     def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
@@ -207,10 +258,11 @@ class SetsStage(Stage):
         self.videos(job)
         if job.stamps:
             self.photos(job)
+        else:
+            self.deal(job)
         self._require_units(job)
-        models, published = job.models, job.published
         failures = [*job.earlier, *job.failures]
-        return complete(out, job.units, failures, progress, models=models, published=published, salt=job.salt)
+        return complete(out, job.units, failures, job.splits, footage=job.footage, models=job.models)
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
@@ -237,6 +289,10 @@ class SetsStage(Stage):
                 made.append(read_unit(artifact, unit.name))
         job.units |= {unit.source.name: unit for unit in made}
         return made
+
+    @abstractmethod
+    def deal(self, job: SetsJob, pool: PhotoPool | None = None) -> None:
+        """Give every source its split, once the videos are done and the photos are read."""
 
     def _is_done(self, job: SetsJob, unit: WorkUnit) -> bool:
         """Take the unit of an earlier run, or its failure, unless failures are tried again; False without either."""
@@ -276,7 +332,12 @@ class SetsStage(Stage):
             report = report_on(self.out(), result.up_to_date, curve, read)
             for remark in self.remarks(report):
                 progress.warn(remark)
-            return report
+            if leak_sentence(report.counts):
+                alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
+            typed: Any = {"sources": ()} if isinstance(self.options, BuildSets) else {}
+            retry = self.options.command_line(*getattr(self.options, "sources", ()), **typed, retry_failed=True)
+            damaged = any(row["retry"].endswith(" --keep-damaged") for row in report.failures)
+            return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
         job, models = self.job, self.job.models
         counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
         return SetsReport(
@@ -314,38 +375,35 @@ def complete(
     out: Path,
     units: Mapping[str, SourceUnit],
     failures: Sequence[Failure],
-    progress: Progress,
+    split_of: Mapping[str, SplitName],
     *,
+    footage: Sequence[SharedFootage],
     models: Mapping[str, Any],
-    published: Mapping[str, SplitName],
-    salt: str,
 ) -> Content:
-    """Merge units into the tables of the artifact, assign splits, and remove leftovers.
-
-    `published` are the splits of groups that are fixed already; the others are assigned by hash with `salt`.
-    """
+    """Merge units into the tables of the artifact, and remove leftovers."""
     files = merge_units(out, units.values())
-    write_table(out / "failures.jsonl", failures)
-    groups = {image.group for unit in units.values() for image in unit.images}
-    splits = assign_splits(groups, published, salt)
-    write_table(out / "splits.jsonl", splits)
+    splits = [Split(name, split_of[name]) for name in units]
+    shared = [row for row in footage if row.first in units and row.second in units]
+    tables: dict[str, Sequence[Any]] = {"failures.jsonl": failures, GROUPS: shared, SPLITS_TABLE: splits}
+    for name, rows in tables.items():
+        write_table(out / name, rows)
     tidy(out, units)
-    counts = count(units, failures, splits)
-    if counts["leaking_images"]:
-        shared = f"sets of different splits share {counts['leaking_images']} pictures"
-        progress.warn(f"{shared}: albums that belong together need one split, see --splits")
-    return Content([*files, "failures.jsonl", "splits.jsonl"], counts, dict(models))
+    return Content([*files, *tables], count(units, failures, split_of, shared), dict(models))
 
 
-def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: Sequence[Split]) -> dict[str, Any]:
+def count(
+    units: Mapping[str, SourceUnit],
+    failures: Sequence[Failure],
+    split_of: Mapping[str, SplitName],
+    footage: Sequence[SharedFootage],
+) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
     all_units = units.values()
     sets = [image_set for unit in all_units for image_set in unit.sets]
     ledger = [row for unit in all_units for row in unit.ledger]
     reasons = Counter(row.reason for row in ledger if row.reason)
-    split_of = {row.group: row.split for row in splits}
     images = {image.id: image for unit in all_units for image in unit.images}
-    leakage = find_leakage(sets, images, {image_set.id: split_of[image_set.group] for image_set in sets})
+    leakage = find_leakage(sets, images, {image_set.id: split_of[image_set.group] for image_set in sets}, footage)
     kinds = Counter(unit.source.kind for unit in all_units)
     return {
         "videos": kinds["video"],
@@ -363,6 +421,5 @@ def count(units: Mapping[str, SourceUnit], failures: Sequence[Failure], splits: 
         "images": len(images),
         "reasons": dict(sorted(reasons.items())),
         "splits": dict(sorted(Counter(split_of[image_set.group] for image_set in sets).items())),
-        "leaking_groups": len(leakage.groups),
-        "leaking_images": len(leakage.images),
+        **leakage.counts(),
     }

@@ -54,12 +54,12 @@ class QualityLimits:
         return self != QualityLimits()
 
     def judge(self, facts: Facts) -> Rejection | None:
-        """The first reason to reject the image, or None (ImageCoDe, section 3.1: too blurry, too much text)."""
+        """The first reason to reject the image, or None (ImageCoDe, section 3.1: low quality, too much text)."""
         short = min(facts.width, facts.height)
         if self.min_size is not None and short < self.min_size:
             return Rejection("too_small", float(short))
         if self.brisque is not None and facts.brisque is not None and facts.brisque > self.brisque:
-            return Rejection("blurry", facts.brisque)
+            return Rejection("low_quality", facts.brisque)
         if self.max_text is not None and facts.text_share is not None and facts.text_share > self.max_text:
             return Rejection("too_much_text", facts.text_share)
         return None

@@ -182,6 +182,7 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
         "sets": sets,
         "sources": [source for name, source in recipe.sources.items() if name in kept],
         "splits": recipe.splits,
+        "groups": recipe.footage,
         "failures": failures,
         "differences": differences,
         "facts": list[Facts](),

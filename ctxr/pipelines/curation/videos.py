@@ -18,7 +18,7 @@ from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError
 from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
 from ctxr.media.frames import ChildFrameReader
-from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg
+from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
 from ctxr.media.scan import Scanner
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
@@ -279,8 +279,8 @@ class _Pass:
             return
         embedded = self._embedder.embed([rgb for _, rgb in self._batch])
         first = self.vectors.append(embedded)
-        for offset, ((candidate, _), vector) in enumerate(zip(self._batch, embedded, strict=True)):
-            row = _row(self._video.name, candidate, first + offset)
+        for offset, ((candidate, rgb), vector) in enumerate(zip(self._batch, embedded, strict=True)):
+            row = _row(self._video.name, candidate, first + offset, perceptual_hash(rgb))
             self.rows.append(row)
             self.picker.push(row, candidate.shot, vector)
         self._batch.clear()
@@ -398,7 +398,7 @@ def _unit(
     )
 
 
-def _row(source: str, candidate: CandidateFrame, row: int | None) -> LedgerRow:
+def _row(source: str, candidate: CandidateFrame, row: int | None, phash: str | None = None) -> LedgerRow:
     skipped = row is None
     return LedgerRow(
         source=source,
@@ -410,6 +410,7 @@ def _row(source: str, candidate: CandidateFrame, row: int | None) -> LedgerRow:
         thumbnail=candidate.thumbnail_hash,
         reason="near_still" if skipped else None,
         value=round(candidate.gate_difference, 4) if skipped and candidate.gate_difference is not None else None,
+        phash=phash,
     )
 
 

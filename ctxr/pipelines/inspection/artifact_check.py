@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctxr.datasets.changes import RESTORE
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
+from ctxr.datasets.splits import leak_sentence
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, UsageError, and_more, first_line
 from ctxr.media.images import read_image, troubles
@@ -15,10 +15,9 @@ from ctxr.pipelines.inspection.order_check import check_order, check_scores, hol
 from ctxr.problems import problem_of
 from ctxr.problems.protocols import ScoringOptions, find_learner
 from ctxr.problems.runs import Scoring, find_runs
-from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.kinds import REVISE_LABELS as REVISED
 from ctxr.store.paths import last_path
 from ctxr.store.records import Facts, Image, ImageSet, Source
 from ctxr.store.tables import read_table
@@ -30,7 +29,7 @@ MOST_NAMED = 5
 
 def check_folder(config: Doctor, folder: Path, progress: Progress) -> list[Check]:
     """The checks of one artifact or release, or of every artifact of a project folder."""
-    within = artifacts_in(folder)
+    within = [] if (folder / MANIFEST).exists() else sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
     checks: list[Check] = []
     for path in within or [folder]:
         checks += [Check(str(path), "note", "")] if within else []
@@ -69,13 +68,6 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
         yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
 
 
-def artifacts_in(folder: Path) -> list[Path]:
-    """The artifacts of a project folder; none if it is an artifact itself."""
-    if (folder / MANIFEST).exists() or not folder.is_dir():
-        return []
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
-
-
 def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:
     """Check manifest, tables, arrays, images, references between tables, parents, and sources.
 
@@ -103,13 +95,12 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
                 if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
                     broken[name] = trouble
                 task.advance()
-        units = {Path(name).parts[1] for name in broken if name.startswith("sources/") and name.count("/") > 1}
         fine = f"{len(manifest.files)} unchanged files"
-        yield summary(f"{prefix}tables", list(broken.values()), fine, _cure(path, units, manifest.verb))
+        yield summary(f"{prefix}tables", list(broken.values()), fine, artifact.cure)
         if manifest.kind == IMAGE_SETS and not broken:
-            yield from _check_sets(path, progress, manifest.verb, prefix)
+            yield from _check_sets(artifact, progress, prefix)
     except CtxrError as error:
-        yield Check(f"{prefix}tables", "problem", error.message, error.hint or _cure(path, set(), manifest.verb))
+        yield Check(f"{prefix}tables", "problem", error.message, error.hint or artifact.cure)
     except OSError as error:
         yield _unreadable(f"{prefix}tables", error)
 
@@ -132,15 +123,18 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
     yield Check("parent", "note", f"the sets it was made from do not stand beside {path}: skipped", cure)
 
 
-def _check_sets(path: Path, progress: Progress, verb: str, prefix: str) -> Iterator[Check]:
+def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator[Check]:
+    path = artifact.path
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
     facts = read_table(path / "facts.jsonl", Facts)
     sets = read_table(path / "sets.jsonl", ImageSet)
     sources = read_table(path / "sources.jsonl", Source)
     dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
     named = [f"{one.id} names {name}" for one in dangling for name in one.images if name not in images]
-    fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(path, {one.source for one in dangling}, verb)
+    fine, cure = f"{len(sets)} sets name {len(images)} images", _cure(artifact, {one.source for one in dangling})
     yield summary(f"{prefix}sets", named, fine, cure)
+    if leak := leak_sentence(artifact.manifest.counts):
+        yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
     pictures = {row.path: (row.source, row.sha256) for row in facts}
     pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
     broken: dict[str, str] = {}
@@ -149,7 +143,7 @@ def _check_sets(path: Path, progress: Progress, verb: str, prefix: str) -> Itera
             if trouble := _trouble(path, name, sha256, "was changed"):
                 broken[name] = trouble
             task.advance()
-    cure = _cure(path, {pictures[name][0] for name in broken}, verb)
+    cure = _cure(artifact, {pictures[name][0] for name in broken})
     yield summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
     if not prefix:
         for source in sources:
@@ -199,15 +193,13 @@ def _unreadable(name: str, error: OSError) -> Check:
     return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
 
 
-def _cure(path: Path, units: set[str], verb: str) -> str:
-    """How to rebuild the tables and images of these units: remove the manifest and every broken unit, then run the command again. Rounds
-    of judgments cannot be rebuilt."""
-    if verb == REVISED:
-        return RESTORE
+def _cure(artifact: Artifact, units: set[str]) -> str:
+    """How to rebuild the pictures of these units: the command looks only at younger ones, so their units are removed first."""
     # only folders that are there: a name in a table may be anyone's, and this is a command to remove
-    gone = sorted(folder for folder in path.glob("sources/*") if folder.name in units)
-    typed = shlex.join([str(file) for file in (*gone, path / "manifest.json")])
-    return f"rm -r {typed}   then run ctxr {verb} again as before"
+    gone = sorted(folder for folder in artifact.path.glob("sources/*") if folder.name in units)
+    if not gone:
+        return artifact.cure
+    return f"{shlex.join(['rm', '-r', *map(str, gone)])}   then run ctxr {artifact.manifest.verb} again as before"
 
 
 def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:

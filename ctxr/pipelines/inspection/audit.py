@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Container, Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
@@ -21,11 +20,11 @@ from ctxr.metrics.shortcuts import (
     learnt_credits,
     position_credits,
 )
+from ctxr.metrics.votes import Doubles
 from ctxr.models.picture_vectors import open_pictures
 from ctxr.pipelines.inspection.config import Audit, AuditReport
 from ctxr.store.records import Image
 
-Doubles = npt.NDArray[np.float64]
 Rule = tuple[str, Doubles]
 
 SEVERAL_CHOICES = ("position by length",)
@@ -50,7 +49,7 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     start of the shot and its last the one nearest to the end. Photos have no time: their first image is the anchor that
     the others were found by, and their last is like any other.
     """
-    in_order = [_in_order(query) for query in trials]
+    in_order = [query.size <= MOST_POSITIONS for query in trials]
     galleries = {query.image_set for query in trials if query.size > MOST_POSITIONS}
     if galleries:
         yield (
@@ -86,14 +85,8 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     if not wanted:
         return
     brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
-    yield from _both_ends(
-        ("least", "most"),
-        "distorted (BRISQUE)",
-        trials,
-        wanted,
-        brisque,
-        why="BRISQUE was not measured (run ctxr filter)",
-    )
+    why = "BRISQUE was not measured (run ctxr filter)"
+    yield from _both_ends(("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, why=why)
     if skip_pictures:
         yield "sharpness and file size: pictures were not opened"
         return
@@ -102,10 +95,6 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     yield from _both_ends(("smallest", "largest"), "file", trials, wanted, sizes, why=why)
     sharpnesses = _sharpnesses(dataset, sizes.keys(), progress)
     yield from _both_ends(("blurriest", "sharpest"), "image (Laplacian)", trials, wanted, sharpnesses, why=why)
-
-
-def _in_order(query: Trial) -> bool:
-    return query.size <= MOST_POSITIONS
 
 
 def _fully_targeted(trials: list[Trial]) -> set[str]:

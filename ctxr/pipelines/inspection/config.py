@@ -112,6 +112,12 @@ class Report(Options):
     more: tuple[str, ...] = ()
     """Another page to link to at the top, such as that of a related project; repeatable."""
 
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Pages to link to that exist."""
+        for page in self.more:
+            if not Path(page).exists():
+                yield f"{page} does not exist", "--more names a page that ctxr report wrote"
+
     def page(self) -> Path:
         """Where the page is written."""
         return self.out or self.workdir / "report.html"

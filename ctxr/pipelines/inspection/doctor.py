@@ -95,7 +95,7 @@ def _encoders() -> Iterator[Check]:
         encoder = load_encoder("ctxr-tiny", "cpu")
         yield Check("encoder ctxr-tiny", "ok", f"threshold {encoder.threshold:g}, {encoder.dim} dimensions")
     except CtxrError as error:
-        yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "pip install --force-reinstall ctxr")
+        yield Check("encoder ctxr-tiny", "problem", error.message, error.hint or "install ctxr again")
     except Exception as error:
         yield Check("encoder ctxr-tiny", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
 

@@ -65,6 +65,8 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
             raise UsageError(f"{page} lies inside the artifact {stage.path}", hint="choose another --out")
     for note in chain.notes:
         progress.warn(note)
+    if leak := summary.leak_of(chain):
+        progress.alert(leak)
 
     paths = {image.path for unit in chain.units for image in unit.images}
     paths |= {facts.path for unit in chain.units for facts in unit.facts}

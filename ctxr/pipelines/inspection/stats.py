@@ -28,6 +28,7 @@ from ctxr.pipelines.inspection.config import Stats, StatsReport
 from ctxr.problems.figures import PARTS
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Query
+from ctxr.store.tables import UNREADABLE
 
 Row = tuple[str, float | None, float, int, bool]
 """Figure, value here (None: cannot be computed), published value, digits after the point, whether all that it was counted on
@@ -126,14 +127,8 @@ def _figures(
     authors = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     for writer, published_value in _WRITERS.items():
         yield f"valid by {writer}", authors[writer] or None, published_value, 0, complete["valid"]
-    valid, test = (
-        {
-            image_set.source
-            for image_set in dataset.sets
-            if image_set.kind == "video" and dataset.split_of(image_set) == split
-        }
-        for split in ("valid", "test")
-    )
+    videos = {(dataset.split_of(one), one.source) for one in dataset.sets if one.kind == "video"}
+    valid, test = ({source for split, source in videos if split == side} for side in ("valid", "test"))
     both = len(valid & test) if valid and test else None
     yield "videos in valid and test", both, _SHARED_VIDEOS, 0, complete["valid"] and complete["test"]
 
@@ -145,13 +140,8 @@ def _counts(dataset: Dataset) -> Iterator[Row]:
         static = [image_set for image_set in sets if image_set.kind == "photos"]
         whole = len(sets) == _SETS[split]
         yield f"{split}: sets", len(sets) or None, _SETS[split], 0, whole
-        yield (
-            f"{split}: descriptions",
-            sum(texts_of[image_set.id] for image_set in sets) if sets else None,
-            _TEXTS[split],
-            0,
-            whole,
-        )
+        set_texts = sum(texts_of[one.id] for one in sets) if sets else None
+        yield f"{split}: descriptions", set_texts, _TEXTS[split], 0, whole
         yield f"{split}: sets of photos", len(static) if sets else None, _STATIC_SETS[split], 0, whole
         photo_texts = sum(texts_of[one.id] for one in static) if sets else None
         yield f"{split}: of photos", photo_texts, _STATIC_TEXTS[split], 0, whole
@@ -174,11 +164,7 @@ def mean_distances(
     """
     means = {}
     for kind in ("video", "photos"):
-        pairs = [
-            distances[image_set.id]
-            for image_set in dataset.sets
-            if image_set.kind == kind and image_set.id in distances
-        ]
+        pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
         if pairs:
             mean, closest = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
             means[kind] = len(pairs), mean, closest
@@ -332,11 +318,9 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
     means, ratio = mean_distances(dataset, distances)
     if not means:
         return "no distances: the dataset has no embeddings (use --encoder NAME)"
-    note = (
-        ""
-        if ratio is None
-        else f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
-    )
+    note = ""
+    if ratio is not None:
+        note = f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
     heads = ("kind", "sets", "mean distance", "mean of the closest pair")
     return Table("Distances within sets", heads, tuple((kind, *row) for kind, row in means.items()), note)
 
@@ -378,7 +362,7 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     }
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
         progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
-                  "(pip install 'ctxr[stats]')")  # fmt: skip
+                  "(pip install spacy)")  # fmt: skip
     parsed = dict(zip(described, tokenizer.parse(described), strict=True)) if described else {}
     vectors = vectors_of(dataset, config.encoder, config.device, progress)
     distances = distances_of(dataset, vectors if config.encoder else None)
@@ -421,6 +405,6 @@ def _is_ours(out: Path) -> bool:
     """Whether a file holds what `--out` wrote, and may be written again."""
     try:
         content = msgspec.json.decode(out.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return False
     return isinstance(content, dict) and set(content) == set(StatsReport.__dataclass_fields__)

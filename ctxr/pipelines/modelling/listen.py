@@ -313,7 +313,9 @@ class ListenStage(Stage):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
         """Send the requests without a reply; scores, where all have one."""
         job = self._job
-        _remove(out / SCORES, out / PARTIAL)
+        for file in (out / SCORES, out / PARTIAL):
+            with disk_errors(file):
+                file.unlink(missing_ok=True)
         try:
             _ask(job, key_of(job.config.key_from, job.place), _replies(out), progress, self._pause)
         finally:
@@ -372,12 +374,6 @@ def _endpoint(job: ListenJob, key: str, waiting: Pause | None) -> "Iterator[tupl
         yield endpoint, ended
     finally:
         endpoint.close()
-
-
-def _remove(*files: Path) -> None:
-    for file in files:
-        with disk_errors(file):
-            file.unlink(missing_ok=True)
 
 
 def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:

@@ -5,7 +5,6 @@
 """
 
 import shutil
-import zipfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UsageError, and_more
+from ctxr.errors import DataError, UsageError, and_more, first_line
 from ctxr.media.images import Pixels, decoded, read_image
 from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
 from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
@@ -38,6 +37,9 @@ SUFFIX = ".npz"
 SIZES = (("image_w", "image_h"), ("w", "h"))
 """What exports call the size of a picture."""
 
+MOST_BYTES = 2**30
+"""Of a picture's arrays, unpacked: a hundred times those of a thousand regions with 2,048 features."""
+
 
 class FileRegions:
     """Regions out of files, by the content of the picture.
@@ -54,7 +56,8 @@ class FileRegions:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
         self._folder, self._most = folder, most
-        unique = _stems_that_name_one_picture(dataset)
+        stems = Counter(Path(image.path or image.id).stem for image in dataset.images.values())
+        unique = {stem for stem, count in stems.items() if count == 1}
         files = {content: _file_of(folder, dataset.images[image], content, unique) for content, image in images.items()}
         self._files = {content: file for content, file in files.items() if file is not None}
         if not self._files:
@@ -95,13 +98,8 @@ class FileRegions:
         return with_whole(features[: self._most], boxes[: self._most])
 
 
-def _stems_that_name_one_picture(dataset: Dataset) -> set[str]:
-    """File names, without suffix, that no two pictures share."""
-    stems = Counter(Path(image.path or image.id).stem for image in dataset.images.values())
-    return {stem for stem, count in stems.items() if count == 1}
-
-
 def _file_of(folder: Path, image: Image, content: str, unique: set[str]) -> Path | None:
+    """The file of a picture; `unique` are file names, without suffix, that no two pictures share."""
     path = Path(image.path or image.id).with_suffix("")
     names = [path.as_posix(), path.as_posix().removeprefix("images/"), image.id, content]
     names += [path.name] if path.name in unique else []
@@ -117,6 +115,8 @@ def _read(file: Path) -> tuple[Array, Array]:
     """Features float32 [R, F] and boxes [R, 4] as shares of the picture. Raises DataError naming the file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
+            if sum(member.file_size for member in arrays.zip.infolist()) > MOST_BYTES:
+                raise ValueError(f"its arrays have more than {MOST_BYTES:,} bytes")
             features, pixels = np.asarray(arrays["x"]), np.asarray(arrays["bbox"])
             sizes = [
                 [float(arrays[name]) for name in names] for names in SIZES if names[0] in arrays and names[1] in arrays
@@ -125,8 +125,9 @@ def _read(file: Path) -> tuple[Array, Array]:
         raise DataError(
             f"{file} lacks the array {error.args[0]!r}", hint="a file holds x, bbox, image_w and image_h"
         ) from error
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{file} is not a readable .npz: {error}") from error
+    # NumPy lets out whatever zip files, Python's tokenizer, and memory for a shape that a header makes up, raise
+    except Exception as error:
+        raise DataError(f"{file} is not a readable .npz: {first_line(error)}") from error
     if not sizes:
         raise DataError(f"{file} lacks the size of its picture", hint="a file holds image_w and image_h")
     return _checked(file, features, pixels, *sizes[0])
@@ -160,11 +161,7 @@ AT_ONCE = 16
 
 
 class Maker(Protocol):
-    """Makes regions of contents (SHA-256 of a picture).
-
-    Attributes:
-        features: F.
-    """
+    """Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
 
     features: int
 
@@ -184,7 +181,7 @@ class Maker(Protocol):
 class PictureRegions:
     """Regions that an extractor makes of pixels; `files` by content."""
 
-    def __init__(self, extractor: "Extractor", files: Mapping[str, Path]) -> None:
+    def __init__(self, extractor: Extractor, files: Mapping[str, Path]) -> None:
         self._extractor, self._files = extractor, files
         self.features = extractor.features
 
@@ -325,11 +322,9 @@ def _counts(block: Array) -> list[int]:
 
 @dataclass(frozen=True)
 class _RegionsInput:
-    """What makes the regions, under which name, with the pictures: image id by content, and the extractor's key of each."""
+    """What makes the regions, with the pictures: image id by content, and the extractor's key of each."""
 
-    dataset: Dataset
     maker: Maker
-    by: str
     images: Mapping[str, str]
     keys: list[str]
 
@@ -352,7 +347,7 @@ class RegionsStage(Stage):
         keys = [maker.key(content) for content in images]
         key = {"by": by, "made_by": maker.describe(), "content": sha256_of(keys)}
         parents = [parent_of(dataset, sha256_of(list(images)))]
-        return Inputs(parents, _RegionsInput(dataset, maker, by, images, keys), key)
+        return Inputs(parents, _RegionsInput(maker, images, keys), key)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""

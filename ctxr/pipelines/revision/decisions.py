@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.pairs import EntailmentPair, choosing, seen_pictures
+from ctxr.datasets.pairs import EntailmentPair, choosing
 from ctxr.datasets.rounds import Base, Round, ThresholdFrom
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
@@ -21,7 +21,7 @@ from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems.embeddings import cached
 from ctxr.problems.entailment import classifiers
-from ctxr.problems.entailment.pairs import classifiers_in, is_classifier
+from ctxr.problems.entailment.pairs import classifiers_in
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import CLASSIFIERS
 from ctxr.store.tables import read_table
@@ -34,11 +34,10 @@ def find_classifier(config: ReviseLabels) -> str:
 
     Raises UsageError where it has several, or none of the name.
     """
-    home = config.workdir / CLASSIFIERS
+    home, finished = config.workdir / CLASSIFIERS, classifiers_in(config.workdir)
     if config.classifier:
         inside = home / config.classifier
         if not inside.is_dir() and not Path(config.classifier).is_dir():
-            finished = classifiers_in(config.workdir)
             names = (
                 f"the classifiers are {', '.join(finished)}" if finished else f"no classifier is finished yet: {RECIPE}"
             )
@@ -47,13 +46,12 @@ def find_classifier(config: ReviseLabels) -> str:
                 hint=f"{did_you_mean(config.classifier, finished)} {names}".strip(),
             )
         return str(inside) if inside.is_dir() else config.classifier
-    folders = [folder for folder in sorted(home.glob("*")) if is_classifier(folder)]
-    if len(folders) > 1:
+    if len(finished) > 1:
         raise UsageError(
-            f"{config.workdir} holds {len(folders)} classifiers of entailment: {', '.join(one.name for one in folders)}",
-            hint=f"--classifier {folders[0].name}",
+            f"{config.workdir} holds {len(finished)} classifiers of entailment: {', '.join(finished)}",
+            hint=f"--classifier {finished[0]}",
         )
-    return str(folders[0]) if folders else ""
+    return str(home / finished[0]) if finished else ""
 
 
 def open_classifier(config: ReviseLabels) -> "Classifier":
@@ -214,11 +212,6 @@ def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, 
             images[image] += 1
             captions[caption] += 1
     return verdicts
-
-
-def leaked_images(dataset: Dataset, images: Sequence[str], trained_on: frozenset[str]) -> list[str]:
-    """The images that the classifier was trained or selected on, by id, published id or content."""
-    return seen_pictures([(name, dataset.images[name].sha256) for name in images], trained_on)
 
 
 def decides(

@@ -108,12 +108,12 @@ def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
     return f"{len(missing)} of {len(files)} pictures of {dataset.name} {are} missing, the first is {missing[0]}"
 
 
-def picture_files(dataset: Dataset, images: Sequence[str]) -> dict[str, Path]:
-    """The file of each picture. Raises DataError where one is missing."""
+def picture_files(dataset: Dataset, images: Sequence[str], workdir: Path) -> PictureFiles:
+    """The file and the content of each picture. Raises DataError where one is missing."""
     if missing := missing_pictures(dataset, images):
         raise DataError(missing, hint="restore it, or name a dataset that holds its pictures")
-    files = {image: dataset.picture(dataset.images[image]) for image in images}
-    return {image: file for image, file in files.items() if file is not None}
+    files = {image: file for image in images if (file := dataset.picture(dataset.images[image])) is not None}
+    return PictureFiles(files, contents_of(dataset, files), workdir)
 
 
 def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress: Progress) -> tuple[ImageSet, ...]:
@@ -127,9 +127,9 @@ def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress
     images = sorted({image for one in unknown for image in one.images})
     if not images:
         return dataset.sets
-    files = picture_files(dataset, images)
-    vectors = embedded(PictureFiles(files, contents_of(dataset, files), workdir), [], encoder, progress)[0]
-    row = {image: number for number, image in enumerate(files)}
+    pictures = picture_files(dataset, images, workdir)
+    vectors = embedded(pictures, [], encoder, progress)[0]
+    row = {image: number for number, image in enumerate(pictures.files)}
     measured = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
     return tuple(
         structs.replace(image_set, closest=measured[image_set.id][0], mean_distance=measured[image_set.id][1])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from ctxr.datasets.pairs import seen_pictures
 from ctxr.datasets.rounds import (
     Base,
     Round,
@@ -42,7 +43,6 @@ from ctxr.pipelines.revision.decisions import (
     decide,
     decides,
     find_classifier,
-    leaked_images,
     on_top,
     open_classifier,
     probabilities,
@@ -56,9 +56,7 @@ from ctxr.pipelines.revision.inputs import (
     without_rejected,
 )
 from ctxr.pipelines.revision.results import Revised, reported, write
-from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.entailment.classifiers import own_fingerprint, own_threshold
-from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.records import ImageSet
 
@@ -280,7 +278,8 @@ def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
 
 def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, progress: Progress) -> list[str]:
     """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
-    leaked = leaked_images(inputs.base.dataset, inputs.images, classifier.trained_on)
+    images = inputs.base.dataset.images
+    leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], classifier.trained_on)
     evaluated = {image for gallery in inputs.galleries if gallery.side != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
     if wrong and not config.allow_leak:
@@ -313,13 +312,13 @@ def _revised(
     progress: Progress,
 ) -> Revised:
     dataset, workdir = inputs.base.dataset, config.workdir
-    files = picture_files(dataset, inputs.images)
-    pictures = PictureFiles(files, contents_of(dataset, files), workdir)
+    pictures = picture_files(dataset, inputs.images, workdir)
     texts = {name: text_of(dataset, name) for name in inputs.captions}
     pools = pools_of(inputs.galleries, encoder, pictures, texts, config.top_k, both=config.both, progress=progress)
     own = written_for(dataset)
     premises = {
-        image: Premise(pictures.contents[image], " ".join(own.get(image, ())), file) for image, file in files.items()
+        image: Premise(pictures.contents[image], " ".join(own.get(image, ())), file)
+        for image, file in pictures.files.items()
     }
     chances: list[Doubles] = probabilities(classifier, pools, premises, texts, workdir, progress=progress)
     verdicts = [

@@ -1,7 +1,9 @@
 """Options and report of `ctxr export`."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -35,6 +37,11 @@ class Export(Options):
     """Folder that now holds the sources, recognised by content (recipe)."""
     workers: Workers = 0
     """Videos decoded at the same time (recipe); 0 = half the cores."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A package that writes parquet."""
+        if self.to == "hf" and find_spec("pyarrow") is None:
+            yield "parquet files need the package pyarrow, which is not installed", "pip install pyarrow"
 
     def folder(self) -> Path:
         """Where the export is written."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.readers.artifact import open_sets
+from ctxr.datasets.splits import alert_of_leaks
 from ctxr.datasets.writers import croissant, fiftyone, hf, imagecode, recipe, webdataset
 from ctxr.datasets.writers.job import (
     UNKNOWN,
@@ -163,6 +164,7 @@ class _ExportStage(Stage):
         _check_separate(self.source, self.out())
         refuse_others(self.out(), self.KIND, self.options.to)
         artifact, dataset = open_sets(self.source)
+        alert_of_leaks(dataset, progress)
         if not dataset.sets:
             raise DataError(
                 f"{self.source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"

@@ -17,7 +17,8 @@ from ctxr.annotation.launch import codes_of, read_study
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.export_tasks import run
-from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.artifacts import MANIFEST, Content, finish, open_artifact
+from ctxr.store.kinds import DATASET
 from ctxr.store.tables import read_table
 from tests.annotation.platforms import study
 from tests.annotation.platforms.fake_mturk import FakeMTurk
@@ -180,6 +181,9 @@ def test_questions_from_another_dataset_bring_their_pictures(workdir: Path, tmp_
         table.write_text(table.read_text().replace("video0", "known0").replace("photos0", "known1"))
     for old in (tmp_path / "elsewhere" / "known" / "images").iterdir():
         old.rename(old.with_name(old.name.replace("video0", "known0").replace("photos0", "known1")))
+    known = open_artifact(tmp_path / "elsewhere" / "known")
+    content = Content([*known.manifest.files], known.manifest.counts, {})
+    finish(known.path, kind=DATASET, verb="aggregate", config={}, parents=[], content=content)
     config = replace(study.options(workdir, "retrieve"), gold=tmp_path / "elsewhere" / "known", gold_every=2)
     tasks = exported(config)
     assert any(unit.image_set.startswith("known") for unit in tasks.units)

@@ -111,6 +111,15 @@ def test_no_more_answers_are_taken_than_were_asked_for() -> None:
     assert (later.new, later.again, list(later.answers)) == (0, 1, [("d", "w-2")])
 
 
+def test_an_answer_is_taken_that_replaces_one_of_a_blocked_worker() -> None:
+    rows = (
+        answer(DESCRIBE, "w-a", 1, description="Some nice view and a pretty good look."),
+        answer(DESCRIBE, "w-b", 2, description=TEXT),
+    )
+    taken = take((), arrived(*rows), QUESTIONS, {}, ("w-a",))
+    assert (taken.new, codes(taken), list(taken.answers)) == (2, [], [("d", "w-a"), ("d", "w-b")])
+
+
 def test_five_people_in_one_project_of_label_studio_are_not_five_votes(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

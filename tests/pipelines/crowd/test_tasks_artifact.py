@@ -11,7 +11,6 @@ from ctxr.annotation.artifacts import (
     read_judgments,
     read_tasks,
     write_judgments,
-    write_tasks,
 )
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer
@@ -19,6 +18,7 @@ from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST
+from scripts.task_artifact import write_tasks
 from tests.pipelines.world_dataset import write_world_dataset
 
 
@@ -30,7 +30,7 @@ def tasks(tmp_path: Path) -> Path:
     path.mkdir(parents=True)
     sets = {image_set.id: image_set for image_set in dataset.sets}
     batch = TaskBatch(tuple(units), sets, dict(dataset.images), tmp_path / "dataset")
-    write_tasks(path, batch, Protocol(seed=5), "local", {"task": "describe"})
+    write_tasks(path, batch, Protocol(seed=5), task="describe")
     return path
 
 

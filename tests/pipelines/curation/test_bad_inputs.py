@@ -21,6 +21,7 @@ from ctxr.errors import CtxrError
 from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
 from tests.footage import two_shot_clip, write_audio, write_clip
+from tests.media import clips
 from tests.pipelines.conftest import THRESHOLD
 from tests.pipelines.curation.test_build_sets import build as build_sets
 from tests.pipelines.curation.test_build_sets import same_tree
@@ -157,7 +158,7 @@ def test_a_run_that_gives_nothing_leaves_the_finished_sets_as_they_were(footage:
     assert build(footage / "videos" / "clip0.mp4", *arguments).exit_code == 0
     shutil.copytree(tmp_path / "sets", tmp_path / "before")
     (tmp_path / "fake.mp4").write_text("no video")
-    assert build(tmp_path / "fake.mp4", *arguments).exit_code == 3
+    assert build(tmp_path / "fake.mp4", *arguments, "--yes").exit_code == 3
     assert same_tree(tmp_path / "before", tmp_path / "sets")
 
 
@@ -213,6 +214,14 @@ def test_a_video_shorter_than_a_set_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "gives no set" in result.stderr
     assert "of its 20 frames, fewer than a set of 10" in result.stderr
+    assert "a higher --rate samples more" in result.stderr
+
+
+def test_a_video_without_motion_names_the_option_that_keeps_its_frames(tmp_path: Path) -> None:
+    clip = clips.write_clip(tmp_path / "clip.mp4", [clips.scene(1, 0)] * 100)
+    result = build(clip, "--out", tmp_path / "sets")
+    assert result.exit_code == 0
+    assert "--gate 0 keeps 19 near-still frames" in result.stderr
 
 
 def without_override() -> None:

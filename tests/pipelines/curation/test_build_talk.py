@@ -1,10 +1,13 @@
 """What building says where a user may be surprised."""
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ctxr.cli.app import app
 from ctxr.cli.render import Terminal
 from ctxr.models import encoders as loading
 from ctxr.models import hub
@@ -12,19 +15,16 @@ from ctxr.pipelines.curation.build_sets import run
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.doctor import run as look
+from ctxr.store.records import Failure, Source
+from ctxr.store.tables import read_table
 from tests.media.clips import break_packet, pictures, write_clip
 from tests.pipelines.conftest import THRESHOLD
 
 
 def talk_of(capsys: pytest.CaptureFixture[str], out: Path, *sources: Path, threshold: float = float(THRESHOLD)) -> str:
     names = tuple(map(str, sources))
-    run(BuildSets(sources=names, out=out, encoder="ctxr-tiny", threshold=threshold), Terminal())
+    run(BuildSets(sources=names, out=out, encoder="ctxr-tiny", threshold=threshold, yes=True), Terminal())
     return capsys.readouterr().err
-
-
-def test_sources_that_leave_are_named(footage: Path, sets: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "removes" not in talk_of(capsys, sets, footage / "videos", threshold=0.03)
-    assert "held 3 sources; this run removes 2: clip1, clip2" in talk_of(capsys, sets, footage / "videos" / "clip0.mp4")
 
 
 def test_no_set_at_all_has_a_cure(footage: Path, sets: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +37,60 @@ def test_a_damaged_video_says_how_its_rest_can_be_used(
 ) -> None:
     whole = write_clip(tmp_path / "clip.mp4", pictures((1, 40)), options={"g": "10", "bf": "0"})
     said = talk_of(capsys, sets, break_packet(whole, 13), footage / "videos" / "clip1.mp4")
-    assert "33 of 40 promised frames could be decoded (--keep-damaged takes what can be decoded)" in said
+    assert "33 of 40 promised frames could be decoded (the same command with --keep-damaged takes" in said
+    (failure,) = read_table(sets / "failures.jsonl", Failure)
+    assert failure.reason == "truncated"
+    options = shlex.split(failure.retry)
+    assert "--keep-damaged" in options
+    assert CliRunner().invoke(app, [*options[1:], "--out", str(sets), "--yes"]).exit_code == 0
+    assert {row.name: row.damage for row in read_table(sets / "sources.jsonl", Source)} == {
+        "clip": "33 of 40 promised frames could be decoded",
+        "clip1": None,
+    }
+    assert read_table(sets / "failures.jsonl", Failure) == []
+
+
+@pytest.mark.parametrize("flags", [[], ["--yield-curve"]])
+def test_the_last_line_counts_what_failed_and_names_the_retry(footage: Path, tmp_path: Path, flags: list[str]) -> None:
+    videos, out = tmp_path / "my videos", tmp_path / "work" / "sets"
+    shutil.copytree(footage / "videos", videos)
+    (videos / "round.mp4").symlink_to(videos / "round.mp4")
+    (videos / "gone.mp4").symlink_to(videos / "nowhere.mp4")
+    command = ["build-sets", str(videos), "--encoder", "ctxr-tiny", "--threshold", THRESHOLD, "--out", str(out)]
+    for _ in range(2):
+        result = CliRunner().invoke(app, [*command, *flags])
+        assert result.exit_code == 0
+        last = result.stdout.strip().splitlines()[-1]
+        assert last.startswith(f"2 files failed: reasons in {out / 'failures.jsonl'}; retry: ctxr build-sets")
+        assert {row.reason for row in read_table(out / "failures.jsonl", Failure)} == {"no_such_file", "unreadable"}
+    (videos / "gone.mp4").unlink()
+    (videos / "round.mp4").unlink()
+    shutil.copy(videos / "clip0.mp4", videos / "gone.mp4")
+    with (videos / "gone.mp4").open("ab") as file:
+        file.write(b"other content")
+    again = CliRunner().invoke(app, shlex.split(last.partition("retry: ctxr ")[2]))
+    assert again.exit_code == 0
+    assert "failed" not in again.stdout
+
+
+@pytest.mark.parametrize("name", ["round.mp4", "gone.mp4", "empty.mp4"])
+def test_a_run_in_which_no_source_can_be_used_ends_with_bad_data(tmp_path: Path, name: str) -> None:
+    (tmp_path / "round.mp4").symlink_to(tmp_path / "round.mp4")
+    (tmp_path / "gone.mp4").symlink_to(tmp_path / "nowhere.mp4")
+    (tmp_path / "empty.mp4").touch()
+    command = ["build-sets", str(tmp_path / name), "--encoder", "ctxr-tiny", "-w", str(tmp_path / "work")]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 3
+    assert "no source could be used" in result.stderr
+
+
+def test_a_video_that_is_used_in_part_is_told_of(
+    footage: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = write_clip(tmp_path / "clip.mp4", pictures((1, 200)), options={"g": "10", "bf": "0"})
+    break_packet(whole, 199)
+    said = talk_of(capsys, sets, whole, footage / "videos" / "clip1.mp4")
+    assert "clip.mp4 is used in part: 199 of 200 promised frames could be decoded" in said
 
 
 def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(

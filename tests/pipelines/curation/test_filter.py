@@ -1,20 +1,27 @@
 """Filtering: what falls out is replaced, and the way there does not matter."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from ctxr.cli.app import app
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.brisque import Brisque
 from ctxr.media.images import decode_jpeg
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.filter import run
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.report import run as report
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Facts, ImageSet
 from ctxr.store.tables import read_table
 from ctxr.store.units import read_unit
-from tests.pipelines.conftest import LIMIT
+from tests.pipelines.conftest import LIMIT, THRESHOLD
 from tests.pipelines.curation.test_build_sets import build, same_tree
 
 
@@ -34,7 +41,7 @@ def test_building_then_filtering_equals_building_with_the_limits(footage: Path, 
     two = refilter(tmp_path / "plain", tmp_path / "two", brisque=limit, max_text=0.05)
     one = build(footage, tmp_path / "one", sources=sources, set_size=size, brisque=limit, max_text=0.05)
     assert one.counts == two.counts
-    assert two.counts["reasons"]["blurry"] > 0
+    assert two.counts["reasons"]["low_quality"] > 0
     for table in ("sets.jsonl", "images.jsonl", "facts.jsonl"):
         assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
     names = [parent for parent in ("clip0", "clip1", "clip2", "album") if (tmp_path / "one/sources" / parent).is_dir()]
@@ -109,3 +116,51 @@ def test_a_set_keeps_its_split_when_it_is_filtered(footage: Path, project: Path)
     rows = (project / "filtered" / "splits.jsonl").read_text()
     assert '"group":"clip1","split":"valid"' in rows
     assert rows == (project / "sets" / "splits.jsonl").read_text()
+
+
+def test_every_threshold_of_a_manifest_is_the_one_that_ran(filtered: Path) -> None:
+    for folder in (filtered, filtered.parent / "sets"):
+        models = open_artifact(folder).manifest.models
+        assert models["encoder"]["threshold"] == models["selection"]["threshold"] == float(THRESHOLD)
+
+
+def age(folder: Path) -> None:
+    """Call low quality `blurry` in ledgers and counts, as older versions did."""
+    manifest = json.loads((folder / MANIFEST).read_text().replace("low_quality", "blurry"))
+    for file in folder.glob("sources/*/ledger.jsonl"):
+        content = file.read_text().replace("low_quality", "blurry").encode()
+        file.unlink()
+        file.write_bytes(content)
+        manifest["files"][file.relative_to(folder).as_posix()] = {
+            "sha256": sha256_bytes(content),
+            "bytes": len(content),
+        }
+    (folder / MANIFEST).unlink()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_the_old_name_of_low_quality_is_read_as_the_new_one(project: Path) -> None:
+    filtered = project / "filtered"
+    age(filtered)
+    counts = open_artifact(filtered).manifest.counts["reasons"]
+    ledgers = [read_unit(filtered, name).ledger for name in ("clip0", "clip1", "clip2")]
+    assert counts["low_quality"] == sum(row.reason == "low_quality" for rows in ledgers for row in rows) > 0
+    assert "blurry" not in counts
+    page = report(Report(input=filtered, workdir=project)).page.read_text()
+    assert "low quality" in page
+    assert "blurry" not in page
+    again = CliRunner().invoke(app, ["filter", "-w", str(project), "--brisque", str(LIMIT)])
+    assert f"{counts['low_quality']} low quality" in again.stdout
+
+
+def test_sets_of_an_older_version_are_filtered(footage: Path, tmp_path: Path) -> None:
+    sources = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in range(2))
+    build(footage, tmp_path / "sets", sources=sources, brisque=LIMIT)
+    new = refilter(tmp_path / "sets", tmp_path / "new", brisque=LIMIT)
+    age(tmp_path / "sets")
+    old = refilter(tmp_path / "sets", tmp_path / "old", brisque=LIMIT)
+    assert old.counts == new.counts
+    assert old.counts["reasons"]["low_quality"] > 0
+    for name in ("clip0", "clip1"):
+        ledgers = [tmp_path / folder / "sources" / name / "ledger.jsonl" for folder in ("new", "old")]
+        assert ledgers[0].read_bytes() == ledgers[1].read_bytes()

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from ctxr.media.sources import InputSource
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, Positions, deduplicate, pick_photos
+from ctxr.pipelines.curation.copies import CopyRule, deduplicate, find_copies
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
+from ctxr.pipelines.curation.ranking import Positions
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.units import Stamp
@@ -22,7 +24,10 @@ def groups(vectors: Vectors, k: int, contents: list[str] | None = None) -> Posit
     np.fill_diagonal(apart, np.inf)
     around = np.argsort(apart, axis=1, kind="stable")[:, :k].astype(np.int64)
     distances = np.take_along_axis(apart, around, axis=1).astype(np.float32)
-    return deduplicate(contents or [str(at) for at in range(len(vectors))], vectors, around, distances, LIMIT)
+    names = contents or [str(at) for at in range(len(vectors))]
+    hashes = [None] * len(vectors)
+    copies = find_copies(names, vectors, around, distances, CopyRule(LIMIT), hashes=hashes)
+    return deduplicate(copies, np.arange(len(vectors)))
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -71,7 +76,7 @@ def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: 
     context = UnitContext(tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
     pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
     (unit,) = pick_photos(
-        context, pool, [album], stamps, PhotoPicking(0.07, None, seed), facts={}, watch=lambda count: None
+        context, pool, [album], stamps, PhotoPicking(CopyRule(0.07), None, seed), facts={}, watch=lambda count: None
     )
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)

@@ -1,9 +1,12 @@
 """Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -13,9 +16,11 @@ from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.curation import photos as photo_pool
-from ctxr.pipelines.curation import photos as photo_units
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PhotoRanking, PooledPhoto, gather_pool, pick_photos
+from ctxr.pipelines.curation import ranking
+from ctxr.pipelines.curation.copies import CopyRule
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, gather_pool, pick_photos
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
+from ctxr.pipelines.curation.ranking import PhotoRanking
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import Failure, ImageSet
@@ -190,23 +195,23 @@ def units_of(rng: np.random.Generator, count: int, width: int) -> Vectors:
 def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
     monkeypatch: pytest.MonkeyPatch, width: int, block: int
 ) -> None:
-    monkeypatch.setattr(photo_units, "DISTANCE_BLOCK", block)
+    monkeypatch.setattr(ranking, "DISTANCE_BLOCK", block)
     vectors = units_of(np.random.default_rng(width), 300, width)
-    ranking = PhotoRanking(vectors)
+    order = PhotoRanking(vectors)
     for anchor in range(0, 300, 23):
         difference = vectors.astype(np.float64) - vectors[anchor].astype(np.float64)
         slow = np.argsort(np.einsum("nd,nd->n", difference, difference), kind="stable").tolist()
-        assert list(ranking.around(anchor)) == slow
+        assert list(order.around(anchor)) == slow
 
 
 def test_a_ranking_takes_exact_distances_only_as_far_as_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photo_units, "DISTANCE_BLOCK", 20)
+    monkeypatch.setattr(ranking, "DISTANCE_BLOCK", 20)
     vectors = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     taken: list[int] = []
     original = PhotoRanking.squared
 
-    def counted(self: PhotoRanking, anchor: int, rows: photo_units.Positions) -> npt.NDArray[np.float64]:
+    def counted(self: PhotoRanking, anchor: int, rows: ranking.Positions) -> npt.NDArray[np.float64]:
         taken.extend(rows.tolist())
         return original(self, anchor, rows)
 
@@ -236,11 +241,11 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     photos = [PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]
     sets = []
     for neighbours in (3, count):
-        monkeypatch.setattr(photo_units, "NEIGHBOURS", neighbours)
+        monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
         picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
-        pool, choice = PhotoPool(photos, vectors, []), PhotoPicking(0.0, None, seed)
+        pool, choice = PhotoPool(photos, vectors, []), PhotoPicking(CopyRule(0.0), None, seed)
         (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, watch=lambda count: None)
         sets.append(unit.sets)
     assert sets[0]
@@ -259,3 +264,25 @@ def test_an_album_of_broken_photos_alone_resumes_to_the_same_bytes(tmp_path: Pat
     (out / "manifest.json").unlink()
     build(album, out, sources=sources)
     assert before == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_a_shard_of_a_version_without_hashes_is_made_again(album: Path, tmp_path: Path) -> None:
+    whole = embed(tmp_path / "a", found(album), Means())
+    (head,) = (tmp_path / "a" / "sources").glob(".album.shard*.json")
+    stored = json.loads(head.read_bytes())
+    stored["sizes"] = {position: photo[:2] for position, photo in stored.pop("photos").items()}
+    head.write_text(json.dumps(stored))
+    again = Means()
+    pool = embed(tmp_path / "a", found(album), again)
+    assert again.seen == len(whole.photos)
+    assert [photo.phash for photo in pool.photos] == [photo.phash for photo in whole.photos]
+
+
+def test_photos_of_a_unit_keep_its_hashes_and_those_of_an_older_one_have_none(album: Path, tmp_path: Path) -> None:
+    build(album, tmp_path / "sets", sources=(str(album),))
+    unit = read_unit(tmp_path / "sets", "album")
+    assert any(row.phash for row in unit.ledger)
+    old = replace(unit, ledger=[msgspec.structs.replace(row, phash=None) for row in unit.ledger])
+    for one in (unit, old):
+        pool = gather_pool(tmp_path, found(album), {"album": one}, {}, Means(0).embedder(), watch=lambda count: None)
+        assert [photo.phash for photo in pool.photos] == [row.phash for row in one.ledger if row.row is not None]

@@ -16,7 +16,7 @@ FACTS = Facts("clip", 0, "p", "s", 640, 360, brisque=0.7, text_share=0.1, text_w
     ("limits", "answer"),
     [
         (QualityLimits(), None),
-        (QualityLimits(brisque=0.65), Rejection("blurry", 0.7)),
+        (QualityLimits(brisque=0.65), Rejection("low_quality", 0.7)),
         (QualityLimits(brisque=0.7), None),
         (QualityLimits(max_text=0.05), Rejection("too_much_text", 0.1)),
         (QualityLimits(max_text=0.1), None),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.curation.config import Verify
 from ctxr.pipelines.curation.verify import run as verify
 from ctxr.store.hashing import sha256_file
@@ -52,7 +52,7 @@ def test_a_recipe_that_was_edited_or_is_none_is_refused(
     (recipe / "sets.jsonl").write_text("")
     with pytest.raises(DataError, match=r"sets\.jsonl was changed"):
         rebuild(recipe, elsewhere, tmp_path / "out")
-    with pytest.raises(UnfinishedError, match="does not exist"):
+    with pytest.raises(UsageError, match="none does not exist"):
         rebuild(tmp_path / "none", elsewhere, tmp_path / "out")
     with pytest.raises(DataError, match="holds image_sets, not export"):
         rebuild(recipes / "sets", elsewhere, tmp_path / "out")

@@ -108,7 +108,8 @@ def test_nothing_finished_is_one_sentence_with_exit_code_4(tmp_path: Path) -> No
     with pytest.raises(UnfinishedError, match=r"sets has no manifest\.json"):
         run(Report(workdir=tmp_path))
     assert runner.invoke(app, ["report", "-w", str(tmp_path)]).exit_code == 4
-    assert runner.invoke(app, ["report", "-w", str(tmp_path), "--input", str(tmp_path / "none")]).exit_code == 4
+    assert runner.invoke(app, ["report", "-w", str(tmp_path), "--input", str(tmp_path / "none")]).exit_code == 2
+    assert runner.invoke(app, ["report", "--more", str(tmp_path / "none.html")]).exit_code == 2
 
 
 def test_a_damaged_table_is_named_by_file_and_line(work: Path) -> None:

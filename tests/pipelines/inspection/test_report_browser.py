@@ -133,15 +133,15 @@ def test_a_timeline_tells_frame_by_frame_what_became_of_it(show: Open, page: Pat
     tab.keyboard.press("End")
     expect(track.locator(".told")).to_contain_text("frame #20, too close, 0.050 from #14")
     tab.keyboard.press("ArrowLeft")
-    expect(track.locator(".told")).to_contain_text("frame #19, blurry (BRISQUE / 100 0.8)")
-    assert track.get_attribute("aria-valuetext") == "0:03.800, frame 19, blurry"
+    expect(track.locator(".told")).to_contain_text("frame #19, low quality (BRISQUE / 100 0.8)")
+    assert track.get_attribute("aria-valuetext") == "0:03.800, frame 19, low quality"
     track.locator(".set").first.click()
     expect(tab.locator("#look-title")).to_have_text("clip0-shot0_0")
 
 
 def test_what_was_left_out_stands_beside_its_reason(show: Open, page: Path) -> None:
     tab = show(page).tab
-    expect(tab.locator(".tab[aria-pressed=true]")).to_contain_text("blurry")
+    expect(tab.locator(".tab[aria-pressed=true]")).to_contain_text("low quality")
     expect(tab.locator(".tile")).to_have_count(6)
     assert tab.locator(".tile .value").first.text_content() == "0.800"
     expect(tab.locator("#means")).to_contain_text("Limit: 0.650.")

@@ -425,12 +425,12 @@ def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path)
     for name, content in (("weights.safetensors", b"nothing"), ("trained_on.json", b"[]")):
         kept = (copy / "seed0" / name).read_bytes()
         (copy / "seed0" / name).write_bytes(content)
-        with pytest.raises(DataError, match=rf"seed0/{name} was changed since it was trained"):
+        with pytest.raises(DataError, match=rf"seed0/{name} was changed since it was written"):
             open_classifier(copy, "cpu")
         (copy / "seed0" / name).write_bytes(kept)
     config = copy / "seed0" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"threshold": 0.01}))
-    with pytest.raises(DataError, match=r"seed0/config\.json was changed since it was trained"):
+    with pytest.raises(DataError, match=r"seed0/config\.json was changed since it was written"):
         evaluate(Eval((str(copy),), world, tmp_path, device="cpu"))
     with pytest.raises(UsageError, match="holds no pairs of entailment"):
         open_pairs(None, tmp_path, Silent())

@@ -257,7 +257,7 @@ def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dat
     assert share(cells(report.tables["valid/accuracy"])["base"][2]) == 100.0
     with (folder / "scores.jsonl").open("a") as stream:
         stream.write("\n")
-    with pytest.raises(DataError, match=r"scores\.jsonl was changed since the run was written"):
+    with pytest.raises(DataError, match=r"scores\.jsonl was changed since it was written"):
         evaluate(dataset, "base", split="valid")
 
 
@@ -415,7 +415,7 @@ def test_without_a_dataset_the_one_that_a_run_was_made_on_is_missed(dataset: Pat
 
 def test_a_file_that_a_run_has_lost_is_named(dataset: Path) -> None:
     trained(dataset, "base", {"base": at_random(0)}, lost="seed0/encoder.safetensors")
-    with pytest.raises(DataError, match=r"base/seed0/encoder\.safetensors is missing: the run was written with it"):
+    with pytest.raises(DataError, match=r"base/seed0/encoder\.safetensors was removed since it was written"):
         evaluate(dataset, "base", split="train")
 
 

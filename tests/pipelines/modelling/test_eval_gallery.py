@@ -15,7 +15,7 @@ from ctxr.annotation.artifacts import Answered, write_judgments
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.rounds import AuditSample, AuditVerdict
+from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, Round
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.columns import ratio_intervals
@@ -172,11 +172,9 @@ def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks
     leaked = sorted({image for _, image in held})[:3]
     (folder / "rounds" / "001").mkdir(parents=True)
     (folder / "rounds" / "002").mkdir()
-    (folder / "rounds.jsonl").write_text('{"number":1,"active":true,"by":"x"}\n{"number":2,"active":false}\n')
-    lines = [{"image": image, "caption": caption, "leaked": image in leaked} for caption, image in held]
-    (folder / "rounds" / "001" / "ledger.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    undone = json.dumps({"image": held[-1][1], "leaked": True}) + "\n"
-    (folder / "rounds" / "002" / "ledger.jsonl").write_text(undone)
+    write_table(folder / "rounds.jsonl", [round_of(1), round_of(2, active=False)])
+    write_table(folder / "rounds" / "001" / "ledger.jsonl", [candidate(*one, leaked=one[1] in leaked) for one in held])
+    write_table(folder / "rounds" / "002" / "ledger.jsonl", [candidate(*held[-1], leaked=True)])
     report = evaluate(judgments=folder)
     rows = {(row[0], row[1], row[2]): row for row in report.tables["test/entailed"].rows}
     name = report.runs[0]
@@ -195,6 +193,14 @@ def test_a_classifiers_labels_come_with_their_source_their_audit_and_their_leaks
     assert (labels.audit, labels.audited) == ((), 12)
     assert labels.entailed.judged is not None
     assert len(labels.entailed.judged.pairs()[0]) == len(set(held))
+
+
+def round_of(number: int, active: bool = True) -> Round:
+    return Round(number, active, "x", "", "stand-in", "", 0.5, "given", 0, 0, 0, 0, 0, "")
+
+
+def candidate(caption: str, image: str, leaked: bool) -> CandidateRow:
+    return CandidateRow(image, caption, "x", "image", 1, 0.0, 0.5, "added", "", leaked=leaked)
 
 
 def read_round(folder: Path) -> Any:
@@ -217,7 +223,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     folder = tmp_path / "revised"
     (folder / "rounds" / "001").mkdir(parents=True)
     write_round(folder / "judgments.jsonl", yes, no)
-    (folder / "rounds.jsonl").write_text('{"number":1,"active":true}\n')
+    write_table(folder / "rounds.jsonl", [round_of(1)])
     drawn = [AuditSample(image, caption, "added", "added", 120, 3, 0.9, 1) for caption, image in yes[:3]]
     drawn += [AuditSample(image, caption, "far", "rejected", 800, 4, 0.1, 20) for caption, image in no[:4]]
     drawn += [AuditSample(image, caption, "near", "rejected", 200, 4, 0.4, 2) for caption, image in no[4:8]]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,36 @@ def test_files_that_do_not_fit_are_refused_by_name(
 ) -> None:
     folder = export_files(dataset, tmp_path / "features", change)
     with pytest.raises(DataError, match=rf"img\d+\.npz.*{message}"):
+        run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
+
+
+def endless_header(shape: str) -> bytes:
+    """An .npy of float64 whose header declares a shape, and no numbers."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}".ljust(117).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize(
+    "member",
+    [endless_header("(1000000000000000, 1)"), endless_header("(1" + "0" * 60 + ",)"), endless_header("(" * 60)],
+)
+def test_a_file_that_declares_more_numbers_than_it_holds_is_refused_by_name(
+    dataset: Path, tmp_path: Path, member: bytes
+) -> None:
+    folder = export_files(dataset, tmp_path / "features")
+    file = min(folder.rglob("*.npz"))
+    with zipfile.ZipFile(file, "w") as held:
+        held.writestr("x.npy", member)
+    with pytest.raises(DataError, match=rf"{file.name} is not a readable .npz: "):
+        run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_by_name(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions_run, "MOST_BYTES", 100)
+    folder = export_files(dataset, tmp_path / "features")
+    with pytest.raises(DataError, match=r"is not a readable \.npz: its arrays have more than 100 bytes"):
         run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
 
 

@@ -63,7 +63,7 @@ def test_a_round_is_audited_by_the_commands_that_a_user_types(workdir: Path, mon
         patch.setattr("ctxr.pipelines.crowd.serve.answer_requests", lambda *_, **__: None)
         assert serve(Serve(workdir=workdir, port=0)).after == "ctxr revise-labels --audit"
     assert f"new {3 * len(units)}" in ctxr(workdir, "import-answers")
-    told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).output)
+    told = json.loads(runner.invoke(app, ["revise-labels", "--audit", "--json", "-w", str(workdir)]).stdout)
     assert told["notes"] == []
     ledger = ledger_of(workdir)
     truth = truth_of(workdir)

@@ -82,7 +82,7 @@ def test_a_wrong_line_about_licences_is_named(sets: Path, tmp_path: Path, line: 
 
 
 def test_a_missing_licence_file_is_a_usage_error(sets: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r"none\.csv does not exist"):
         export(sets, tmp_path / "out", "hf", licences=tmp_path / "none.csv")
 
 

@@ -261,7 +261,7 @@ def test_without_pyarrow_the_hint_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(CtxrError, match="need the package pyarrow") as caught:
         export(sets, tmp_path / "out", "hf")
-    assert caught.value.hint == "pip install 'ctxr[export]'"
+    assert caught.value.hint == "pip install pyarrow"
 
 
 def test_an_export_that_was_edited_is_made_again(sets: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import csv
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -66,24 +66,19 @@ class Reading:
         return tuple(oddity for oddity in self.oddities if not oddity.kept)
 
     def tally(self) -> list[str]:
-        """A sentence for each sort of oddity, with its count and first place."""
-        return tally(self.oddities)
+        """A sentence for each sort of oddity with its first place, commonest first.
 
-
-def tally(oddities: Sequence[Oddity]) -> list[str]:
-    """A sentence for each sort of oddity, commonest first.
-
-    >>> tally([Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False)])
-    ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
-    """
-    counted = Counter((oddity.kept, oddity.code) for oddity in oddities)
-    first = {(oddity.kept, oddity.code): oddity for oddity in reversed(oddities)}
-    lines = []
-    for (kept, code), count in counted.most_common():
-        fate = "kept" if kept else "left out"
-        oddity = first[kept, code]
-        lines.append(f"{count} row{'s' * (count > 1)} {fate}, {code}: {oddity.what} (first {oddity.where})")
-    return lines
+        >>> Reading((), (Oddity("a.tsv:3", "columns", "2 columns where 4 are named", False),), 1, "rte").tally()
+        ['1 row left out, columns: 2 columns where 4 are named (first a.tsv:3)']
+        """
+        counted = Counter((oddity.kept, oddity.code) for oddity in self.oddities)
+        first = {(oddity.kept, oddity.code): oddity for oddity in reversed(self.oddities)}
+        lines = []
+        for (kept, code), count in counted.most_common():
+            fate = "kept" if kept else "left out"
+            oddity = first[kept, code]
+            lines.append(f"{count} row{'s' * (count > 1)} {fate}, {code}: {oddity.what} (first {oddity.where})")
+        return lines
 
 
 THRESHOLD = 3.0

@@ -152,10 +152,8 @@ def _parent(artifact: Artifact) -> str | None:
 
 
 def _sibling(path: Path, fingerprint: str) -> Artifact | None:
-    for artifact in artifacts_in(path.resolve().parent, damaged=False):
-        if artifact.manifest.kind in KINDS and artifact.sha256 == fingerprint:
-            return artifact
-    return None
+    beside = artifacts_in(path.resolve().parent, damaged=False)
+    return next((one for one in beside if one.manifest.kind in KINDS and one.sha256 == fingerprint), None)
 
 
 def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:
@@ -320,7 +318,7 @@ Content = tuple[tuple[SourceUnit, ...], dict[str, SplitName], Dataset | None]
 def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     """Units and splits of image sets."""
     parents = last.manifest.parents if last.manifest else []
-    present = [parent.name for parent in parents if parent.kind != IMAGE_SETS]
+    present = [parent.name for parent in parents if parent.kind in ("video", "photos")]
     units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
     if not units and number(last.counts.get("sets")):
         units = units_of(dataset_of(open_artifact(last.path)))

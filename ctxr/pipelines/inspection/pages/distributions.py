@@ -50,17 +50,11 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
         width = round(percent(last) - percent(first), 3)
         return {"start": percent(first), "width": width, "name": name, "title": title}
 
-    shots = [
-        span(
-            shot.start_time,
-            shot.end_time,
-            str(shot.shot),
-            f"shot {shot.shot}: {time_code(shot.start_time)} to {time_code(shot.end_time)}, "
-            f"frames {shot.start_index} to {shot.end_index - 1}",
-        )
-        for shot in unit.shots
-    ]
-    sets = []
+    shots, sets = [], []
+    for shot in unit.shots:
+        between = f"{time_code(shot.start_time)} to {time_code(shot.end_time)}"
+        title = f"shot {shot.shot}: {between}, frames {shot.start_index} to {shot.end_index - 1}"
+        shots.append(span(shot.start_time, shot.end_time, str(shot.shot), title))
     for image_set in unit.sets:
         if shown := [times[name] for name in image_set.images if name in times]:
             first, last = min(shown), max(shown)
@@ -138,7 +132,8 @@ def make_distributions(edition: Edition) -> Mapping[str, Any] | None:
 def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     chain = edition.chain
     yield from _distances(edition, missing)
-    if chain.threshold and number(chain.last.model("selection", "set_size")) and _has_embedded_frames(edition):
+    embedded = any(unit.source.kind == "video" and len(unit.vectors) for unit in chain.units)
+    if chain.threshold and number(chain.last.model("selection", "set_size")) and embedded:
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
         yield curve(
@@ -166,10 +161,6 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
             _parted(np.array(gates), limit, "embedded", "near-still, skipped", keep_above=True),
             (limit, f"gate {limit:g}") if limit else None,
         )
-
-
-def _has_embedded_frames(edition: Edition) -> bool:
-    return any(unit.source.kind == "video" and len(unit.vectors) for unit in edition.chain.units)
 
 
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:

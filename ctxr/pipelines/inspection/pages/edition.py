@@ -83,11 +83,11 @@ class Thumbnails:
 REASONS = {
     "near_still": ("near-still", "too like the last embedded frame of its shot; never embedded", "luma difference"),
     "too_close": ("too close", "not farther than the threshold from a frame that was chosen before", "distance"),
-    "blurry": ("blurry", "BRISQUE / 100 above the limit", "BRISQUE / 100"),
+    "low_quality": ("low quality", "BRISQUE / 100 above the limit", "BRISQUE / 100"),
     "too_much_text": ("too much text", "recognised words cover more than the limit", "share of the area"),
     "too_small": ("too small", "the shorter side is below the limit", "pixels"),
     "set_incomplete": ("set incomplete", "chosen, but the shot ended before its set was full", "images in the set"),
-    "duplicate": ("duplicate", "equals an earlier photo", ""),
+    "duplicate": ("duplicate", "a copy of a better photo", ""),
     "too_few_neighbours": ("too few neighbours", "not enough different photos near it", "found"),
     "not_sampled": ("not sampled", "the sample was full before its turn", ""),
     "unreadable": ("unreadable", "no picture", ""),

@@ -114,7 +114,7 @@ def _figures(file: Path) -> dict[str, Any]:
         if not all(name in row for row in told["figures"] for name in wanted):
             raise KeyError(wanted)
         told.setdefault("differences", [])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
     return told
 
@@ -187,7 +187,7 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     splits = list(dict.fromkeys(row["side"] for row in scored.figures))
     plotted = {row["side"] for row in scored.figures if (row["part"], row["measure"]) == ("all", "accuracy")}
-    data["asked"] = total = len({row.query for row in scored.rows})
+    data["asked"] = len({row.query for row in scored.rows})
     return {
         "panels": [_panel(scored, split) for split in splits if split in plotted],
         "people": scored.people,
@@ -195,7 +195,7 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
         "notes": [*scored.notes, *unseen],
         "attended": sorted({name for name, _ in shares}),
         "runs": scored.scorers,
-        "asked": total,
+        "asked": data["asked"],
         "shown": len(data["queries"]),
         "sides": splits,
         "kinds": sorted({row.kind for row in scored.rows}),
@@ -295,8 +295,8 @@ def _table(
     runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
 
     def cells(part: str, measure: str, shown: Callable[[Mapping[str, Any]], str]) -> list[str]:
-        found = (figures.get((run, part, measure)) for run in runs)
-        return ["–" if row is None else shown(row) for row in found]
+        rows = [figures.get((run, part, measure)) for run in runs]
+        return ["–" if row is None else shown(row) for row in rows]
 
     columns = [("run", runs)]
     if len(set(sizes.values())) > 1:
@@ -323,7 +323,7 @@ def _ranked(scored: EvaluationRows) -> dict[str, dict[str, QueryResult]]:
     by_query: dict[str, dict[str, QueryResult]] = {}
     for row in scored.rows:
         by_query.setdefault(row.query, {})[row.run] = row
-    names = sorted(by_query, key=lambda name: (_ease(by_query[name].values()), name))
+    names = sorted(by_query, key=lambda name: (_ease([*by_query[name].values()]), name))
     return {name: by_query[name] for name in names[:MOST_QUERIES]}
 
 
@@ -346,10 +346,9 @@ def _data(
     return {"runs": scored.scorers, "sets": sets, "queries": queries}
 
 
-def _ease(rows: "Sequence[QueryResult] | Any") -> tuple[float, float]:
+def _ease(rows: Sequence[QueryResult]) -> tuple[float, float]:
     """Small where runs fail: mean accuracy, then how few candidates stand above the target."""
-    results = list(rows)
-    return sum(row.accuracy for row in results) / len(results), -sum(row.above for row in results) / len(results)
+    return sum(row.accuracy for row in rows) / len(rows), -sum(row.above for row in rows) / len(rows)
 
 
 def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:

@@ -17,6 +17,7 @@ from ctxr.datasets.rounds import (
     read_audit,
     read_figures,
     read_rounds,
+    text_of,
     written_for,
 )
 from ctxr.engine.report import share_with_interval
@@ -188,7 +189,7 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> 
     own = written_for(dataset)
 
     def lines(rows: Iterable[CandidateRow], most: int) -> list[tuple[str, float]]:
-        texts = [(_text(dataset, row.caption), row.probability) for row in rows]
+        texts = [(text_of(dataset, row.caption), row.probability) for row in rows]
         return list(dict(reversed(texts)).items())[::-1][:most]
 
     def example(name: str) -> dict[str, Any]:
@@ -204,10 +205,6 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> 
         }
 
     return [example(name) for name in names]
-
-
-def _text(dataset: Dataset, query: str) -> str:
-    return " ".join(dataset.texts[name].text for name in dataset.queries[query].texts)
 
 
 def _picture(dataset: Dataset, image: str) -> str:

@@ -153,7 +153,7 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     limits = {
         "near_still": edition.chain.limit("gate"),
         "too_close": edition.chain.threshold,
-        "blurry": edition.chain.limit("brisque"),
+        "low_quality": edition.chain.limit("brisque"),
         "too_much_text": edition.chain.limit("max_text"),
         "too_small": edition.chain.limit("min_size"),
     }

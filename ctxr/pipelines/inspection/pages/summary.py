@@ -6,10 +6,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.splits import SPLITS
+from ctxr.datasets.splits import SPLITS, leak_sentence, leakage_of
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
-from ctxr.pipelines.inspection.pages.chain import ALONE, runs_as_evaluated
+from ctxr.pipelines.inspection.pages.chain import ALONE, Chain, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, reason_name
 from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
@@ -20,14 +20,14 @@ from ctxr.store.units import SourceUnit
 VIDEO_STEPS = (
     ("embedded", ("near_still",)),
     ("different enough", ("too_close",)),
-    ("good enough", ("blurry", "too_much_text", "too_small")),
+    ("good enough", ("low_quality", "too_much_text", "too_small")),
     ("in a full set", ("set_incomplete",)),
 )
 PHOTO_STEPS = (
     ("readable", ("unreadable",)),
     ("drawn", ("not_sampled",)),
     ("seen once", ("duplicate",)),
-    ("good enough", ("blurry", "too_much_text", "too_small")),
+    ("good enough", ("low_quality", "too_much_text", "too_small")),
     ("anchors a set", ("too_few_neighbours",)),
 )
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
@@ -68,8 +68,13 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
             )
             for name in reasons
         ],
-        "leaking": chain.last.counts.get("leaking_images"),
+        "leak": leak_of(chain),
     }
+
+
+def leak_of(chain: Chain) -> str:
+    """What leaks between splits, in words; empty if nothing does."""
+    return leak_sentence(chain.last.counts) if chain.dataset is None else leakage_of(chain.dataset).sentence()
 
 
 def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:

@@ -86,7 +86,7 @@ def test_an_edited_table_is_refused(build: Build, copied: Path, what: str) -> No
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DataError, match=r"texts\.jsonl was changed since it was written") as caught:
         build(what)
-    assert caught.value.hint.startswith("restore it, or run")
+    assert caught.value.hint.startswith("restore it from a copy, or run ctxr ")
 
 
 def test_other_weights_of_an_encoder_of_the_same_name_train_again(train: Trains, tmp_path: Path) -> None:

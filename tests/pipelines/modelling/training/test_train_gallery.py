@@ -102,6 +102,6 @@ def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, t
     table = write_round(tmp_path / "judgments.jsonl", extra_pairs(world, "train")[:1])
     with pytest.raises(UsageError, match="the recipe has weak = off"):
         train(judgments=table)
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(UsageError, match="none does not exist"):
         train("weak=mask-only", judgments=tmp_path / "none")
     assert len(read_judgments(table)) == 1

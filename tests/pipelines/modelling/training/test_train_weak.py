@@ -139,7 +139,7 @@ def test_arrays_mark_the_images_that_were_named(
         ("clip-batch", ("weak=mask-only",), "far", DataError, "nothing was found to be entailed on the train side of"),
         ("clip-module", (), "far", UsageError, "the recipe has weak = off"),
         ("clip-zero-shot", ("weak=mask-only",), None, UsageError, "does not apply to the variant 'zero-shot'"),
-        ("clip-none", ("weak=mask-only",), "lost", DataError, "does not exist"),
+        ("clip-none", ("weak=mask-only",), "lost", UsageError, "does not exist"),
     ],
 )
 def test_what_means_nothing_is_one_sentence_before_anything_is_embedded(

@@ -32,7 +32,7 @@ function told(value) {
   if (key === "too_much_text") return percent(value);
   if (key === "set_incomplete") return `${value} in its set`;
   if (key === "too_small") return `${value} px`;
-  return key === "too_close" || key === "blurry" ? figure(value) : String(Number(value.toFixed(2)));
+  return key === "too_close" || key === "low_quality" ? figure(value) : String(Number(value.toFixed(2)));
 }
 
 function draw() {

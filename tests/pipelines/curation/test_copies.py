@@ -1,0 +1,254 @@
+"""Copies among pictures and sources: found saved again in other ways, and never where pictures differ."""
+
+from collections.abc import Callable
+from io import BytesIO
+from itertools import combinations
+from pathlib import Path
+
+import cv2
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from ctxr.media.images import Pixels, perceptual_hash
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, find_copies, shared_footage
+from ctxr.store.records import ImageSet, LedgerRow, SharedFootage
+from ctxr.store.tables import read_table, write_table
+from ctxr.store.units import read_unit
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.footage import sample_album
+from tests.footage import write_clip
+from tests.pipelines.curation.test_build_sets import build
+
+RULE = CopyRule(0.05, 1.2, 10)
+
+
+def scaled(rgb: Pixels, share: float) -> Pixels:
+    size = round(rgb.shape[1] * share), round(rgb.shape[0] * share)
+    return np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def saved(rgb: Pixels, quality: int = 40) -> Pixels:
+    content = BytesIO()
+    Image.fromarray(rgb).save(content, "JPEG", quality=quality)
+    return np.asarray(Image.open(content))
+
+
+def cropped(rgb: Pixels, share: float) -> Pixels:
+    down, right = round(rgb.shape[0] * share), round(rgb.shape[1] * share)
+    return np.ascontiguousarray(rgb[down : rgb.shape[0] - down, right : rgb.shape[1] - right])
+
+
+@pytest.fixture(scope="module")
+def photos() -> list[Pixels]:
+    """Forty drawn photos; most differ from another by one thing alone."""
+    album = [one for one in sample_album(np.random.default_rng(3), 44) if not one.copy]
+    return [render(one.scene, one.width, one.height) for one in album]
+
+
+def differing(one: str, other: str) -> int:
+    """The least number of places in which two hashes of two pictures differ; the slow way."""
+    left, right = ([int(phash[at : at + 64], 16) for at in range(0, 256, 64)] for phash in (one, other))
+    compared = [(mine, theirs) for mine in range(4) for theirs in range(4) if mine != theirs or not mine]
+    return min((left[mine] ^ right[theirs]).bit_count() for mine, theirs in compared)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rgb: scaled(rgb, 0.25),
+        lambda rgb: saved(scaled(rgb, 0.5)),
+        lambda rgb: saved(rgb, 20),
+        lambda rgb: saved(scaled(rgb, 64 / max(rgb.shape)), 85),
+        lambda rgb: cropped(rgb, 0.02),
+        lambda rgb: saved(cropped(rgb, 0.05)),
+        lambda rgb: np.pad(rgb, ((12, 12), (12, 12), (0, 0))),
+        lambda rgb: np.repeat(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)[:, :, None], 3, axis=2),
+    ],
+    ids=["quarter", "half q40", "q20", "thumbnail", "crop 2", "crop 5 q40", "border", "grey"],
+)
+def test_nearly_all_variants_of_a_photo_have_its_hash(photos: list[Pixels], make: Callable[[Pixels], Pixels]) -> None:
+    found = [differing(perceptual_hash(rgb), perceptual_hash(make(rgb))) <= RULE.bits for rgb in photos]
+    assert np.mean(found) >= 0.85
+
+
+def test_photos_that_differ_by_one_drawn_thing_differ_by_hash(photos: list[Pixels]) -> None:
+    hashes = [perceptual_hash(rgb) for rgb in photos]
+    assert min(differing(one, other) for one, other in combinations(hashes, 2)) > RULE.bits
+
+
+@pytest.mark.parametrize("height", [1, 3, 60, 700])
+def test_a_flat_picture_has_no_hash(height: int) -> None:
+    rng = np.random.default_rng(height)
+    noise = rng.normal(0, 3, (height, height + 5, 3))
+    ramp = np.linspace(20, 220, height + 5)[None, :, None]
+    for tone in (0, 128, ramp):
+        assert perceptual_hash(np.clip(tone + noise, 0, 255).astype(np.uint8)) == ""
+
+
+def test_a_ledger_holds_hashes_of_no_other_form(tmp_path: Path) -> None:
+    row = LedgerRow("clip", 1, None, None)
+    write_table(tmp_path / "ledger.jsonl", [msgspec.structs.replace(row, phash="a" * 256)])
+    assert read_table(tmp_path / "ledger.jsonl", LedgerRow)[0].phash == "a" * 256
+    write_table(tmp_path / "ledger.jsonl", [msgspec.structs.replace(row, phash="xyz")])
+    with pytest.raises(Exception, match="phash"):
+        read_table(tmp_path / "ledger.jsonl", LedgerRow)
+
+
+def hashes_around(rng: np.random.Generator, count: int) -> list[str | None]:
+    """Hashes in clusters, up to twenty places apart; some flat, some missing."""
+    centres = rng.integers(0, 256, (max(1, count // 8), 128), np.uint8)
+    hashes: list[str | None] = []
+    for _ in range(count):
+        bits = np.unpackbits(centres[rng.integers(len(centres))])
+        bits[rng.integers(0, 1024, rng.integers(0, 50))] ^= 1
+        hashes.append(np.packbits(bits).tobytes().hex())
+    for at in rng.permutation(count)[: count // 5].tolist():
+        hashes[at] = "" if at % 2 else None
+    return hashes
+
+
+def vectors_around(rng: np.random.Generator, count: int) -> npt.NDArray[np.float32]:
+    rows = rng.integers(-1, 2, (count, 5)) + 0.01 * rng.normal(size=(count, 5)) + 1.2
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+def are_copies(rule: CopyRule, one: str | None, other: str | None, distance: float, bits: int | None = None) -> bool:
+    alike = bool(one and other) and differing(one or "", other or "") <= (rule.bits if bits is None else bits)
+    return alike and distance < rule.loose
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("count", [1, 2, 40, 300])
+def test_copies_are_those_of_every_pair(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors, hashes = vectors_around(rng, count), hashes_around(rng, count)
+    contents = [str(at) for at in rng.integers(0, 2 * count, count)]
+    rule = CopyRule(0.02, 0.4, 14)
+    apart = np.linalg.norm(vectors[:, None].astype(np.float64) - vectors[None], axis=2)
+    order = np.argsort(apart + 9 * np.eye(count), axis=1, kind="stable")[:, : count - 1]
+    found = find_copies(
+        contents, vectors, order, np.take_along_axis(apart, order, 1).astype(np.float32), rule, hashes=hashes
+    )
+    first = {content: contents.index(content) for content in contents}
+    slow = {(at, first[contents[at]]) for at in range(count)}
+    for one, other in combinations(range(count), 2):
+        by_hash = first[contents[one]] == one and first[contents[other]] == other
+        if apart[one, other] < rule.strict or (
+            by_hash and are_copies(rule, hashes[one], hashes[other], apart[one, other])
+        ):
+            slow.add((one, other))
+    assert {tuple(sorted(pair)) for pair in found.tolist()} == {tuple(sorted(pair)) for pair in slow}
+    assert count < 40 or len(slow) > count
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_footage_is_that_of_every_pair(seed: int) -> None:
+    rng, rule = np.random.default_rng(seed), CopyRule(0.02, 0.4, 4)
+    count, vectors, hashes = 240, vectors_around(rng, 240), hashes_around(rng, 240)
+    owner = np.sort(rng.integers(0, 9, count))
+    parts = []
+    for source in set(owner.tolist()):
+        own = np.flatnonzero(owner == source).tolist()
+        ids, some = [f"s{source}/{at}" for at in own], [hashes[at] for at in own]
+        parts.append(SourceHashes(f"s{source}", "photos", ids, some, vectors[own]))
+    slow: dict[tuple[str, str], set[int]] = {}
+    for one, other in combinations(range(count), 2):
+        distance = float(np.linalg.norm(vectors[one].astype(np.float64) - vectors[other]))
+        unknown = None in (hashes[one], hashes[other]) and "" not in (hashes[one], hashes[other])
+        if owner[one] != owner[other] and (
+            are_copies(rule, hashes[one], hashes[other], distance, 3 * rule.bits)
+            or (unknown and distance < rule.strict)
+        ):
+            slow.setdefault((f"s{owner[one]}", f"s{owner[other]}"), set()).add(other)
+    found = shared_footage(reversed(parts), rule)
+    assert {(one.first, one.second): one.shared for one in found} == {key: len(rows) for key, rows in slow.items()}
+    assert slow
+    for row in found:
+        assert row.of == sum(hashes[at] != "" for at in np.flatnonzero(owner == int(row.second[1:])))
+        assert (row.example[0].split("/")[0], row.example[1].split("/")[0]) == (row.first, row.second)
+
+
+def pan(seed: int, frames: int = 75) -> list[Pixels]:
+    """A camera that wanders over a texture."""
+    rng = np.random.default_rng(seed)
+    grains = [rng.integers(0, 255, (7 * fine, 12 * fine, 3)).astype(np.uint8) for fine in (1, 2, 4, 8)]
+    layers = [cv2.resize(grain, (960, 560), interpolation=cv2.INTER_CUBIC) for grain in grains]
+    texture = np.mean(layers, axis=0).astype(np.uint8)
+    right, down = rng.uniform(0.6, 1.2), rng.uniform(0.2, 0.4)
+    at = [(int(20 + down * step), int(20 + right * step)) for step in range(frames)]
+    return [np.ascontiguousarray(texture[row : row + 192, column : column + 320]) for row, column in at]
+
+
+def test_no_photo_saved_again_stands_in_a_set_with_its_copy(tmp_path: Path) -> None:
+    album = tmp_path / "album"
+    album.mkdir()
+    for at in range(16):
+        (rgb,) = pan(at, 1)
+        Image.fromarray(rgb).save(album / f"p{at:02}.png")
+        Image.fromarray(scaled(rgb, 0.5)).save(album / f"a{at:02}.jpg", quality=40)
+        Image.fromarray(scaled(rgb, 64 / max(rgb.shape))).save(album / f"z{at:02}.jpg", quality=85)
+    out = tmp_path / "sets"
+    build(album, out, sources=(str(album),))
+    ledger = read_unit(out, "album").ledger
+    names = {row.name: row for row in ledger}
+    members = {image.split("/")[1] for one in read_table(out / "sets.jsonl", ImageSet) for image in one.images}
+    duplicates = {row.name for row in ledger if row.reason == "duplicate"}
+    assert members == {f"p{at:02}.png" for at in range(16)}
+    assert duplicates == {f"{kind}{at:02}.jpg" for at in range(16) for kind in "az"}
+    for name in duplicates:
+        best = ledger[names[name].nearest or 0]
+        assert best.name == f"p{str(name)[1:3]}.png"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> list[SourceHashes]:
+    """Clips that share a title and black frames; a compilation of two, re-encoded at half size; a cropped one; an album."""
+    folder = tmp_path_factory.mktemp("shared")
+    shots = [pan(seed) for seed in range(4)]
+    title = np.zeros((192, 320, 3), np.uint8)
+    cv2.putText(title, "TITLE 7", (40, 110), cv2.FONT_HERSHEY_SIMPLEX, 2, (255, 255, 255), 4)
+    start = [np.zeros_like(title)] * 10 + [title] * 20
+    for at, pictures in enumerate(shots):
+        write_clip(folder / "videos" / f"clip{at}.mp4", [*start, *pictures])
+    half = [scaled(rgb, 0.5) for rgb in (*shots[0][13:60], *shots[1][7:50])]
+    write_clip(folder / "videos" / "compilation.mp4", half)
+    inner = [cropped(rgb, 0.05)[:172, :288] for rgb in shots[2][11:70]]
+    write_clip(folder / "videos" / "cropped.mp4", inner)
+    (folder / "stills").mkdir()
+    Image.fromarray(scaled(shots[3][20], 0.5)).save(folder / "stills" / "one.jpg", quality=40)
+    build(folder, folder / "sets", sources=(str(folder / "videos"), str(folder / "stills")))
+    names = sorted(path.name for path in (folder / "sets" / "sources").iterdir())
+    return [SourceHashes.of(read_unit(folder / "sets", name)) for name in names]
+
+
+def test_footage_is_found_in_a_compilation_a_crop_and_a_still(shared: list[SourceHashes]) -> None:
+    found = {(one.first, one.second): one for one in shared_footage(shared, CopyRule.of_encoder(0.1569))}
+    assert list(found) == [
+        ("clip0", "compilation"),
+        ("clip1", "compilation"),
+        ("clip2", "cropped"),
+        ("clip3", "stills"),
+    ]
+    ids = {name for part in shared for name in part.ids}
+    for one in found.values():
+        assert ids.issuperset(one.example)
+        assert 0 < one.shared <= one.of
+        assert 0 <= one.distance < 1
+
+
+def test_sources_of_an_older_version_are_compared_by_vectors_alone(shared: list[SourceHashes]) -> None:
+    rule = CopyRule.of_encoder(0.1569)
+    twice = next(part for part in shared if part.name == "clip0")
+    old = SourceHashes("old", "video", [f"old/{name}" for name in twice.ids], [None] * len(twice.ids), twice.vectors)
+    (one,) = shared_footage([twice, old], CopyRule.recorded({"duplicate": rule.strict}))
+    assert one == SharedFootage("clip0", "old", one.shared, len(old.ids), one.example, 0.0)
+    assert one.shared > 5
+
+
+def test_a_rule_reads_back_from_a_manifest() -> None:
+    rule = CopyRule.of_encoder(0.35)
+    assert CopyRule.recorded(rule.record()) == rule
+    assert CopyRule.recorded({"duplicate": 0.1}) == CopyRule(0.1, 0.0, 0)

@@ -1,0 +1,263 @@
+"""Splits of image sets: photos find their neighbours within a split, what was dealt stays, and leaks are reported."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from ctxr.annotation.config import ExportTasks
+from ctxr.datasets.splits import read_published, split_of
+from ctxr.engine.progress import Silent
+from ctxr.engine.report import SetsReport
+from ctxr.errors import DataError, UsageError
+from ctxr.pipelines.crowd.config import Plan
+from ctxr.pipelines.crowd.export_tasks import run as export_tasks
+from ctxr.pipelines.crowd.plan import run as plan
+from ctxr.pipelines.curation.build_sets import run
+from ctxr.pipelines.curation.config import BuildSets, Filter
+from ctxr.pipelines.curation.filter import run as run_filter
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.report import run as write_report
+from ctxr.pipelines.sharing.config import Export
+from ctxr.pipelines.sharing.export import run as export
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Image, ImageSet, SharedFootage, Split
+from ctxr.store.tables import read_table
+from tests.footage import Pixels, two_shot_clip, write_clip
+from tests.pipelines.curation.test_build_sets import same_tree
+
+SIZE = 4
+
+
+class Alerts(Silent):
+    def __init__(self) -> None:
+        self.alerts: list[str] = []
+
+    def alert(self, text: str) -> None:
+        self.alerts.append(text)
+
+
+@pytest.fixture(scope="module")
+def albums(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four albums of twelve photos each."""
+    folder = tmp_path_factory.mktemp("albums")
+    rng = np.random.default_rng(7)
+    for album in "abcd":
+        (folder / album).mkdir()
+        for number in range(12):
+            coarse = rng.integers(0, 255, (18, 24, 3)).astype(np.uint8)
+            photo = Pillow.fromarray(coarse).resize((192, 144), Pillow.Resampling.BICUBIC)
+            photo.save(folder / album / f"{album}{number}.png")
+    return folder
+
+
+def build(folder: Path, out: Path, *names: str, progress: Silent | None = None, **changes: Any) -> SetsReport:
+    sources = tuple(str(folder / name) for name in names)
+    return run(BuildSets(sources, out=out, workdir=out.parent, encoder="ctxr-tiny", set_size=SIZE, **changes), progress)
+
+
+def dealt(out: Path) -> dict[str, str]:
+    return {row.group: row.split for row in read_table(out / "splits.jsonl", Split)}
+
+
+def csv(path: Path, **splits: str) -> Path:
+    path.write_text("".join(f"{group},{split}\n" for group, split in splits.items()))
+    return path
+
+
+def require_unmixed(out: Path) -> None:
+    splits, images = dealt(out), {row.id: row for row in read_table(out / "images.jsonl", Image)}
+    for image_set in read_table(out / "sets.jsonl", ImageSet):
+        assert {splits[images[name].group] for name in image_set.images} == {splits[image_set.group]}
+
+
+def test_photo_sets_hold_photos_of_one_split(albums: Path, tmp_path: Path) -> None:
+    splits = csv(tmp_path / "s.csv", a="train", b="train", c="test", d="valid")
+    report = build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=splits)
+    assert report.counts["splits"] == {"test": 12, "train": 24, "valid": 12}
+    assert report.counts["leaking_groups"] == report.counts["leaking_images"] == 0
+    require_unmixed(tmp_path / "sets")
+    mixed = {
+        frozenset(name.partition("/")[0] for name in image_set.images)
+        for image_set in read_table(tmp_path / "sets" / "sets.jsonl", ImageSet)
+    }
+    assert frozenset("ab") in mixed
+
+
+def test_a_sample_is_shared_among_the_splits(albums: Path, tmp_path: Path) -> None:
+    splits = csv(tmp_path / "s.csv", a="train", b="train", c="test", d="valid")
+    report = build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=splits, sample=8)
+    assert report.counts["splits"] == {"test": 2, "train": 4, "valid": 2}
+    whole = build(albums, tmp_path / "whole" / "sets", "a", "b", "c", "d", splits=splits, sample=1000)
+    assert whole.counts["sets"] == 48
+
+
+def test_photos_that_move_to_another_split_are_picked_again(albums: Path, tmp_path: Path) -> None:
+    first = csv(tmp_path / "first.csv", a="train", b="train", c="test", d="valid")
+    second = csv(tmp_path / "second.csv", a="train", b="test", c="test", d="valid")
+    build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=first)
+    build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=second)
+    require_unmixed(tmp_path / "sets")
+    build(albums, tmp_path / "fresh" / "sets", "a", "b", "c", "d", splits=second)
+    assert same_tree(tmp_path / "sets", tmp_path / "fresh" / "sets")
+
+
+def test_filtering_keeps_splits_unmixed(albums: Path, tmp_path: Path) -> None:
+    splits = csv(tmp_path / "s.csv", a="train", b="train", c="test", d="test")
+    build(albums, tmp_path / "sets", "a", "b", "c", "d", splits=splits)
+    run_filter(Filter(workdir=tmp_path, min_size=8))
+    assert dealt(tmp_path / "filtered") == read_published(splits)
+    require_unmixed(tmp_path / "filtered")
+
+
+def test_what_was_dealt_stays_when_sources_are_added_and_the_manifest_says_so(albums: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    build(albums, out, "a")
+    assert dealt(out) == {"a": "train"}
+    before = [parent.kind for parent in open_artifact(out).manifest.parents]
+    for names in (("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")):
+        earlier = dealt(out)
+        build(albums, out, *names)
+        assert dealt(out).items() >= earlier.items()
+    assert build(albums, out, "a", "b", "c", "d").up_to_date
+    assert write_report(Report(workdir=tmp_path)).sets == 48
+    build(albums, tmp_path / "fresh" / "sets", "a", "b", "c", "d")
+    afresh = dealt(tmp_path / "fresh" / "sets")
+    kinds = [parent.kind for parent in open_artifact(out).manifest.parents]
+    assert "splits" not in before
+    assert ("splits" in kinds) == (dealt(out) != afresh)
+    assert dealt(out) != afresh
+
+
+def test_another_salt_deals_anew(albums: Path, tmp_path: Path) -> None:
+    build(albums, tmp_path / "sets", "a", "b", "c")
+    build(albums, tmp_path / "sets", "a", "b", "c", "d", salt="other")
+    build(albums, tmp_path / "fresh" / "sets", "a", "b", "c", "d", salt="other")
+    assert same_tree(tmp_path / "sets", tmp_path / "fresh" / "sets")
+
+
+def test_a_refused_run_keeps_the_splits_and_a_run_without_result_restores_them(albums: Path, tmp_path: Path) -> None:
+    out, broken = tmp_path / "sets", tmp_path / "broken.mp4"
+    build(albums, out, "a", "b", "c")
+    before = (out / "splits.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="1 of 3 sources"):
+        build(albums, out, "a", "b", salt="other")
+    broken.write_bytes(b"no video")
+    with pytest.raises(DataError, match="no source"):
+        build(tmp_path, out, "broken.mp4", salt="other", yes=True)
+    assert (out / "splits.jsonl").read_bytes() == before
+    assert build(albums, out, "a", "b", "c").up_to_date
+
+
+def test_a_finished_deal_without_a_manifest_is_kept(albums: Path, tmp_path: Path) -> None:
+    build(albums, tmp_path / "sets", "a")
+    build(albums, tmp_path / "sets", "a", "b", "c", "d")
+    manifest = (tmp_path / "sets" / "manifest.json").read_bytes()
+    (tmp_path / "sets" / "manifest.json").unlink()
+    build(albums, tmp_path / "sets", "a", "b", "c", "d")
+    assert (tmp_path / "sets" / "manifest.json").read_bytes() == manifest
+
+
+@pytest.fixture(scope="module")
+def copied(albums: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three albums and an album of three photos of the first, saved again at half size, among others."""
+    folder = tmp_path_factory.mktemp("copied")
+    for album in "abc":
+        shutil.copytree(albums / album, folder / album)
+    shutil.copytree(albums / "d", folder / "again")
+    for number in range(3):
+        with Pillow.open(albums / "a" / f"a{number}.png") as photo:
+            photo.resize((96, 72)).save(folder / "again" / f"z{number}.jpg", quality=70)
+    return folder
+
+
+def frames(video: Path) -> list[Pixels]:
+    """The frames of a clip at half size."""
+    with av.open(str(video)) as container:
+        decoded = [frame.to_image() for frame in container.decode(video=0)]
+    return [np.asarray(picture.resize((picture.width // 2, picture.height // 2))) for picture in decoded]
+
+
+def shared(out: Path) -> list[tuple[str, str, int]]:
+    return [(row.first, row.second, row.shared) for row in read_table(out / "groups.jsonl", SharedFootage)]
+
+
+def test_albums_with_copies_of_photos_go_to_one_split(copied: Path, tmp_path: Path) -> None:
+    progress = Alerts()
+    for salt in ("1", "2", "3"):
+        out = tmp_path / salt / "sets"
+        report = build(copied, out, "a", "b", "c", "again", salt=salt, progress=progress)
+        assert shared(out) == [("a", "again", 3)]
+        assert read_table(out / "groups.jsonl", SharedFootage)[0].example[1].startswith("again/z")
+        assert dealt(out)["a"] == dealt(out)["again"]
+        assert len(set(dealt(out).values())) == 3
+        assert "leaking_footage" not in report.counts
+    assert not progress.alerts
+
+
+def test_a_killed_run_asks_and_deals_as_it_would_have_before(albums: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sets"
+    build(albums, out, "a", "b", "c")
+    export_tasks(ExportTasks(task="describe", workdir=tmp_path, keep_leaks=True))
+    (out / "manifest.json").replace(out / ".manifest.json")  # as a killed run leaves it
+    with pytest.raises(UsageError, match="1 of 3 sources"):
+        build(albums, out, "a", "b")
+    with pytest.raises(UsageError, match="36 of 36 sets"):
+        build(albums, out, "a", "b", "c", threshold=0.5)
+    build(albums, out, "a", "b", "c", salt="other", yes=True)
+    build(albums, tmp_path / "fresh" / "sets", "a", "b", "c", salt="other")
+    assert same_tree(out, tmp_path / "fresh" / "sets")
+
+
+def test_small_albums_go_to_train_where_they_are_too_few_for_a_set(albums: Path, tmp_path: Path) -> None:
+    for album in "abcd":
+        (tmp_path / album).mkdir()
+        for number in range(3):
+            shutil.copy(albums / album / f"{album}{number}.png", tmp_path / album)
+    report = build(tmp_path, tmp_path / "work" / "sets", *"abcd")
+    assert report.counts["splits"] == {"train": 12}
+
+
+def test_what_leaks_is_red_everywhere_and_no_task_is_made_of_it(copied: Path, tmp_path: Path) -> None:
+    splits = csv(tmp_path / "s.csv", a="train", again="test")
+    progress, out = Alerts(), tmp_path / "sets"
+    report = build(copied, out, "a", "b", "c", "again", splits=splits, progress=progress)
+    assert report.counts["leaking_footage"] == 1
+    assert shared(out) == [("a", "again", 3)]
+    run_filter(Filter(workdir=tmp_path, min_size=8), progress)
+    assert shared(tmp_path / "filtered") == [("a", "again", 3)]
+    plan(Plan(workdir=tmp_path), progress)
+    export(Export(to="croissant", workdir=tmp_path), progress)
+    write_report(Report(workdir=tmp_path), progress)
+    assert len(progress.alerts) == 5
+    assert all("1 pair of sources" in line for line in progress.alerts)
+    assert sum("a and again" in line for line in progress.alerts) == 4
+    assert "1 pair of sources" in write_report(Report(workdir=tmp_path)).page.read_text(encoding="utf-8")
+    with pytest.raises(DataError, match="a and again"):
+        export_tasks(ExportTasks(task="describe", workdir=tmp_path))
+    assert export_tasks(ExportTasks(task="describe", workdir=tmp_path, keep_leaks=True)).units > 0
+
+
+def test_keep_leaks_deals_each_source_by_itself_and_says_what_leaks(copied: Path, tmp_path: Path) -> None:
+    salt = next(
+        str(salt) for salt in range(99) if len({split_of(name, str(salt)) for name in ("a", "again", "b")}) == 3
+    )
+    report = build(copied, tmp_path / "sets", "a", "b", "again", salt=salt, keep_leaks=True)
+    assert report.counts["leaking_footage"] == 1
+    grouped = build(copied, tmp_path / "sets", "a", "b", "again", salt=salt)
+    assert "leaking_footage" not in grouped.counts
+
+
+def test_a_compilation_and_its_clips_go_to_one_split(tmp_path: Path) -> None:
+    for seed in range(3):
+        two_shot_clip(tmp_path / "videos" / f"clip{seed}.mp4", seed)
+    whole = [picture for seed in range(2) for picture in frames(tmp_path / "videos" / f"clip{seed}.mp4")]
+    write_clip(tmp_path / "videos" / "compilation.mp4", whole)
+    out = tmp_path / "work" / "sets"
+    build(tmp_path, out, "videos")
+    assert [row[:2] for row in shared(out)] == [("clip0", "compilation"), ("clip1", "compilation")]
+    assert dealt(out)["clip0"] == dealt(out)["clip1"] == dealt(out)["compilation"] != dealt(out)["clip2"]
