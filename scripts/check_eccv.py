@@ -83,11 +83,13 @@ def ours(truth: Truth, scored: Vectors, coco_1k: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for (name, direction), right in truth.right.items():
         part = scored if direction == "i2t" else scored.turned()
-        means = retrieved(part, right.relation, absent=right.absent).means()
-        named = {f"{'coco_5k' if name == 'coco' else name}_r{k}": means[f"R@{k}"] for k in KS}
+        asked = retrieved(part, right.relation, absent=right.absent)
+        recalls = dict(zip(asked.ks, asked.recalls.mean(axis=0), strict=True))
+        named = {f"{'coco_5k' if name == 'coco' else name}_r{k}": recalls[k] for k in KS}
         if name == "eccv":
-            named = {"eccv_r1": means["R@1"], "eccv_rprecision": means["R-Precision"], "eccv_map_at_r": means["mAP@R"]}
-        found |= {f"{key} {direction}": value for key, value in named.items()}
+            named = {"eccv_r1": recalls[1], "eccv_rprecision": asked.r_precision.mean()}
+            named["eccv_map_at_r"] = asked.map_at_r.mean()
+        found |= {f"{key} {direction}": float(value) for key, value in named.items()}
     if coco_1k:
         means = caption_retrieval(scored, truth.owners, folds=5).means()
         found |= {
@@ -136,9 +138,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _all(file: Path, queries: dict[str, int], candidates: dict[str, int]) -> Numbered:
-    found = number(read_positives(file), queries, candidates)
-    if found.unasked:
-        raise SystemExit(f"{file.name}: {found.unasked} pairs are about no test picture or caption")
+    positives = read_positives(file)
+    found = number(positives, queries, candidates)
+    unasked = sum(map(len, positives.values())) - len(found.relation.candidates) - int(found.absent.sum())
+    if unasked:
+        raise SystemExit(f"{file.name}: {unasked} pairs are about no test picture or caption")
     return found
 
 

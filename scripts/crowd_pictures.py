@@ -12,13 +12,14 @@ import numpy as np
 from PIL import Image as Pillow
 from playwright.sync_api import Browser, Page, expect
 
-from ctxr.annotation.artifacts import TaskBatch, write_tasks
+from ctxr.annotation.artifacts import TaskBatch
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Unit
 from ctxr.store.records import Image, ImageSet
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.sets import sample_sets
 from scripts.screenshot import MOST_BYTES, ROOT, browser
+from scripts.task_artifact import write_tasks
 
 SEED, SIZE, PLACE = 5, (1080, 720), 4
 SAID = "The fish swims right above the pink drop, and nothing covers the violet flower."
@@ -55,7 +56,7 @@ def write_project(work: Path) -> None:
         folder = work / "tasks" / task
         folder.mkdir(parents=True)
         batch = TaskBatch((units[-1],), {one.id: one for one in sets}, {one.id: one for one in images}, root)
-        write_tasks(folder, batch, Protocol(disjoint="none"), "local", {})
+        write_tasks(folder, batch, Protocol(disjoint="none"))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 CHAIN = """\
-demo --videos 2 --seconds 6 --photos 16 --queries 24 --pairs 8 --gallery 24 --looks 16
+demo --videos 2 --seconds 6 --photos 16 --queries 24 --pairs 8 --gallery 24
 plan -w demo/work
 workers -w demo/work
 export-tasks retrieve -w demo/work --backend label-studio --image-base https://example.org/ --out demo/work/label-studio
@@ -35,18 +35,33 @@ export --to fiftyone -w demo/work
 export --to recipe -w demo/work
 rebuild -w demo/work --videos demo/world
 verify -w demo/work demo/work/filtered
-stats -w demo/models demo/models/dataset
-audit -w demo/models demo/models/dataset
 doctor -w demo/work demo/work
-train -w demo/models --recipe vilbert-batch --set encoder=random:vilbert-tiny:512 --set regions=grid --set epochs=1
-train -w demo/captions --recipe retrieval-blip-weak --set encoder=random:blip-tiny --set rerank=4 --set rerank_by=ctxr-tiny --set epochs=1
-eval -w demo/captions retrieval-blip-weak --split test --resamples 100
-revise-labels -w demo/captions --undo
-revise-labels -w demo/captions --redo
-revise-labels -w demo/captions --entail --both --split test --per-image 1 --by ctxr-tiny
+python -m scripts.context_proof models --train 24 --valid 3 --test 8
+regions models/dataset -w models --by grid:ctxr-tiny --name grid
+train -w models --recipe uniter-temporal --set encoder=random:uniter-tiny:512 --set regions=grid --set lr=1e-3 --set epochs=2
+train -w models --recipe vilbert-batch --set encoder=random:vilbert-tiny:512 --set regions=grid --set epochs=1
+eval -w models --split test --compare --resamples 100
+stats -w models models/dataset
+audit -w models models/dataset
+report -w models
+python -m scripts.world_captions captions/dataset --train 24 --valid 0 --test 24 --pair-train 8 --pair-valid 8
+train -w captions --recipe entailment-tiny --set epochs=4
+eval -w captions entailment-tiny --split test --resamples 100
+revise-labels -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 16
+export-tasks entail -w captions
+python -c "import pathlib as p, ctxr.engine.progress as e, ctxr.synthetic.rehearsal as r; \
+r.rehearse_audit(p.Path('captions'), p.Path('captions/dataset'), 7, e.Silent())"
+revise-labels -w captions --audit
+train -w captions --recipe retrieval-clip-weak --set encoder=ctxr-tiny --set batch=96 --set epochs=2 --set precision=fp32
+train -w captions --recipe retrieval-blip-weak --set encoder=random:blip-tiny --set rerank=4 --set rerank_by=ctxr-tiny --set epochs=1
+eval -w captions retrieval-clip-weak retrieval-blip-weak --split test --compare --resamples 100 --permutations 100
+report -w captions
+revise-labels -w captions --undo
+revise-labels -w captions --redo
+revise-labels -w captions --entail --both --split test --per-image 1 --by ctxr-tiny
 """
-"""Commands of ctxr, run one after another in an empty folder. The demo builds and filters sets, asks its crowd, aggregates, trains
-six variants of ImageCoDe and a classifier, revises labels, audits the round, trains retrieval with and without it, and reports."""
+"""Commands of ctxr, and of Python, run one after another in an empty folder. The demo builds and filters sets, asks its crowd and
+aggregates; then seven variants of ImageCoDe are trained, and a classifier, whose round people audit and retrieval learns from."""
 
 PRINTED = "printed"
 """Folder of what the commands printed."""
@@ -102,16 +117,18 @@ def run_chain(code: Path, base: Path, kept: Path) -> None:
     (run / PRINTED).mkdir()
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": f"{fixed}{os.pathsep}{code}",
-        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200",
+        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PIP_NO_INDEX": "1", "COLUMNS": "200",
     }  # fmt: skip
     for number, line in enumerate(CHAIN.splitlines()):
-        words = shlex.split(line)
-        command = [sys.executable, "-m", "ctxr", *words, "--json"]
+        name, *words = shlex.split(line)
+        own = name != "python"
+        command = [sys.executable, *(["-m", "ctxr", name, *words, "--json"] if own else words)]
         done = subprocess.run(command, cwd=run, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BrokenChain(f"{kept.name}: ctxr {line} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        (run / PRINTED / f"{number:02}-{words[0]}.json").write_text(done.stdout, encoding="utf-8")
-        print(f"{kept.name}: ctxr {line}", file=sys.stderr, flush=True)
+            raise BrokenChain(f"{kept.name}: {line} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        if own:  # a script may print seconds
+            (run / PRINTED / f"{number:02}-{name}.json").write_text(done.stdout, encoding="utf-8")
+        print(f"{kept.name}: {line}", file=sys.stderr, flush=True)
     run.rename(kept)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ctxr.cli.render import Terminal, show_table
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
-from ctxr.datasets.truth import CaptionTruth, of_gallery
+from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.report import Table
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
@@ -63,7 +63,7 @@ def told(counts: Counts) -> tuple[str, ...]:
 def prove(options: Namespace) -> None:
     """Revise with every seed at every threshold, and print."""
     world = options.folder / "world"
-    truth = of_gallery(read_table(world / "truth.jsonl", CaptionTruth), GALLERY)
+    truth = [row for row in read_table(world / "truth.jsonl", CaptionTruth) if row.gallery == GALLERY]
     inside = {row.image for row in truth}
     families = {row.id: row.group for row in read_table(world / "images.jsonl", Image) if row.id in inside}
     rows = []

@@ -15,7 +15,7 @@ import numpy as np
 
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import JUDGMENTS, folder_of
-from ctxr.datasets.truth import CaptionTruth, of_gallery
+from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import CtxrError
 from ctxr.metrics.compare import Interval, mean_interval
@@ -49,9 +49,14 @@ class Spoken(Silent):
         print(text, flush=True)
 
 
+def truth_of(world: Path, gallery: str) -> list[CaptionTruth]:
+    """What holds in a gallery of the drawn world."""
+    return [row for row in read_table(world / "truth.jsonl", CaptionTruth) if row.gallery == gallery]
+
+
 def write_weak(world: Path, table: Path) -> int:
     """The true pairs of the train gallery that nobody wrote down, as judgments of a later round; how many."""
-    rows = of_gallery(read_table(world / "truth.jsonl", CaptionTruth), "train")
+    rows = truth_of(world, "train")
     extra = [(row.caption, image) for row in rows for image in row.holds if image != row.image]
     return write_table(table, [Judgment(caption, image, WORKER, 1.0, round=1) for caption, image in extra])
 
@@ -64,7 +69,7 @@ def write_round(options: Namespace, world: Path, progress: Progress) -> Path:
     )  # fmt: skip
     revise(asks, progress)
     table: Path = asks.folder() / folder_of(1) / JUDGMENTS
-    truth = {row.caption: row for row in of_gallery(read_table(world / "truth.jsonl", CaptionTruth), "train")}
+    truth = {row.caption: row for row in truth_of(world, "train")}
     added = [row for row in read_table(table, Judgment) if row.value > 0]
     true = sum(row.candidate in truth[row.query].holds for row in added)
     doubtful = sum(row.candidate in truth[row.query].doubtful for row in added)
@@ -81,7 +86,7 @@ def known_of(world: Path, side: GallerySplit) -> Entailed:
     extra: dict[int, list[int]] = {}
     for caption, image in side.written:
         written.setdefault(image, []).append(caption)
-    for row in of_gallery(read_table(world / "truth.jsonl", CaptionTruth), side.side):
+    for row in truth_of(world, side.side):
         for name in row.holds:
             extra.setdefault(images[name], []).append(captions[row.caption])
     return Entailed(relate(written), relate(extra), "gold")

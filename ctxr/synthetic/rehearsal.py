@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,8 +41,8 @@ from ctxr.synthetic.world.predicates import Verdict
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
 """How many workers of each kind come."""
 
-ROUNDS = 200
-"""Draws of the simulation's own picks, among which alpha must lie."""
+ROUNDS = 1000
+"""Draws of the simulation's own picks, among which its figures must lie."""
 
 
 Range = tuple[float, float, float]
@@ -55,14 +54,17 @@ class Rehearsed:
 
     Attributes:
         answers: given. profiles: kind of each worker, by pseudonym.
-        accuracy: share of right picks that the workers' chances lead one to expect, and (low, high) of 95 % of draws.
+        accuracy: share of right picks that the workers' chances lead one to expect, and (low, high).
         alpha: nominal alpha on image ids, by kind of set: the mean of draws from the same chances, and (low, high).
+            In 95 % of draws all these figures lie between their low and high ends.
+        clear: the set of each description, and whether it is true of its image and of no other.
     """
 
     answers: int
     profiles: Mapping[str, str]
     accuracy: Range
     alpha: Mapping[str, Range]
+    clear: Mapping[str, tuple[str, bool]]
 
 
 def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Progress) -> Rehearsed:
@@ -78,15 +80,15 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
             Person(name, profile, link, truth, np.random.default_rng(rng.integers(1 << 62)))
             for (name, link), profile in zip(opened["links"].items(), cast, strict=True)
         ]
-        expected = sum(opened["waiting"].values())
+        waiting = sum(opened["waiting"].values())
         with progress.task("answers", None) as task:
-            task.say(f"{len(people)} workers, {expected} units to describe")
+            task.say(f"{len(people)} workers, {waiting} units to describe")
             answers = work_in_turns(people, task.advance)
         for person in people:
             person.leave()
     key = read_key(workdir / CROWD / PRIVATE)
     profiles = {pseudonym(key, "local", f"team/{person.name}"): person.profile.name for person in people}
-    return Rehearsed(answers, profiles, *_expected(truth, rng))
+    return Rehearsed(answers, profiles, *expected(truth, rng), _clear(truth))
 
 
 @contextmanager
@@ -123,29 +125,41 @@ def _first_document(process: "subprocess.Popen[str]") -> dict[str, Any]:
     raise CtxrError(f"ctxr serve did not start: {(output + error).strip()[-500:]}", hint="ctxr serve   (says more)")
 
 
-def _expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
-    """Accuracy, and alpha by kind of set, of as many votes, drawn again and again from the chances that the workers had."""
+def expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
+    """Accuracy, and alpha by kind of set, of as many votes, drawn again and again from the chances that the workers had.
+
+    The votes on a description must not depend on each other: where voting stops with the second right one, alpha is higher.
+    """
     kinds = {image: image_set.kind for image_set in truth.dataset.sets for image in image_set.images}
-    shares: list[float] = []
+    hits = np.zeros(ROUNDS)
     alphas: dict[str, list[float]] = {}
     by_kind: dict[str, list[Cast]] = {}
     for cast in truth.casts:
         by_kind.setdefault(kinds[cast.target], []).append(cast)
-    for _ in range(ROUNDS):
-        hits: Counter[bool] = Counter()
-        for kind, casts in by_kind.items():
-            picks = [str(rng.choice(list(cast.spread), p=list(cast.spread.values()))) for cast in casts]
-            hits.update(pick == cast.target for pick, cast in zip(picks, casts, strict=True))
-            value = alpha(gather([cast.text for cast in casts], [cast.worker for cast in casts], picks)).value
-            if value is not None:
-                alphas.setdefault(kind, []).append(value)
-        shares.append(hits[True] / max(1, hits.total()))
-    return _range(shares), {kind: _range(values) for kind, values in sorted(alphas.items())}
+    for kind, casts in by_kind.items():
+        texts, workers = [cast.text for cast in casts], [cast.worker for cast in casts]
+        picks = np.array([rng.choice(list(cast.spread), ROUNDS, p=list(cast.spread.values())) for cast in casts])
+        hits += (picks == np.array([[cast.target] for cast in casts])).sum(axis=0)
+        values = [alpha(gather(texts, workers, drawn.tolist())).value for drawn in picks.T]
+        alphas[kind] = [value for value in values if value is not None]
+    tail = 0.025 / (1 + len(alphas))
+    accuracy = _range((hits / max(1, len(truth.casts))).tolist(), tail)
+    return accuracy, {kind: _range(values, tail) for kind, values in sorted(alphas.items()) if values}
 
 
-def _range(values: list[float]) -> Range:
-    low, high = np.quantile(values, [0.025, 0.975])
+def _range(values: list[float], tail: float) -> Range:
+    low, high = np.quantile(values, [tail, 1 - tail])
     return float(np.mean(values)), float(low), float(high)
+
+
+def _clear(truth: SimulatedTruth) -> dict[str, tuple[str, bool]]:
+    sets = {image: image_set.id for image_set in truth.dataset.sets for image in image_set.images}
+    clear = {}
+    for text in dict.fromkeys(cast.text for cast in truth.casts):
+        target = truth.targets[text]
+        others = [verdict for image, verdict in truth.verdicts[text].items() if image != target]
+        clear[text] = sets[target], truth.verdicts[text][target] is True and others == [False] * len(others)
+    return clear
 
 
 PEOPLE = 3
