@@ -51,6 +51,20 @@ def test_every_module_that_a_document_runs_exists(document: Path) -> None:
     assert not {f"{folder}/{name}" for folder, name in named if not (ROOT / folder / f"{name}.py").is_file()}
 
 
+def test_the_readme_needs_no_script_of_a_checkout() -> None:
+    assert "python -m scripts" not in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
+    documents = [one for one in DOCUMENTS if one.name != "log.md"]  # the log is history
+    wanted = re.compile(r"pip install [^`\n]*\bctxr\b(?!/)")
+    assert not [
+        file.name
+        for file in (*documents, *(ROOT / "ctxr").rglob("*.py"))
+        if wanted.search(file.read_text(encoding="utf-8"))
+    ]
+
+
 @pytest.mark.parametrize(
     ("document", "head", "wanted"),
     [

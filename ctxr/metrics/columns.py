@@ -36,8 +36,7 @@ class RatioColumn:
     @property
     def within(self) -> Flags:
         """[n] the queries that count."""
-        counted: Flags = self.weights > 0
-        return counted
+        return self.weights > 0
 
 
 def mean_columns(runs: Sequence[Mapping[K, RatioColumn]]) -> dict[K, RatioColumn]:

@@ -71,10 +71,9 @@ class Clusters:
         self.weights = np.zeros((self.resamples, self.size), np.uint8)
         for rows in row_blocks(self.resamples, self.size, _BLOCK):
             count = rows.stop - rows.start
-            rows_drawn = rng.integers(0, self.size, (count, self.size)) + self.size * np.arange(count)[:, None]
-            self.weights[rows] = np.bincount(rows_drawn.reshape(-1), minlength=count * self.size).reshape(
-                count, self.size
-            )
+            picks = rng.integers(0, self.size, (count, self.size)) + self.size * np.arange(count)[:, None]
+            counts = np.bincount(picks.reshape(-1), minlength=count * self.size)
+            self.weights[rows] = counts.reshape(count, self.size)
 
     def sums(self, columns: Doubles) -> Doubles:
         """Columns [N, M] summed in each cluster, [C, M]."""

@@ -47,16 +47,13 @@ class DawidSkene:
         posterior: [U, V] probability of each class; the prior where a unit has no vote.
         prior: [V] share of each class. confusion: [W, V, V] probability that worker w says l where j is true; a row of
             zeros where nothing is known of that class.
-        log_likelihood: of all votes. history: after each round; without smoothing it never falls.
-        converged: whether the last round gained less than the tolerance.
+        history: log likelihood of all votes after each round; without smoothing it never falls.
     """
 
     posterior: Doubles
     prior: Doubles
     confusion: Doubles
-    log_likelihood: float
     history: tuple[float, ...]
-    converged: bool
 
 
 def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, rounds: int = 500) -> DawidSkene:
@@ -96,7 +93,7 @@ def dawid_skene(votes: Votes, smoothing: float = 0.0, tolerance: float = 1e-8, r
         posterior, log_likelihood = _classes(votes.units, cells, prior, confusion, size)
         history.append(log_likelihood)
         converged = len(history) > 1 and abs(history[-1] - history[-2]) < tolerance * len(votes)
-    return DawidSkene(posterior.T, prior, confusion, history[-1] if history else 0.0, tuple(history), converged)
+    return DawidSkene(posterior.T, prior, confusion, tuple(history))
 
 
 def _confusion(units: Codes, votes: Codes, posterior: Doubles, crowd: int, smoothing: float) -> Doubles:

@@ -27,8 +27,8 @@ class Quality:
     """Figures of a classifier, 0..1, with intervals over whole clusters; precision has none where nothing is called entailed.
 
     Attributes:
-        accuracy, precision, recall, f: of the entailed class, F with `beta`. majority: accuracy of always saying the commoner
-            label. positives: how many are entailed, of `pairs`.
+        accuracy, precision, recall, f: of the entailed class, F with `BETA`. majority: accuracy of always saying the commoner
+            label.
     """
 
     accuracy: Interval
@@ -36,9 +36,7 @@ class Quality:
     recall: Interval
     f: Interval
     majority: float
-    positives: int
     pairs: int
-    beta: float = BETA
 
 
 def quality(
@@ -61,7 +59,7 @@ def quality(
         _interval(whole[column], resampled[:, column], clusters.size) for column in range(4)
     )
     share = float(entailed.mean())
-    return Quality(accuracy, precision, recall, f, max(share, 1 - share), int(entailed.sum()), pairs)
+    return Quality(accuracy, precision, recall, f, max(share, 1 - share), pairs)
 
 
 @dataclass(frozen=True)

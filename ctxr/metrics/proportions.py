@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, stdtrit
 
-Doubles = npt.NDArray[np.float64]
+from ctxr.metrics.votes import Doubles
 
 LEVEL = 0.95
 """Share of the repetitions in which an interval of ours holds the truth."""

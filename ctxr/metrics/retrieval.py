@@ -130,13 +130,12 @@ class Numbered:
     """A relation made from names.
 
     Attributes:
-        relation: of T queries. absent: [T] correct candidates of each without a score: they count as not found.
-        unasked: pairs of queries without scores, or whose candidates are all absent.
+        relation: of T queries; one without scores, or whose candidates are all absent, is not among them.
+        absent: [T] correct candidates of each without a score: they count as not found.
     """
 
     relation: Relation
     absent: Codes
-    unasked: int
 
 
 def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candidates: Mapping[str, int]) -> Numbered:
@@ -147,16 +146,13 @@ def number(named: Mapping[str, Sequence[str]], queries: Mapping[str, int], candi
     """
     lists: dict[int, list[int]] = {}
     absent: dict[int, int] = {}
-    unasked = 0
     for query, listed in named.items():
         scored = [candidates[one] for one in listed if one in candidates] if query in queries else []
         if scored:
             lists[queries[query]] = scored
             absent[queries[query]] = len(listed) - len(scored)
-        else:
-            unasked += len(listed)
     relation = relate(lists)
-    return Numbered(relation, np.array([absent[query] for query in relation.queries.tolist()], np.int64), unasked)
+    return Numbered(relation, np.array([absent[query] for query in relation.queries.tolist()], np.int64))
 
 
 KS = (1, 5, 10)
@@ -236,13 +232,6 @@ class Retrieved:
     r_precision: Doubles
     map_at_r: Doubles
 
-    def means(self) -> dict[str, float]:
-        """`R@k`, `R-Precision` and `mAP@R` over all queries; empty where there is none."""
-        if not len(self.queries):
-            return {}
-        recalls = {f"R@{k}": float(value) for k, value in zip(self.ks, self.recalls.mean(axis=0), strict=True)}
-        return recalls | {"R-Precision": float(self.r_precision.mean()), "mAP@R": float(self.map_at_r.mean())}
-
 
 def retrieved(
     scored: QueryScores, right: Relation, ks: Sequence[int] = KS, absent: Codes | None = None, block: int = BLOCK
@@ -256,8 +245,8 @@ def retrieved(
 
     >>> from ctxr.metrics.retrieval import relate
     >>> found = retrieved(Matrix(np.array([[0.9, 0.5, 0.8, 0.1]])), relate({0: [0, 1]}), ks=(1,))
-    >>> found.means()
-    {'R@1': 1.0, 'R-Precision': 0.5, 'mAP@R': 0.5}
+    >>> found.recalls.tolist(), found.r_precision.tolist(), found.map_at_r.tolist()
+    ([[1.0]], [0.5], [0.5])
     """
     recalls, precisions, averages = [np.zeros((0, len(ks)))], [np.zeros(0)], [np.zeros(0)]
     for block_rows, scores in _blocks(scored, right, block):
@@ -267,8 +256,7 @@ def retrieved(
         sizes = right.sizes[block_rows] if absent is None else right.sizes[block_rows] + absent[block_rows]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
         averages.append(average_precision_at_r(scores, marked, sizes))
-    columns = (np.concatenate(part) for part in (recalls, precisions, averages))
-    recalls_of, precision, average = columns
+    recalls_of, precision, average = (np.concatenate(part) for part in (recalls, precisions, averages))
     return Retrieved(right.queries, recalls_of, tuple(ks), precision, average)
 
 

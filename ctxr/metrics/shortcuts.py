@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
-import numpy.typing as npt
 
 from ctxr.metrics.proportions import LEVEL, bounded_interval, bounded_tail, holm
-
-Doubles = npt.NDArray[np.float64]
+from ctxr.metrics.votes import Doubles, Flags
 
 BINS = 5
 """Lengths of descriptions are grouped in fifths."""
@@ -71,7 +69,7 @@ def extreme_credits(trials: Sequence[Trial], values: Mapping[str, Doubles], larg
     >>> extreme_credits([one], {"s": np.array([1.0, 5.0, 5.0])}, largest=True).tolist()
     [0.5]
     """
-    best: dict[str, npt.NDArray[np.bool_]] = {}
+    best: dict[str, Flags] = {}
     for name, numbers in values.items():
         if len(numbers) and not np.isnan(numbers).any():
             best[name] = numbers == (numbers.max() if largest else numbers.min())
@@ -137,7 +135,7 @@ def _by_set(trials: Sequence[Trial], taught: bool) -> list[list[int]]:
     return [rows[key] for key in sorted(rows)]
 
 
-def length_bins(lengths: Sequence[int], learnt_on: npt.NDArray[np.bool_] | None = None) -> list[int]:
+def length_bins(lengths: Sequence[int], learnt_on: Flags | None = None) -> list[int]:
     """The fifth, 0..4, that each length falls into; edges from the rows marked in `learnt_on`, else from all.
 
     >>> length_bins([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])

@@ -139,10 +139,8 @@ def columns_of(strata: Sequence[Stratum]) -> tuple[Doubles, Doubles, Doubles]:
             raise DataError(
                 f"a stratum of {stratum.population} cannot have {stratum.sampled} drawn and {stratum.positive} entailed"
             )
-    table = np.array(
-        [(stratum.population, stratum.sampled, stratum.positive) for stratum in strata], np.float64
-    ).reshape(-1, 3)
-    population, sampled, positive = table[table[:, 0] > 0].T
+    rows = [(stratum.population, stratum.sampled, stratum.positive) for stratum in strata if stratum.population]
+    population, sampled, positive = np.array(rows, np.float64).reshape(-1, 3).T
     return population, sampled, positive
 
 
@@ -229,16 +227,13 @@ def _recall(hits: Total, missed: Total) -> Interval:
         return Interval(None)
     value = hits.value / (hits.value + missed.value)
 
-    def least(share: float) -> float:
-        """The low end of (1 - r) found - r missed."""
-        away = math.hypot((1 - share) * (hits.value - hits.low), share * (missed.high - missed.value))
-        return (1 - share) * hits.value - share * missed.value - away
+    def end(share: float, found: float, lost: float, sign: int) -> float:
+        """An end of (1 - r) found - r missed, by the opposite ends of both."""
+        away = math.hypot((1 - share) * (hits.value - found), share * (missed.value - lost))
+        return (1 - share) * hits.value - share * missed.value + sign * away
 
-    def most(share: float) -> float:
-        away = math.hypot((1 - share) * (hits.high - hits.value), share * (missed.value - missed.low))
-        return (1 - share) * hits.value - share * missed.value + away
-
-    return Interval(value, zero_of_fall(least, 0.0, value), zero_of_fall(most, value, 1.0))
+    low = zero_of_fall(lambda share: end(share, hits.low, missed.high, -1), 0.0, value)
+    return Interval(value, low, zero_of_fall(lambda share: end(share, hits.high, missed.low, 1), value, 1.0))
 
 
 def allocate(populations: Sequence[int], size: int) -> list[int]:

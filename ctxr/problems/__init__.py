@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UsageError, did_you_mean
+from ctxr.errors import DataError, UsageError
 from ctxr.problems.protocols import OpenRun, Question, ScoringOptions, find_learner
 from ctxr.store.artifacts import open_artifact
 
@@ -21,18 +21,9 @@ PROBLEMS: dict[str, str] = {
 """The question of each problem by dotted name. The first that takes an evaluation has it, and the last whatever no other takes."""
 
 
-def find_problem(name: str) -> Question:
-    """The question of a problem. Raises UsageError for an unknown one."""
-    if name not in PROBLEMS:
-        hint = did_you_mean(name, PROBLEMS, f"choose one of {', '.join(PROBLEMS)}")
-        raise UsageError(f"there is no problem {name!r}", hint=hint)
-    question: Question = resolve_name(PROBLEMS[name])()
-    return question
-
-
 def problems() -> list[Question]:
     """Every problem, in the order of the registry."""
-    return [find_problem(name) for name in PROBLEMS]
+    return [resolve_name(name)() for name in PROBLEMS.values()]
 
 
 def problem_of(config: Mapping[str, Any]) -> Question:
@@ -40,7 +31,8 @@ def problem_of(config: Mapping[str, Any]) -> Question:
 
     Raises DataError for a variant of no problem.
     """
-    by_variant, variant = _by_variant(), config.get("variant")
+    by_variant: dict[Any, Question] = {name: problem for problem in problems() for name in problem.VARIANTS}
+    variant = config.get("variant")
     if variant not in {None, *by_variant}:
         raise DataError(f"no problem has the variant {variant!r}", hint=f"variants are {', '.join(by_variant)}")
     return by_variant.get(variant, problems()[-1])
@@ -66,7 +58,3 @@ def recipe_class(recipe: Mapping[str, Any]) -> type[Any]:
         return find_learner(problem_of(recipe)).Recipe
     except DataError as error:
         raise UsageError(f"variant = {recipe.get('variant')} is unknown", hint=error.hint) from error
-
-
-def _by_variant() -> dict[Any, Question]:
-    return {name: problem for problem in problems() for name in problem.VARIANTS}

@@ -143,34 +143,28 @@ def as_vectors(
     return questions_with(queries, pictures, VectorTable(images), texts)
 
 
-def embedded_pictures(pictures: PictureFiles, encoder: "Encoder", progress: Progress, keep: bool = True) -> Array:
-    """Unit vectors of all pictures [N, D], from the cache where weights and precision are the same; kept there if `keep`."""
-    with progress.task("embedding pictures", len(pictures.contents)) as task:
-        arrays = cached(
-            pictures.workdir,
-            {"weights": encoder.fingerprint, "precision": encoder.precision, "what": "image"},
-            list(pictures.contents.values()),
-            lambda part: encoder.encode_images(pictures.read(part)),
-            task.advance,
-        )
-    return _stacked(arrays, encoder.dim)
-
-
 def embedded(
     pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", progress: Progress
 ) -> tuple[Array, Array]:
     """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
-    images = embedded_pictures(pictures, encoder, progress)
     origin = {"weights": encoder.fingerprint, "precision": encoder.precision}
+    with progress.task("embedding pictures", len(pictures.contents)) as task:
+        images = cached(
+            pictures.workdir,
+            {**origin, "what": "image"},
+            list(pictures.contents.values()),
+            lambda part: encoder.encode_images(pictures.read(part)),
+            task.advance,
+        )
     with progress.task("embedding texts", len(texts)) as task:
-        arrays = cached(
+        vectors = cached(
             pictures.workdir,
             {**origin, "what": "text"},
             [sha256_bytes(text.encode()) for text in texts],
             lambda part: encoder.encode_texts(texts[part]),
             task.advance,
         )
-    return images, _stacked(arrays, encoder.dim)
+    return _stacked(images, encoder.dim), _stacked(vectors, encoder.dim)
 
 
 def as_pixels(

@@ -7,6 +7,7 @@ from typing import Any
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import chosen_on_test, foreign_notes
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
+from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
@@ -41,7 +42,7 @@ def people(dataset: Dataset) -> Table | None:
     try:
         figures = json.loads(file.read_text(encoding="utf-8"))
         rows = [_person(row, figures["agreement"]) for row in figures["accuracy"] if row["value"] is not None]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{file} is damaged: {error}", hint="run ctxr aggregate again") from error
     if not rows:
         return None
@@ -51,21 +52,15 @@ def people(dataset: Dataset) -> Table | None:
 
 def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
     low, high = (row["low"], row["high"]) if row["crowd_low"] is None else (row["crowd_low"], row["crowd_high"])
-    alpha = next(
-        (
-            one["value"]
-            for one in agreement
-            if (one["kind"], one["basis"], one["level"], one["on"])
-            == (row["kind"], row["basis"], "nominal", "image ids")
-        ),
-        None,
-    )
-    name = f"{row['kind']}, {row['basis']}"
-    return name, row["votes"], f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})", alpha
+    about = (row["kind"], row["basis"], "nominal", "image ids")
+    alphas = (one["value"] for one in agreement if (one["kind"], one["basis"], one["level"], one["on"]) == about)
+    share = f"{100 * row['value']:.1f} ({100 * low:.1f}–{100 * high:.1f})"
+    return f"{row['kind']}, {row['basis']}", row["votes"], share, next(alphas, None)
 
 
 def leakage_notes(dataset: Dataset, splits: Sequence[Any], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
+    alert_of_leaks(dataset, progress)
     table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
     if isinstance(table, str):
         return [f"{table}: leaks between splits were not checked"]

@@ -42,14 +42,13 @@ class Question(Protocol):
     """What models are asked, and how answers are evaluated. Needs no torch: enough for files of scores, endpoints and people.
 
     Attributes:
-        LEARNER: the other half, by dotted name. KIND, FOLDER: of its trained models, and of the project.
+        LEARNER: the other half, by dotted name. KIND: of its trained models.
         VARIANTS: of recipes for this problem, by which manifests of format 1 are known.
         evaluation: the class of its `Evaluation`, made of an `EvalRequest`.
     """
 
     LEARNER: ClassVar[str]
     KIND: ClassVar[str]
-    FOLDER: ClassVar[str]
     VARIANTS: ClassVar[tuple[str, ...]] = ()
     evaluation: ClassVar[type[Any]]
 

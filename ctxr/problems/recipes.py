@@ -35,7 +35,7 @@ def read_recipe(
         loaded = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--recipe names a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{file} is not TOML: {error}") from error
     tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
     if strange := next((key for key in tables if key not in PROFILES), None):
@@ -72,5 +72,5 @@ def _changed(change: str) -> tuple[str, Any]:
         raise UsageError(f"--set {change} has no value", hint="--set lr=1e-4")
     try:
         return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return key.strip(), text.strip()

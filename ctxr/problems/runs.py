@@ -7,13 +7,13 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
+from ctxr.errors import UnfinishedError, UsageError, did_you_mean
 from ctxr.problems.protocols import Learner, ScoringOptions
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import MODEL, RUN, RUNS, TRAINED
-from ctxr.store.scores import ScoresFile, read_scores
+from ctxr.store.scores import read_scores
 
 SCORES = "scores.jsonl"
 """Table of a run with what its scorers say of validation and test."""
@@ -197,9 +197,12 @@ def _open(source: str, scoring: Scoring) -> list[Run]:
     if folder is not None:
         return [_trained(folder, scoring)]
     if file.is_file():
-        digest = sha256_file(file)
-        by_scorer = read_scores(file).items()
-        return [_of_file(scorer or _name_of(file), scores, digest) for scorer, scores in by_scorer]
+        digest, own = sha256_file(file), file.resolve().parent.name if file.name == SCORES else file.stem
+        named = [(scorer or own, scores) for scorer, scores in read_scores(file).items()]
+        return [
+            Run(name, Parent(name, "scores", digest), (ModelScores(name, scores.values, scores.locate),))
+            for name, scores in named
+        ]
     scorers = _scorers(source, scoring(source, scoring.queries))
     return [Run(source, Parent(source, MODEL, sha256_of([one.values for one in scorers])), scorers)]
 
@@ -211,31 +214,22 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     origin = Parent(name, RUN, artifact.sha256)
     changed = artifact.changed_files()
     if SCORES in changed:
-        raise _changed(folder / SCORES)
+        raise artifact.changed_error(SCORES)
     if not _can_score(artifact):
         return Run(name, origin, _stored(folder), artifact=artifact)
     kept = _stored(folder) if _holds(artifact, scoring) else ()
     lacking = [query for query in scoring.queries if not kept or any(query not in one.values for one in kept)]
     if not lacking:
         if changed:
-            scoring.progress.warn(f"{_changed(folder / changed[0]).message}; its stored scores are whole and count")
+            scoring.progress.warn(
+                f"{artifact.changed_error(changed[0]).message}; its stored scores are whole and count"
+            )
         return Run(name, origin, kept, artifact=artifact)
-    refuse_changed(artifact)
+    artifact.refuse_changed()
     computed = {scorer.name: scorer for scorer in _scorers(name, scoring(folder, lacking))}
     stored = {one.name: one for one in kept}
     scorers = tuple(_joined(stored[one], computed[one]) if one in stored else computed[one] for one in computed)
     return Run(name, origin, scorers, artifact=artifact)
-
-
-def refuse_changed(artifact: Artifact) -> None:
-    """Raises DataError naming the first file of a run that is missing, or not as it was written."""
-    if changed := artifact.changed_files():
-        raise _changed(artifact.path / changed[0])
-
-
-def _changed(file: Path) -> DataError:
-    what = "was changed since the run was written" if file.exists() else "is missing: the run was written with it"
-    return DataError(f"{file} {what}", hint="restore it, or train again")
 
 
 def _stored(folder: Path) -> tuple[ModelScores, ...]:
@@ -293,15 +287,6 @@ def _left_out(folder: Path, scoring: Scoring) -> bool:
 def _seed_name(run: str, scorer: str) -> str:
     """Seeds are called after the folder as it is now."""
     return f"{run}/{scorer.rpartition('/')[2]}"
-
-
-def _of_file(name: str, file: ScoresFile, digest: str) -> Run:
-    return Run(name, Parent(name, "scores", digest), (ModelScores(name, file.values, file.locate),))
-
-
-def _name_of(path: Path) -> str:
-    """A file called `scores.jsonl` is known by its folder."""
-    return path.resolve().parent.name if path.name == SCORES else path.stem
 
 
 def _scorers(run: str, scores: Values) -> tuple[ModelScores, ...]:

@@ -14,7 +14,6 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import foreign_notes
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
-from ctxr.engine.project import refuse_nothing
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import EncoderSource
@@ -77,8 +76,8 @@ class ScorerJob(TrainJob):
             raise UsageError(
                 "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
             )
-        refuse_nothing(options.dataset)
         self.device, self.progress = choose_device(options.device), progress
+        dataset = open_dataset(options.dataset, options.workdir, progress)
         with progress.task(f"opening {recipe.encoder}", None):
             source = find_encoder(recipe.encoder, progress.warn)
             self.weights = fingerprint_of(source)
@@ -87,7 +86,6 @@ class ScorerJob(TrainJob):
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
         self.out = options.folder(RUNS)
         self.start = _start(options, recipe, self.out)
-        dataset = open_dataset(options.dataset, options.workdir, progress)
         weak = self.read(dataset, options.judgments)
         everything = [query for queries in self.asked.values() for query in queries]
         self.pictures = replace(picture_files(dataset, everything, options.workdir), regions=regions)

@@ -119,10 +119,8 @@ def plan_scoring(
     notes = None if checkpoint is None else read_checkpoint(checkpoint)
     kept = notes is not None and notes.variant in HEADS and notes.frozen
     frozen = kept or not isinstance(source, CrossSource)
-    prepare, encoder = (
-        prepared(source, pictures, frozen, device, precision, progress=progress),
-        None if frozen else source.build(),
-    )
+    prepare = prepared(source, pictures, frozen, device, precision, progress=progress)
+    encoder = None if frozen else source.build()
     if checkpoint is not None:
         ranker: Any = load_head(checkpoint, encoder)
     else:

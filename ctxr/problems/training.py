@@ -31,7 +31,7 @@ def find_writer() -> Any:
     except ImportError as error:
         raise UsageError(
             "--tensorboard needs the package tensorboard, which is not installed",
-            hint="pip install 'ctxr[tensorboard]'",
+            hint="pip install tensorboard",
         ) from error
     return SummaryWriter
 

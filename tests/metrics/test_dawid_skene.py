@@ -48,7 +48,7 @@ def slow_em(votes: Votes, rounds: int) -> tuple[list[list[float]], list[float], 
 
 def test_the_anaesthetists_come_out_as_published() -> None:
     found = dawid_skene(anaesthetists())
-    assert found.converged
+    assert len(found.history) < 500
     assert found.prior.round(2).tolist() == [0.40, 0.42, 0.11, 0.07]
     published = [[0.89, 0.11, 0, 0], [0.07, 0.88, 0.05, 0], [0, 0.34, 0.66, 0], [0, 0, 0.56, 0.44]]
     assert found.confusion[0].round(2).tolist() == published
@@ -59,14 +59,14 @@ def test_the_anaesthetists_come_out_as_published() -> None:
 def test_any_table_is_the_letter_of_the_algorithm(rows: list[list[float | str | None]]) -> None:
     votes = table(rows)
     if not len(votes):
-        assert dawid_skene(votes).converged
+        assert len(dawid_skene(votes).history) < 500
         return
     found = dawid_skene(votes, tolerance=0, rounds=5)
     posterior, prior, confusion, log_likelihood = slow_em(votes, 5)
     assert found.posterior == pytest.approx(np.array(posterior), abs=1e-7)
     assert found.prior == pytest.approx(np.array(prior), abs=1e-7)
     assert found.confusion == pytest.approx(np.array(confusion), abs=1e-6)
-    assert found.log_likelihood == pytest.approx(log_likelihood, abs=1e-7)
+    assert found.history[-1] == pytest.approx(log_likelihood, abs=1e-7)
 
 
 @given(rows=tables())

@@ -45,7 +45,7 @@ def test_the_walk_gives_the_sets_of_the_literal_procedure(seed: int, size: int, 
     vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
     shots = np.sort(rng.integers(0, 4, 80)).tolist()
     bad = set(rng.choice(80, 10, replace=False).tolist())
-    walk = Walk(threshold, size, veto=lambda index: Rejection("blurry", 1.0) if index in bad else None)
+    walk = Walk(threshold, size, veto=lambda index: Rejection("low_quality", 1.0) if index in bad else None)
     _, completed = walk_all(walk, vectors, shots)
     assert [list(one.indices) for one in completed] == literal(vectors, shots, threshold, size, bad)
     clean = count_sets(vectors, shots, threshold, size)
@@ -54,9 +54,16 @@ def test_the_walk_gives_the_sets_of_the_literal_procedure(seed: int, size: int, 
 
 def test_every_frame_has_its_reason() -> None:
     vectors = unit([0.0, 0.1, 0.5, 1.0, 1.5, 3.0])
-    walk = Walk(0.35, 3, veto=lambda index: Rejection("blurry", 0.9) if index == 3 else None)
+    walk = Walk(0.35, 3, veto=lambda index: Rejection("low_quality", 0.9) if index == 3 else None)
     decisions, completed = walk_all(walk, vectors, [0] * 6)
-    assert [decision.reason for decision in decisions] == [None, "too_close", None, "blurry", None, "set_incomplete"]
+    assert [decision.reason for decision in decisions] == [
+        None,
+        "too_close",
+        None,
+        "low_quality",
+        None,
+        "set_incomplete",
+    ]
     assert [one.indices for one in completed] == [(0, 2, 4)]
     assert decisions[1].nearest == 0
     assert decisions[1].distance == pytest.approx(2 * np.sin(0.05), abs=1e-6)

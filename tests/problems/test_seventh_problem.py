@@ -107,7 +107,7 @@ class LineEvaluation(Evaluation):
 
 
 class Line(protocols.Question, protocols.Learner):
-    LEARNER, KIND, FOLDER, VARIANTS = f"{__name__}:Line", "run", "runs", ("line",)
+    LEARNER, KIND, VARIANTS = f"{__name__}:Line", "run", ("line",)
     Recipe, job, evaluation = LineRecipe, LineJob, LineEvaluation
 
     def takes(self, request: EvalRequest) -> bool:

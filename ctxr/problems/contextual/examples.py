@@ -106,7 +106,7 @@ def _writers(dataset: Dataset) -> dict[str, str]:
         try:
             rows = json.loads(certificate.read_text(encoding="utf-8")).get("queries", {})
             writers |= {name: WRITERS.get(row.get("describer", ""), "") for name, row in rows.items()}
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise DataError(f"{certificate} is damaged: {error}", hint="run ctxr aggregate again") from error
     return {name: writer for name, writer in writers.items() if writer}
 

@@ -47,14 +47,11 @@ class Error:
 
 def seeds(split: EvalSplit) -> list[Seeds]:
     """A row for each run with several seeds."""
-    return [
-        row
-        for run in split.runs
-        if split.questions
-        for row in seeds_of(
-            split.name, run, {name: float(accuracy(split.rank_counts(name)).mean()) for name in split.seeds[run]}
-        )
-    ]
+    rows: list[Seeds] = []
+    for run in split.runs if split.questions else ():
+        means = {name: float(accuracy(split.rank_counts(name)).mean()) for name in split.seeds[run]}
+        rows += seeds_of(split.name, run, means)
+    return rows
 
 
 def telling(splits: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[int], list[str]]:
@@ -155,20 +152,16 @@ def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
             add("source", source, [question.source == source for question in questions])
         others = set(sources[MOST_SOURCES:])
         add("source", f"{len(others)} others", [question.source in others for question in questions])
-    _add_fifths(add, "length", "tokens", [float(question.tokens) for question in questions], 0)
-    _add_fifths(
-        add, "distance", "", [np.nan if question.distance is None else question.distance for question in questions], 3
-    )
+    _add_fifths(add, "length", "tokens", [question.tokens for question in questions], 0)
+    _add_fifths(add, "distance", "", [question.distance for question in questions], 3)
     return parts
 
 
 def correlations(split: EvalSplit, clusters: Clusters) -> list[Correlation]:
     """r of being right with the number of tokens, and with the mean distance of the set (the paper: -0.11 and 0.22)."""
     columns = {
-        "tokens": np.array([float(question.tokens) for question in split.questions]),
-        "set distance": np.array(
-            [np.nan if question.distance is None else question.distance for question in split.questions]
-        ),
+        "tokens": np.array([question.tokens for question in split.questions], np.float64),
+        "set distance": np.array([question.distance for question in split.questions], np.float64),
     }
     rows = []
     for run, credit in credits_of(split).items():
@@ -224,10 +217,10 @@ def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuer
 
 
 def _add_fifths(
-    add: Callable[[str, str, Sequence[bool]], None], view: str, unit: str, values: Sequence[float], digits: int
+    add: Callable[[str, str, Sequence[bool]], None], view: str, unit: str, values: Sequence[float | None], digits: int
 ) -> None:
     """A part for each fifth of what is known, named by its ends."""
-    column = np.array(values)
+    column = np.array(values, np.float64)
     defined = ~np.isnan(column)
     if len(set(column[defined].tolist())) < 2:
         return

@@ -190,8 +190,7 @@ class OpenSets(OpenScorer):
             device, source = choose_device(self.options.device), source_of(seed, self.encoder, self.progress)
             plan = plan_scoring(seed, source, pictures, device, self.options.precision, progress=self.progress)
             table = plan.prepare(queries)
-            shares: Array = attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, device).numpy()
-            return shares
+            return attend_all(plan.ranker.eval(), table, rows[part], plan.at_once, device).numpy()
 
         with self.progress.task("attention", len(rows)) as task:
             return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))

@@ -28,7 +28,7 @@ from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import REGIONS, Run, Scoring, find_runs
 from ctxr.store.artifacts import Content, Parent
-from ctxr.store.kinds import REGION_FEATURES, RUN, RUNS
+from ctxr.store.kinds import REGION_FEATURES, RUN
 from ctxr.store.regions import read_regions
 
 LEADERBOARD_SIDE = "test"
@@ -239,7 +239,6 @@ class Contextual(Question):
 
     LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner:ContextualLearner"
     KIND: ClassVar[str] = RUN
-    FOLDER: ClassVar[str] = RUNS
     VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
     evaluation = SetEvaluation
 

@@ -45,7 +45,8 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
         f"{'; '.join(sizes)}. Accuracy in %, ties share it; in brackets {100 * LEVEL:g} % over {clusters}s drawn again"
         f"{_caution([question.interval for question in own if question.measure == 'accuracy'])}"
     )
-    heads = ("run", *(STATIC.get(part, part) for part in parts), *(_rank_name(name) for name in ranks))
+    names = ("MRR" if name == "mrr" else name.replace("recall@", "R@") for name in ranks)
+    heads = ("run", *(STATIC.get(part, part) for part in parts), *names)
     return Table(f"{split.name}: accuracy", heads, tuple(rows), note)
 
 
@@ -131,12 +132,8 @@ def _phenomena(split: EvalSplit, figures: Sequence[Figure]) -> Table:
         rows.append(tuple(row))
     heads = ("phenomenon", "examined", "found", *(("with it", "without") if single else split.runs))
     note = "examined: descriptions that somebody examined for it; a phenomenon is listed twice where it was searched for in more"
-    return Table(
-        f"{split.name}: accuracy by phenomenon",
-        heads,
-        tuple(rows),
-        note + _caution([figure.interval for figure in figures]),
-    )
+    note += _caution([figure.interval for figure in figures])
+    return Table(f"{split.name}: accuracy by phenomenon", heads, tuple(rows), note)
 
 
 def _caution(intervals: Sequence[Interval]) -> str:
@@ -182,9 +179,8 @@ def error_table(split: EvalSplit, rows: Sequence[Error]) -> Table | None:
         for distance in distances
     )
     note = "% of the wrong picks in video sets; blind: as far if wrong picks fell evenly on the other frames (of the first run)"
-    return Table(
-        f"{split.name}: wrong picks by frames from the target", ("frames", "blind", *runs), shown, note, digits=1
-    )
+    heads = ("frames", "blind", *runs)
+    return Table(f"{split.name}: wrong picks by frames from the target", heads, shown, note, digits=1)
 
 
 def tables_of(split: EvalSplit, findings: Findings, by: str) -> dict[str, Table]:
@@ -217,7 +213,3 @@ def _r(interval: Interval) -> str:
 
 def _rank(name: str, interval: Interval) -> str | float | None:
     return interval.value if name == "mrr" else None if interval.value is None else f"{100 * interval.value:.1f}"
-
-
-def _rank_name(name: str) -> str:
-    return "MRR" if name == "mrr" else name.replace("recall@", "R@")

@@ -85,11 +85,7 @@ def _seed_of(folder: Path) -> tuple[Path, str]:
     seed = folder if whole != folder else folder / "seed0"
     if not any(name.startswith(f"{seed.name}/") for name in artifact.manifest.files):
         raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
-    if edited := artifact.changed_files(f"{seed.name}/"):
-        raise DataError(
-            f"{whole / edited[0]} was changed since it was trained",
-            hint="ctxr train as before, which trains a changed seed again",
-        )
+    artifact.refuse_changed(f"{seed.name}/")
     name = whole.resolve().name
     return seed, name if whole == folder else f"{name}/{seed.name}"
 

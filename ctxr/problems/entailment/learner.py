@@ -49,11 +49,8 @@ class ClassifierJob(TrainJob):
             recipe = replace(recipe, image="") if options.text_only else replace(recipe, text="")
             recipe.check()
         self.recipe, self.progress, self.seeds = recipe, progress, options.seeds
-        self.out, self.device, self.workdir = (
-            options.folder(CLASSIFIERS),
-            choose_device(options.device),
-            options.workdir,
-        )
+        self.out, self.workdir = options.folder(CLASSIFIERS), options.workdir
+        self.device = choose_device(options.device)
         self.pairs = pairs = open_pairs(options.dataset, options.workdir, progress)
         self.train, self.dev = pairs.in_split("train"), pairs.in_split("valid")
         _refuse(pairs, self.train, self.dev)

@@ -24,7 +24,7 @@ from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, CLASSIFIERS
 from ctxr.store.records import Record, SplitName
-from ctxr.store.tables import write_table
+from ctxr.store.tables import UNREADABLE, write_table
 
 
 class JudgedPair(Record, frozen=True):
@@ -240,7 +240,6 @@ class Entailment(Question):
 
     LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner:EntailmentLearner"
     KIND: ClassVar[str] = CLASSIFIER
-    FOLDER: ClassVar[str] = CLASSIFIERS
     VARIANTS: ClassVar[tuple[str, ...]] = (ENTAILMENT,)
     evaluation = PairEvaluation
 
@@ -255,5 +254,5 @@ class Entailment(Question):
             tables = msgspec.json.decode(file.read_bytes())
             quality, sure = (tables[f"{split}/{name}"]["rows"] for name in ("quality", "calibration"))
             return [_card(name, split, quality, sure) for name in dict.fromkeys(row[0] for row in quality)]
-        except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
+        except (OSError, *UNREADABLE, KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error

@@ -15,7 +15,7 @@ from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
 from ctxr.metrics.retrieval import Matrix, Numbered, Retrieved, Vectors, caption_retrieval, retrieved
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
-from ctxr.metrics.stratified import AuditedPairs, Sampled, audited_pairs, chances, rates
+from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, RunDifference
 from ctxr.problems.gallery.splits import GallerySplit, first_owners
@@ -79,13 +79,10 @@ def columns_of(
                     parts.setdefault(f"{name}{direction}@{k}", []).append(_column(of, values[:, index], value))
     joined = {measure: _joined(listed) for measure, listed in parts.items()}
     for name, (captions_of, images_of) in truths.items():
-        every_image, every_caption = np.arange(len(split.images)), owners
-        joined |= _published(
-            name, "TR", retrieved(scores, captions_of.relation, absent=captions_of.absent), every_image
-        )
-        joined |= _published(
-            name, "IR", retrieved(scores.turned(), images_of.relation, absent=images_of.absent), every_caption
-        )
+        found = retrieved(scores, captions_of.relation, absent=captions_of.absent)
+        joined |= _published(name, "TR", found, np.arange(len(split.images)))
+        found = retrieved(scores.turned(), images_of.relation, absent=images_of.absent)
+        joined |= _published(name, "IR", found, owners)
     return joined
 
 
@@ -123,29 +120,23 @@ def is_coco_test(split: str, images: Sequence[str]) -> bool:
 
 
 def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
-    """What stands among the first captions of each picture, the mean over the seeds; None with fewer captions than K."""
+    """What stands among the first captions of each picture, and what an audit by strata says of it, the mean over the seeds; None with
+    fewer captions than K."""
     galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     least = int(np.bincount(owners).min())
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    counts = [count(_within(scorer, galleries, owners), labels.entailed, labels.asked, ks) for scorer in scorers]
+    inside = [_within(scorer, galleries, owners) for scorer in scorers]
+    counts = [count(one, labels.entailed, labels.asked, ks) for one in inside]
     written, extra, judged = (
         np.mean([getattr(one, name) for one in counts], axis=0) for name in ("written", "extra", "judged")
     )
-    return Counted(written, extra, judged, tuple(ks), _by_strata(split, scorers, labels.sampled, ks))
-
-
-def _by_strata(
-    split: GallerySplit, scorers: Sequence[Vectors | Matrix], sampled: Sampled | None, ks: Sequence[int]
-) -> tuple[AuditedPairs, ...]:
-    """What an audit by strata says of the first K, for each K, the mean over the seeds; nothing without one."""
+    found, sampled = Counted(written, extra, judged, tuple(ks)), labels.sampled
     if sampled is None:
-        return ()
-    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
-    inside = [_within(scorer, galleries, owners) for scorer in scorers]
+        return found
     shares = np.mean([chances(one, sampled, ks) for one in inside], axis=0)
-    return tuple(audited_pairs(sampled, chance, len(split.images)) for chance in shares.T)
+    return replace(found, known=tuple(audited_pairs(sampled, chance, len(split.images)) for chance in shares.T))
 
 
 def entailments(
@@ -339,11 +330,9 @@ def table(split: GallerySplit, runs: Mapping[str, Mapping[str, SampledRho]]) -> 
 
 
 def _shown_rho(rho: SampledRho | None) -> str:
-    return (
-        "–"
-        if rho is None or rho.value is None or rho.spread is None
-        else f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
-    )
+    if rho is None or rho.value is None or rho.spread is None:
+        return "–"
+    return f"{100 * rho.value:.1f} ± {100 * rho.spread:.1f}"
 
 
 _WAYS: dict[Way, str] = {
@@ -402,27 +391,20 @@ def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     own = [one for one in rows if one.side == split]
     if not own:
         return None
-    unseen, audited = (
-        any(question.found.judged < 1 for question in own),
-        any(question.found.corrected.value is not None for question in own),
-    )
-    leaked = any(question.found.leaked for question in own)
+    unseen = any(one.found.judged < 1 for one in own)
+    audited = any(one.found.corrected.value is not None for one in own)
+    leaked = any(one.found.leaked for one in own)
     silent = ([] if unseen else ["at most", "of judged"]) + ([] if audited else ["corrected"])
     silent += [] if leaked else ["leaked %", "without leaked"]
     heads = tuple(name for name in _HEADS if name not in silent)
-    cells = (
-        dict(zip(_HEADS, (question.run, question.found.k, question.by, *_cells(question)), strict=True))
-        for question in own
-    )
+    cells = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
     shown = tuple(tuple(row[name] for name in heads) for row in cells)
     return Table(f"{split}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
 
 
 def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool) -> str:
     """The meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures."""
-    sources = "; ".join(
-        f"{by}: {source}" for by, source in dict.fromkeys((question.by, question.source) for question in own)
-    )
+    sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
     sentences = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
     if unseen:
         sentences.append(
@@ -436,7 +418,7 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
         sentences.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
     if leaked:
         sentences.append("leaked: pictures that the classifier was trained on, – where unknown")
-    elif any(question.found.leaked is not None for question in own):
+    elif any(one.found.leaked is not None for one in own):
         sentences.append("no picture is known that the classifier was trained on")
     return "; ".join(sentences)
 
@@ -444,8 +426,8 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
 def _ways(own: Sequence[EntailFigure]) -> str:
     """How figures were corrected; which ones where it was done in several ways."""
     by_way: dict[Way, list[str]] = {}
-    for question in own:
-        by_way.setdefault(question.found.way, []).append(f"{question.run} E@{question.found.k}")
+    for one in own:
+        by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
     by_way.pop("", None)
     return "; ".join(
         says if len(by_way) == 1 else f"{says} ({', '.join(by_way[method])})"
@@ -460,17 +442,11 @@ def difference_table(split: str, rows: Sequence[RunDifference]) -> Table | None:
     if not own:
         return None
     shown = tuple(
-        (
-            question.run,
-            question.part,
-            percent(question.interval, signed=True),
-            p_value(question.permutation),
-            p_value(question.corrected),
-        )
-        for question in own
+        (row.run, row.part, percent(row.interval, signed=True), p_value(row.permutation), p_value(row.corrected))
+        for row in own
     )
     note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
-    note += none_had([question.interval for question in own])
+    note += none_had([row.interval for row in own])
     return Table(f"{split}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
 
 

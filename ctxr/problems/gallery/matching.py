@@ -261,10 +261,8 @@ class MatchingObjective(GalleryObjective):
         for captions, images, present in listed:
             wanted[captions[present], images[present]] = True
         texts, columns = (wanted.any(axis).nonzero().flatten() for axis in (1, 0))
-        pictures, tokens = (
-            self.pairs.images(relations.images[columns]),
-            self.pairs.texts[self.pairs.first[relations.captions[texts]]],
-        )
+        pictures = self.pairs.images(relations.images[columns])
+        tokens = self.pairs.texts[self.pairs.first[relations.captions[texts]]]
         scores = scores_of(model, pictures, tokens, wanted[texts][:, columns], self.run.device)
         ends = texts[:, None].to(scores.device), columns.to(scores.device)
         return listed, scores.new_zeros(wanted.shape).index_put(ends, scores)

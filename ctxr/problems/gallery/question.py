@@ -31,11 +31,11 @@ from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, p
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
-from ctxr.problems.runs import AnyRun, checkpoints, finished_runs, named_runs, refuse_changed, refuse_twice, run_folder
+from ctxr.problems.runs import AnyRun, checkpoints, finished_runs, named_runs, refuse_twice, run_folder
 from ctxr.problems.tables import seed_table
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import MODEL, RUN, RUNS
+from ctxr.store.kinds import MODEL, RUN
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
@@ -71,7 +71,9 @@ class GalleryEvaluation(Evaluation):
         self.dataset, self.splits = dataset.name, _splits(dataset, options.split)
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
-        self.runs = _open_runs(request)
+        named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")
+        self.runs = [_open(source, request) for source in named]
+        refuse_twice(self.runs, "rename one of the folders")
         self.ks = sorted({*KS, *options.ks()})
         self.people = people_of([one for one in (options.judgments, dataset.root) if one is not None], options.workdir)
         self.findings.notes += notes.first_notes(self)
@@ -210,22 +212,13 @@ def _splits(dataset: Dataset, split: str) -> list[GallerySplit]:
     return chosen
 
 
-def _open_runs(request: EvalRequest) -> list[GalleryRun]:
-    """The runs that are named, or every one of the project. Raises what `open_run` raises."""
-    options = request.options
-    named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")
-    runs = [_open(source, request) for source in named]
-    refuse_twice(runs, "rename one of the folders")
-    return runs
-
-
 def _open(source: str, request: EvalRequest) -> GalleryRun:
     folder = run_folder(source, request.options.workdir)
     opened: Any = find_learner(Gallery()).open_run(folder or source, request.scoring, request.progress)
     if folder is None:
         return GalleryRun(source, Parent(source, MODEL, opened.fingerprint), opened)
     artifact, name = open_artifact(folder, RUN), folder.resolve().name
-    refuse_changed(artifact)
+    artifact.refuse_changed()
     return GalleryRun(name, Parent(name, RUN, artifact.sha256), opened, artifact=artifact)
 
 
@@ -287,7 +280,6 @@ class Gallery(Question):
 
     LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner:GalleryLearner"
     KIND: ClassVar[str] = RUN
-    FOLDER: ClassVar[str] = RUNS
     VARIANTS: ClassVar[tuple[str, ...]] = (IN_BATCH,)
     evaluation = GalleryEvaluation
 

@@ -152,5 +152,4 @@ def _built(split: str, builder: _Builder, entailed: Mapping[Pair, bool]) -> Gall
 def first_owners(split: GallerySplit) -> np.ndarray:
     """The picture that each caption was written for, [C]; the first where it was written for several."""
     captions, images = (np.array(column, np.int64) for column in zip(*split.written, strict=True))
-    owners: np.ndarray = images[np.unique(captions, return_index=True)[1]]
-    return owners
+    return images[np.unique(captions, return_index=True)[1]]

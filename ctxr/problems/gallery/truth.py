@@ -6,9 +6,7 @@ No source judged every pair, and a pair without a row was not judged: figures ar
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
 import numpy as np
 
 from ctxr.annotation.project_journal import blocked_workers
@@ -28,6 +26,7 @@ from ctxr.datasets.rounds import (
     AuditVerdict,
     CandidateRow,
     folder_of,
+    read_rounds,
     refuse_changed,
     stratum_of,
 )
@@ -45,14 +44,6 @@ from ctxr.store.tables import read_table
 
 UNIT = "entail/"
 """What the ids of units begin with that ask whether a picture entails a caption: `entail/IMAGE/CAPTION`."""
-
-
-R = TypeVar("R", bound=msgspec.Struct)
-
-
-class _Round(msgspec.Struct):
-    number: int
-    active: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,8 +89,9 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
         refuse_changed(folder)
     for folder in rounds_in_force(rounds):
         if (folder / STRATA).is_file():
-            sample = read_table(folder / STRATA, AuditSample)
-            strata |= {(one.caption, one.image): _stratum(folder.name, one) for one in sample}
+            for one in read_table(folder / STRATA, AuditSample):
+                name, judged = f"{folder.name} {one.stratum}", not one.stratum.startswith("capped")
+                strata[one.caption, one.image] = AuditStratum(name, one.population, one.decision == "added", judged)
     answers: list[Judgment] = []
     audited: dict[Pair, bool] = {}
     parents = []
@@ -121,17 +113,8 @@ def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
     """Folders of the active rounds, by number. Raises DataError for a damaged table."""
     folders = []
     for root in dict.fromkeys(one.resolve() for one in roots):
-        if (root / ROUNDS).is_file():
-            folders += [root / folder_of(row.number) for row in rows_of(root / ROUNDS, _Round) if row.active]
+        folders += [root / folder_of(row.number) for row in read_rounds(root) if row.active]
     return sorted(folders)
-
-
-def rows_of(file: Path, kind: type[R]) -> list[R]:
-    """A table of a revision, as much of it as `kind` asks for. Raises DataError for a damaged one."""
-    try:
-        return msgspec.json.Decoder(kind).decode_lines(file.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{file} is damaged: {error}", hint="run ctxr revise-labels again") from error
 
 
 def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
@@ -151,18 +134,9 @@ def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: H
     return majorities | {pair: entailed for pair, entailed in people.looked.items() if pair in calls}
 
 
-def _stratum(number: str, sample: AuditSample) -> AuditStratum:
-    capped = sample.stratum.startswith("capped")
-    return AuditStratum(f"{number} {sample.stratum}", sample.population, sample.decision == "added", not capped)
-
-
 def _parent(folder: Path, kind: str) -> Parent:
     artifact = open_artifact(folder, kind)
-    if edited := artifact.changed_files():
-        raise DataError(
-            f"{folder / edited[0]} was changed since it was written",
-            hint=f"restore it, or run ctxr {artifact.manifest.verb} again",
-        )
+    artifact.refuse_changed()
     return Parent(f"{folder.parent.name}/{folder.name}", kind, artifact.sha256)
 
 
@@ -245,11 +219,6 @@ class Labels:
     only_right: bool = False
     elsewhere: bool = False
     sampled: Sampled | None = None
-
-
-class _Link(msgspec.Struct):
-    image: str
-    leaked: bool = False
 
 
 def labels_of(
@@ -381,7 +350,7 @@ def _leaked(roots: Sequence[Path], split: GallerySplit) -> Flags | None:
     leaks: dict[str, bool] = {}
     for folder in rounds_in_force(roots):
         if (folder / LEDGER).is_file():
-            for row in rows_of(folder / LEDGER, _Link):
+            for row in read_table(folder / LEDGER, CandidateRow):
                 # another copy of a published picture is known by the published id, a picture of the ledger by its own
                 for name in {row.image, published_image(row.image) or row.image}:
                     leaks[name] = leaks.get(name, False) or row.leaked
@@ -416,11 +385,8 @@ def gold_of(
         labels.append(_labels(split, positives, examined, source, title, only_right=not rows))
     decisions = human_verdicts(dataset, split, more, people)
     yes = [pair for pair, entailed in decisions.items() if entailed]
-    labels.append(
-        _labels(
-            split, yes, list(decisions), f"{len(yes):,} pairs hold of {len(decisions):,} that were judged", "people"
-        )
-    )
+    source = f"{len(yes):,} pairs hold of {len(decisions):,} that were judged"
+    labels.append(_labels(split, yes, list(decisions), source, "people"))
     return [label for label in labels if label is not None]
 
 
