@@ -216,7 +216,7 @@ def test_a_word_of_low_confidence_does_not_count() -> None:
 
 @needs_tesseract
 def test_both_engines_see_the_same_words() -> None:
-    pytest.importorskip("tesserocr")
+    pytest.importorskip("tesserocr", reason="tesserocr is not installed")
     inside, outside = TextReader("tesserocr"), TextReader("pytesseract")
     for words in ("Breaking news", "Add two eggs", "Final score"):
         # tesserocr brings a Tesseract of its own, of another version: confidences differ a little
