@@ -88,9 +88,12 @@ def real_files() -> Path:
 @pytest.fixture(scope="session")
 def headless() -> "Iterator[Browser]":
     """A headless Chromium; tests that want it are skipped where there is none."""
+    from playwright.sync_api import expect
+
     from scripts.screenshot import browser, chromium
 
     if chromium() is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium (make system)")
+    expect.set_options(timeout=60_000)  # milliseconds; only ends a test that hangs
     with browser() as opened:
         yield opened
