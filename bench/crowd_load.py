@@ -151,11 +151,11 @@ class Worker:
     _writer: asyncio.StreamWriter | None = None
 
     async def work(self) -> None:
-        """Until the time is over or there is nothing left."""
+        """Until the time is over, and something was acknowledged."""
         _, _, page = await self.ask("GET", self.invitation)
         csrf = re.findall(r'name="csrf" value="(\w+)"', page)[0]
         await self.ask("POST", self.invitation, urlencode({"csrf": csrf}))
-        while time.monotonic() < self.until:
+        while time.monotonic() < self.until or not self.acknowledged:
             if self.think:
                 await asyncio.sleep(self.think)
             status, place, page = await self.ask("GET", "/next")

@@ -1,9 +1,9 @@
-"""Fixtures for all rooms: a quiet environment, and real files where they are."""
+"""Fixtures for all rooms: a quiet environment, and real files where they are; and what may be skipped."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +19,52 @@ settings.register_profile("no stopwatch", deadline=None, suppress_health_check=[
 settings.load_profile("no stopwatch")
 
 ROOT = Path(__file__).resolve().parent.parent
+R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
+
+MAY_BE_SKIPPED = (
+    # data that is not part of the repository
+    "no real files",
+    "no entailment rows",
+    # programs: `make system` installs them where it may
+    "no Chromium on this machine",
+    "no PostgreSQL server on this machine",
+    "tesseract is not installed",
+    "the ffmpeg program is not installed",
+    # packages that are in no extra that the tests install, or that have no wheel for every Python: see `make peers`
+    "eccv_caption is not installed",
+    "faiss is not installed",
+    "fiftyone is not installed",
+    "tesserocr is not installed",
+    # systems
+    "Windows has no such signals",
+    "no pipes",
+    "only Linux kills a child with its parent",
+    "reads /proc",
+    "this file system takes only names that are text",
+    "this system has no links",
+    "this system has no pipes in folders",
+)
+"""How the reasons begin for which a test may be skipped; a test that is skipped for another one fails."""
+
+
+def _judged(report: R) -> R:
+    """The report of a test or of a file, failed where it was skipped for a reason that is not listed."""
+    if report.outcome == "skipped" and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(MAY_BE_SKIPPED):
+            report.outcome = "failed"
+            report.longrepr = f"skipped for a reason that tests/conftest.py does not list: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _judged((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _judged((yield))
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +88,12 @@ def real_files() -> Path:
 @pytest.fixture(scope="session")
 def headless() -> "Iterator[Browser]":
     """A headless Chromium; tests that want it are skipped where there is none."""
+    from playwright.sync_api import expect
+
     from scripts.screenshot import browser, chromium
 
     if chromium() is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium (make system)")
+    expect.set_options(timeout=60_000)  # milliseconds; only ends a test that hangs
     with browser() as opened:
         yield opened

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import httpx
 import numpy as np
@@ -25,8 +25,6 @@ from ctxr.synthetic.world.predicates import Verdict
 from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import true_statements
-
-_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ class _Reader(HTMLParser):
 
 
 class Visitor(ABC):
-    """One worker with a browser of their own: cookies and one connection; what they answer, `answer` says.
+    """One worker with a browser and cookies of their own; what they answer, `answer` says.
 
     Attributes:
         pictures: image id by SHA-256 of its bytes. answers: given so far.
@@ -183,9 +181,11 @@ class Visitor(ABC):
         self.name, self.answers = name, 0
         self._link, self._pictures, self._rng = link, pictures, rng
         self._page: Page | None = None
-        parts = urlsplit(link)
-        base = f"{parts.scheme}://{parts.netloc}"
-        self._client = httpx.Client(base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=_SECONDS)
+        base = urljoin(link, "/").removesuffix("/")
+        new = httpx.Limits(max_keepalive_connections=0)  # a server may close a kept one just when it is used again
+        self._client = httpx.Client(
+            base_url=base, headers={"Origin": base}, follow_redirects=True, timeout=60, limits=new
+        )
 
     def work(self) -> bool:
         """Do what the page asks; False when there is nothing more to do."""

@@ -62,7 +62,7 @@ def test_the_answer_is_that_of_sorting_all_distances(vectors: Vectors, k: int, b
 
 
 def test_faiss_gives_the_same_answer() -> None:
-    pytest.importorskip("faiss", reason="the extra ctxr[faiss] is not installed")
+    pytest.importorskip("faiss", reason="faiss is not installed")
     for vectors in (scattered(300), clustered(200), repeated(200), np.repeat(scattered(4), 40, axis=0), scattered(12)):
         assert (nearest(vectors, 9, block=50, engine="faiss")[0] == slow(vectors, 9)[0]).all()
 

@@ -41,7 +41,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "crowd" / "answers.sqlite")
     name, engine = request.getfixturevalue("shared_database")
     with engine.connect() as connection:
-        connection.exec_driver_sql("SET lock_timeout = '10s'")
+        connection.exec_driver_sql("SET lock_timeout = '60s'")
         connection.exec_driver_sql(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY")
     return str(name)
 

@@ -154,6 +154,8 @@ def crowd(
         now=clock or given,
         **({"rate": 0} | settings),
     )
+    for buckets in (site.workers, site.addresses, site.newcomers):
+        buckets._clock = lambda: site.now().timestamp()  # on a busy machine they would fill again on the way
     return Crowd(site, given)
 
 

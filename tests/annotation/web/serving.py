@@ -15,23 +15,22 @@ class Running:
     """A server that can be stopped and started again at the same address."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
+        # bound until it is used: a port that is let go in between can be another program's
+        self._socket = _bound(0)
         self.port = int(self._socket.getsockname()[1])
-        self._socket.close()
         self.address = f"http://127.0.0.1:{self.port}"
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, crowd: Crowd) -> None:
-        settings = uvicorn.Config(
-            crowd.app, port=self.port, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1
-        )
+        settings = uvicorn.Config(crowd.app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(settings)
         self._crowd = crowd
-        self._thread = threading.Thread(target=self._server.run)
+        listening = self._socket if self._socket.fileno() >= 0 else _bound(self.port)
+        self._thread = threading.Thread(target=self._server.run, args=([listening],))
         self._thread.start()
         while not self._server.started:
+            assert self._thread.is_alive()
             time.sleep(0.01)
 
     def stop(self) -> None:
@@ -39,8 +38,16 @@ class Running:
             return
         self._crowd.bell.close()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
+        assert not self._thread.is_alive()
         self._server = None
+
+
+def _bound(port: int) -> socket.socket:
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    opened.bind(("127.0.0.1", port))
+    return opened
 
 
 @contextmanager

@@ -24,7 +24,7 @@ MOVED = """() => new Promise((done) => {
   let sum = 0;
   new PerformanceObserver((list) => list.getEntries().forEach((one) => { if (!one.hadRecentInput) sum += one.value; }))
     .observe({ type: "layout-shift", buffered: true });
-  setTimeout(() => done(sum), 300);
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(sum))));
 })"""
 """How much of the page moved while it loaded (cumulative layout shift)."""
 
@@ -41,7 +41,6 @@ def show(headless: Browser) -> Iterator[Show]:
             color_scheme=theme,  # type: ignore[arg-type]
             reduced_motion="reduce",  # colours on their way from one theme to the other are nobody's contrast
         )
-        context.set_default_timeout(8000)
         contexts.append(context)
         tab = context.new_page()
         tab.on("console", lambda one: None if one.text.startswith(LOADING) else complaints.append(one.text))

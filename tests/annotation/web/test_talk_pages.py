@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,14 +37,20 @@ def say(visitor: TestClient, room: str, text: str) -> Any:
 def test_news_come_at_once_and_are_waited_for_where_there_are_none(
     make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "HELD_SECONDS", 0.3)
-    _, ada, first = paired(make_crowd)
+    site, ada, first = paired(make_crowd)
+    waits: list[float] = []
+
+    async def wait(_unit: str, seconds: float) -> None:
+        waits.append(seconds)
+
+    loop = SimpleNamespace(time=lambda: sum(waits))
+    monkeypatch.setattr(chat, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
+    monkeypatch.setattr(site.bell, "wait", wait)
     news = ada.get(f"{first}/events?after=0").json()
     assert (news["partner"], news["turns"], news["may_share"]) == (True, [], False)
-    begin = time.monotonic()
-    same = ada.get(f"{first}/events?after={news['after']}").json()
-    assert time.monotonic() - begin >= 0.3
-    assert same == news
+    assert waits == []
+    assert ada.get(f"{first}/events?after={news['after']}").json() == news
+    assert waits == [chat.LOOK_SECONDS] * int(chat.HELD_SECONDS / chat.LOOK_SECONDS)
 
 
 def test_an_odd_cursor_is_no_error(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,30 +62,39 @@ def test_an_odd_cursor_is_no_error(make_crowd: MakeCrowd, monkeypatch: pytest.Mo
 
 
 def test_what_is_said_at_one_server_is_heard_at_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "LOOK_SECONDS", 0.05)
     one, two = crowd(tmp_path, [UNITS["dialogue"]]), crowd(tmp_path, [UNITS["dialogue"]])
     ada, first = room_of(one, "ada")
     ben, second = room_of(two, "ben")
     after = ada.get(f"{first}/events?after=0").json()["after"]
-    speaking = threading.Timer(0.2, say, (ben, second, "hello from afar"))
-    speaking.start()
+    waits: list[float] = []
+
+    async def wait(_unit: str, seconds: float) -> None:
+        waits.append(seconds)
+        say(ben, second, "hello from afar")
+
+    monkeypatch.setattr(one.bell, "wait", wait)
     news = ada.get(f"{first}/events?after={after}").json()
-    speaking.join()
+    assert waits == [chat.LOOK_SECONDS]
     assert [turn["text"] for turn in news["turns"]] == ["hello from afar"]
     one.close()
     two.close()
 
 
-def test_a_server_that_stops_lets_go_of_who_waits(make_crowd: MakeCrowd) -> None:
+def test_a_server_that_stops_lets_go_of_who_waits(make_crowd: MakeCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
     site = make_crowd(UNITS["dialogue"])
     ada, first = room_of(site, "ada")
     after = ada.get(f"{first}/events?after=0").json()["after"]
-    stopping = threading.Timer(0.2, site.bell.close)
-    stopping.start()
-    begin = time.monotonic()
+    ended: list[str] = []
+    patient = site.bell.wait
+
+    async def wait(unit: str, _seconds: float) -> None:
+        asyncio.get_running_loop().call_soon(site.bell.close)
+        await asyncio.wait_for(patient(unit, 600), 60)
+        ended.append(unit)
+
+    monkeypatch.setattr(site.bell, "wait", wait)
     assert ada.get(f"{first}/events?after={after}").status_code == 200
-    stopping.join()
-    assert time.monotonic() - begin < 5
+    assert ended == ["u-dialogue"]
 
 
 def test_an_empty_message_and_one_to_nobody_are_refused_and_kept_in_the_box(make_crowd: MakeCrowd) -> None:

@@ -79,7 +79,9 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
     try:
         text = ""
         while not text.endswith("\n}\n"):
-            text += process.stdout.readline()
+            line = process.stdout.readline()
+            assert line
+            text += line
         server = json.loads(text)
         assert server["waiting"] == {"entail": 1, "verify": 1}
         assert list(server["links"]) == ["worker 1"]
@@ -93,7 +95,7 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
             done = visitor.post(server["address"] + link, data={"csrf": csrf, "verdict": value})
             assert done.status_code == 200
         os.kill(process.pid, signal.SIGINT)
-        summary = json.loads(process.communicate(timeout=20)[0])
+        summary = json.loads(process.communicate(timeout=60)[0])
     finally:
         process.kill()
         process.wait()

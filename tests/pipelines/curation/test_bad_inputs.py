@@ -300,14 +300,12 @@ def test_a_run_stopped_within_a_video_goes_on_to_the_same_bytes(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts) as process:
-        deadline = time.monotonic() + 60
-        while not list(stopped.glob("sources/.long.vectors")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        while not list(stopped.glob("sources/.long.vectors")):
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(ending)
-        start = time.monotonic()
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate()
     assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL)
-    assert time.monotonic() - start < 10
     assert ("interrupted" in stderr) == (ending == signal.SIGINT)
     assert "Traceback" not in stderr
     assert not (stopped / "sources" / "long").exists()

@@ -1,6 +1,6 @@
 """Sources found again by their content."""
 
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,22 @@ def test_workers_that_ask_at_the_same_time_make_one_search(
 ) -> None:
     searched: list[object] = []
 
-    def slowly(typed: list[str], progress: Any) -> Any:
+    def search(typed: list[str], progress: Any) -> Any:
         searched.append(typed)
-        time.sleep(0.05)
         return find_sources(typed, progress)
 
-    monkeypatch.setattr(footage_again, "find_sources", slowly)
+    monkeypatch.setattr(footage_again, "find_sources", search)
     sources = SourceLocator(tmp_path, footage, Silent())
     clips = sorted((footage / "videos").iterdir())
     wanted = [Source(clip.stem, "video", "another.mp4", sha256_file(clip), 1) for clip in clips]
+    begin = threading.Barrier(len(clips))
+
+    def ask(source: Source) -> Path:
+        begin.wait(60)
+        return sources.video(source)
+
     with ThreadPoolExecutor(len(clips)) as pool:
-        assert list(pool.map(sources.video, wanted)) == clips
+        assert list(pool.map(ask, wanted)) == clips
     assert len(searched) == 1
     assert sources.places == {source.sha256: clip for source, clip in zip(wanted, clips, strict=True)}
 

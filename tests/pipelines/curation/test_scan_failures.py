@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def _failure(command: Sequence[str], path: Path, options: ScanOptions = PYAV) ->
 
 
 def _wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60  # only ends a test that hangs
     while time.monotonic() < deadline:
         if condition():
             return True
@@ -124,15 +125,15 @@ def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
         (ASKED, {}, "decoder_crashed", "ended without a result"),
         ("pass", {}, "decoder_crashed", ""),
         (
-            ASKED + "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(60)",
+            ASKED + "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(600)",
             {},
             "decoder_crashed",
             "sent something that is not a message",
         ),
-        (ASKED + "time.sleep(60)", {"stall_seconds": 0.3}, "stalled", "no sign of life from the decoder for 0.3 s"),
+        (ASKED + "time.sleep(600)", {"stall_seconds": 0.3}, "stalled", "no sign of life from the decoder for 0.3 s"),
         (
             ASKED + "from ctxr.media.decoder_process import send\nwhile True: send(1, {'beat': 7}); time.sleep(0.05)",
-            {"stall_seconds": 5, "time_limit": 1},
+            {"stall_seconds": 60, "time_limit": 1},
             "time_limit",
             "not done after 1 s",
         ),
@@ -148,22 +149,21 @@ def test_a_crash_costs_only_its_file(clip: Path, tmp_path: Path) -> None:
     ids=["status", "silence", "not there", "nonsense", "stalled", "busy", "MemoryError", "bad_alloc"],
 )
 def test_what_ends_a_child_is_told(clip: Path, code: str, limits: dict[str, Any], reason: str, message: str) -> None:
-    began = time.monotonic()
     failure = _failure(_python(code), clip, replace(PYAV, **limits))
     assert failure.reason == reason
     assert message in failure.message
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("ahead", [1, 88 << 20])
 def test_a_slow_consumer_is_no_silent_decoder(clip: Path, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    clock = [0.0]
     monkeypatch.setattr(scan_process, "_AHEAD_BYTES", ahead)
+    monkeypatch.setattr(scan_process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with Scanner() as scanner:
-        list(scanner.scan(clip))
         taken = 0
-        for _ in scanner.scan(clip, ScanOptions(every_frame=True, gate=0, stall_seconds=0.3, time_limit=0.5)):
+        for _ in scanner.scan(clip, ScanOptions(every_frame=True, gate=0, stall_seconds=300, time_limit=500)):
             taken += 1
-            time.sleep(0.4 if taken in (2, 30) else 0)
+            clock[0] += 400 if taken in (2, 30) else 0
     assert taken == 62
 
 
@@ -260,7 +260,7 @@ def test_the_child_imports_no_torch(clip: Path) -> None:
 def test_the_child_dies_with_its_parent_whatever_it_is_doing(clip: Path, tmp_path: Path) -> None:
     note = tmp_path / "child"
     command = _real_but(
-        f"open({str(note)!r}, 'w').write(str(os.getpid())); os.rename({str(note)!r}, {str(note) + '.id'!r}); time.sleep(60)"
+        f"open({str(note)!r}, 'w').write(str(os.getpid())); os.rename({str(note)!r}, {str(note) + '.id'!r}); time.sleep(600)"
     )
     code = f"from pathlib import Path; from ctxr.media.scan import Scanner; list(Scanner({command!r}).scan(Path({str(clip)!r})))"
     written = Path(f"{note}.id")
@@ -275,11 +275,10 @@ def test_the_child_dies_with_its_parent_whatever_it_is_doing(clip: Path, tmp_pat
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_closing_a_scanner_ends_its_child_and_what_it_started(clip: Path, tmp_path: Path) -> None:
     note = tmp_path / "grandchild"
-    start = f"import subprocess; p = subprocess.Popen(['sleep', '60']); open({str(note)!r}, 'w').write(str(p.pid)); "
-    began = time.monotonic()
-    with Scanner(_python(ASKED + start + "time.sleep(60)")) as scanner:
-        with pytest.raises(VideoError, match="no sign of life"):
-            list(scanner.scan(clip, ScanOptions(decoder="pyav", stall_seconds=1.5)))
-        assert scanner._child is None
-    assert time.monotonic() - began < 30
+    start = f"import subprocess; p = subprocess.Popen(['sleep', '600']); open({str(note)!r}, 'w').write(str(p.pid)); "
+    nonsense = "sys.stdout.write('Hello, I am a decoder! ' * 99); sys.stdout.flush(); time.sleep(600)"
+    with Scanner(_python(ASKED + start + nonsense)) as scanner:
+        with pytest.raises(VideoError) as failed:
+            list(scanner.scan(clip, PYAV))
+        assert (failed.value.reason, scanner._child) == ("decoder_crashed", None)
     assert _wait_until(lambda: _is_gone(int(note.read_text())))

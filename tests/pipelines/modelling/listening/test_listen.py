@@ -54,7 +54,7 @@ def work(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ask(server: FakeServer, work: Path, **options: Any) -> ListenReport:
-    config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 5.0} | options)
+    config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 60.0} | options)
     return verb.run(config, None, lambda _seconds: None)
 
 
