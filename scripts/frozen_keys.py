@@ -5,7 +5,7 @@ artifact a stranger. Whoever means to change one writes the file again, and says
 """
 
 import json
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,12 @@ def frozen() -> dict[str, dict[str, Any]]:
             words = "".join(f" {name}={value}" for name, value in given.items())
             rows[f"ctxr {command}{words}"] = decisive(replace(config, **given))
     for recipe in list_recipes():
-        whole = rows[f"recipe {recipe}"] = asdict(load_recipe(recipe))
+        whole = rows[f"recipe {recipe}"] = load_recipe(recipe).written()
         for profile in PROFILES[1:]:
-            changed = asdict(load_recipe(recipe, profile))
-            rows[f"recipe {recipe} [{profile}]"] = {key: changed[key] for key in changed if changed[key] != whole[key]}
+            changed = load_recipe(recipe, profile).written()
+            rows[f"recipe {recipe} [{profile}]"] = {
+                key: changed[key] for key in changed if changed[key] != whole.get(key)
+            }
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(rows, default=str))
     return plain
 

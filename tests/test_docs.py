@@ -11,7 +11,7 @@ import pytest
 
 from ctxr.cli.commands import COMMANDS
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.training.recipe import Recipe
+from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from scripts.cli_docs import TARGET, page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +68,7 @@ def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
 @pytest.mark.parametrize(
     ("document", "head", "wanted"),
     [
-        ("models.md", "recipe key", fields(Recipe)),
+        ("models.md", "recipe key", fields(ScorerRecipe)),
         ("entailment.md", "classifier key", [one for one in fields(ClassifierRecipe) if one.name not in COMMON]),
     ],
 )

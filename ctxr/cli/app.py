@@ -19,6 +19,8 @@ from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
 from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_you_mean
+from ctxr.models.entailment.recipe import ClassifierRecipe
+from ctxr.models.training.recipe import ScorerRecipe
 
 INTERRUPTED = 130
 
@@ -130,7 +132,9 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     # some messages of typer end with what else is possible
     message = str(error.message if near else error.format_message()).strip().rstrip(".")
     hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists all options"
-    if nameless := _nameless(error):
+    if key := _recipe_key(error):
+        hint = f"--set {key}=VALUE: it is a key of the recipe"
+    elif nameless := _nameless(error):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
     elif "unexpected extra argument" in message and any(
@@ -147,6 +151,15 @@ def _nameless(error: Any) -> str:
     parameters = error.ctx.command.params if option and error.ctx else ()
     arguments = [parameter.name for parameter in parameters if parameter.param_type_name == "argument"]
     return next((str(name) for name in arguments if name in meant), "")
+
+
+def _recipe_key(error: Any) -> str:
+    """The key of a recipe that was typed as an option of `ctxr train`; "" for none."""
+    word = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
+    if not (word and error.ctx and any("--set" in parameter.opts for parameter in error.ctx.command.params)):
+        return ""
+    key = ScorerRecipe.SYNONYMS.get(word, word)
+    return key if key in {**ScorerRecipe.describe(), **ClassifierRecipe.describe()} else ""
 
 
 def _refused(error: OSError) -> CtxrError:

@@ -51,14 +51,18 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_artifact(path)  # which says that it is unfinished
     # an export of ours in the release's layout has a manifest too, of another kind
     release = [file for file in files if DESCRIPTIONS.fullmatch(file.name)]
-    phenomena = [file for file in files if PHENOMENA_FILE.fullmatch(file.name)]
+    # the publisher's repository keeps what was annotated in a folder of its own
+    beside = {file.name: file for file in (*sorted((path / "analysis").glob("*.*")), *files)}.values()
+    phenomena = [file for file in beside if PHENOMENA_FILE.fullmatch(file.name)]
     if release or phenomena:
-        writers = [file for file in files if WRITERS.fullmatch(file.name)]
+        writers = [file for file in beside if WRITERS.fullmatch(file.name)]
         for file in (*release, *phenomena, *writers):
             _check_size(file)
         return read_release(path, release, writers, phenomena, passed)
     if ours:
         return read_artifact(path)
+    if any(DESCRIPTIONS.fullmatch(file.name) for file in (path / "data").glob("*.json")):
+        return replace(_read(path / "data", passed), name=path.resolve().name)
     captions = [file for file in files if file.name.startswith("captions_") and file.suffix == ".json"]
     if split := _split_in(path, files):
         note = f"{split.path.name} says what is in each gallery; {_named(captions)} beside it was not read"

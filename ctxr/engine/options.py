@@ -23,6 +23,8 @@ OPTION_NAMES = {
 }
 """How a field is typed where that is not its own name."""
 
+_FIELDS = {word: field for field, word in OPTION_NAMES.items()}
+
 MOST_KEYS = 40
 """Keys that an error lists; of more, the nearest."""
 
@@ -169,6 +171,8 @@ class Options:
     COMMAND: ClassVar[str] = ""
     CONSTANTS: ClassVar[Mapping[str, Any]] = {}
     """Written into the key beside the options: what format 1 recorded and the class no longer offers."""
+    SYNONYMS: ClassVar[Mapping[str, str]] = {}
+    """Keys that people give, each with the one that they mean."""
 
     @classmethod
     def describe(cls) -> dict[str, OptionField]:
@@ -273,13 +277,16 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = key.replace("-", "_")
+        name = name if name in options else _FIELDS.get(name, name)
         if name in keys:
             raise UsageError(f"{source}: {keys[name]!r} and {key!r} are the same key", hint="keep one of them")
         if name not in options:
             too_long = len(options) > MOST_KEYS
-            listed = get_close_matches(name, options, n=3, cutoff=0.0) if too_long else sorted(options)
+            known = [OPTION_NAMES.get(field, field) for field in options]
+            listed = get_close_matches(name, known, n=3, cutoff=0.0) if too_long else sorted(known)
             keys_line = f"{'the nearest keys are' if too_long else 'known:'} {', '.join(listed)}"
-            hint = did_you_mean(name, sorted(options), f"{keys_line}{elsewhere}")
+            meant = getattr(cls, "SYNONYMS", {}).get(name, name)
+            hint = did_you_mean(meant, sorted(known), f"{keys_line}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
         values[name] = _converted(source, key, value, options[name])

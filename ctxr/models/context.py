@@ -27,7 +27,8 @@ class ContextHead(nn.Module):
     """Scores of the candidates of a set in the light of one another; over the pair features of any encoder.
 
     score_i = w (z_i + m_i) + b with z = Transformer(m + p), where p is learned for each position of an ordered set and 0
-    for a set without order. Without `positions`, and for sets without order, permuting candidates permutes scores.
+    for a set without order; with `highway_positions`, w (z_i + m_i + p_i) + b, as Eq. 1 of the paper has it. Without
+    `positions`, and for sets without order, permuting candidates permutes scores.
 
     Args:
         width: of a pair's features.
@@ -50,7 +51,7 @@ class ContextHead(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(Block(width, heads, inner, dropout) for _ in range(layers))
         self.positions = nn.Embedding(PLACES, width) if positions else None
-        self.add_input = add_input
+        self.add_input, self.highway_positions = add_input, False
         self.score = nn.Linear(width, 1)
 
     def forward(self, pairs: Tensor, mask: Tensor, ordered: Tensor) -> Tensor:
@@ -63,10 +64,10 @@ class ContextHead(nn.Module):
 
         Raises ValueError for an ordered set with more candidates than there are positions.
         """
-        items = self.placed(pairs, mask, ordered)
+        items = placed = self.placed(pairs, mask, ordered)
         for block in self.blocks:
             items = block(items, mask)
-        items = items + pairs if self.add_input else items
+        items = items + (placed if self.highway_positions else pairs) if self.add_input else items
         # scores of one set lie close together: autocast would make ties of them
         return (items * self.score.weight[0]).sum(-1) + self.score.bias
 

@@ -159,6 +159,22 @@ def test_one_file_serves_the_whole_chain(tmp_path: Path) -> None:
     assert load_toml(file, Filter, "filter") == {"workdir": Path("other"), "brisque": 0.65}
 
 
+@pytest.mark.parametrize(
+    ("command", "line", "field", "value"),
+    [
+        ("train", 'set = ["lr=1e-3", "encoder=ctxr-tiny"]', "changes", ("lr=1e-3", "encoder=ctxr-tiny")),
+        ("import-answers", 'from = "mturk"', "platform_of", "mturk"),
+        ("export-tasks", "votes = 5", "raters", 5),
+    ],
+)
+def test_a_configuration_file_has_the_words_of_the_command_line(
+    tmp_path: Path, command: str, line: str, field: str, value: object
+) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text(f"[{command}]\n{line}\n")
+    assert load_toml(file, named(COMMANDS[command].config), command) == {field: value}
+
+
 def test_a_misspelt_key_hints_at_the_right_one(tmp_path: Path) -> None:
     file = tmp_path / "chain.toml"
     file.write_text("treshold = 0.3\n")
@@ -201,6 +217,10 @@ def test_an_empty_path_is_not_the_current_folder(typed: list[str], name: str) ->
             "see the command's",
         ),
         (["build-sets", "--treshold", "1"], "no such option: --treshold", "did you mean --threshold"),
+        (["build-sets", "--lr", "1"], "no such option: --lr", "did you mean"),
+        (["train", "--lr", "1"], "no such option: --lr", "--set lr=VALUE"),
+        (["train", "--learning-rate=1"], "no such option: --learning-rate", "--set lr=VALUE"),
+        (["train", "--masked", "1"], "no such option: --masked", "--set masked=VALUE"),
         (["build-sets", "--threshold"], "option '--threshold' requires an argument", "ctxr build-sets --help"),
         (
             ["revise-labels", "--dataset", "a"],

@@ -176,6 +176,11 @@ def test_positions_do_nothing_to_sets_without_order_and_stay_out_of_the_highway(
     assert not torch.allclose(with_places(pairs, mask, ordered), without(pairs, mask, ordered))
     silence(with_places)
     torch.testing.assert_close(with_places(pairs, mask, ordered), with_places.score(pairs).squeeze(-1))
+    with_places.highway_positions = True  # Eq. 1 of the paper
+    assert with_places.positions is not None
+    placed = pairs + with_places.positions.weight[:5]
+    torch.testing.assert_close(with_places(pairs, mask, ordered), with_places.score(placed).squeeze(-1))
+    torch.testing.assert_close(with_places(pairs, mask, static), with_places.score(pairs).squeeze(-1))
 
 
 def test_static_sets_give_positions_no_gradient() -> None:

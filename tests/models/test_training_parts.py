@@ -12,6 +12,7 @@ from ctxr.errors import UsageError
 from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import by_sets, with_distractors, with_shared_distractors
 from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
+from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head
 from tests.models.training_questions import make_questions
@@ -110,6 +111,15 @@ def test_the_optimiser_is_that_of_the_recipe(changes: dict[str, object], kind: t
     (group,) = made.param_groups
     assert type(made) is kind
     assert (group["lr"], tuple(group["betas"]), group["eps"], group["weight_decay"]) == (4e-6, (0.9, 0.98), 1e-6, decay)
+
+
+@pytest.mark.parametrize("name", ["clip-batch", "clip-none", "vilbert-batch", "uniter-none"])
+def test_the_first_step_is_as_long_as_the_rate_because_the_bias_of_adam_is_corrected(name: str) -> None:
+    recipe = replace(load_recipe(name, "code"), lr=0.5, eps=1e-12)
+    weights = torch.nn.Parameter(torch.zeros(2, 2))
+    weights.grad = torch.full((2, 2), -3.0)
+    make_optimiser([weights], recipe).step()
+    torch.testing.assert_close(weights.detach(), torch.full((2, 2), 0.5))
 
 
 def test_summed_gradients_with_l2_step_like_averaged_ones_with_the_divided_decay() -> None:

@@ -37,7 +37,7 @@ class ClassifierRecipe(Recipe):
     masking: Share = 0.4
     """Share of patches that are blackened to make a negative of a positive; 0 = no masking."""
     masked: Count = 4
-    """Pictures of a step that are masked, at most, however many passes it takes."""
+    """Pictures of a step that are masked, at most, however many passes it takes (paper, section 3.2; its Table 2 has 13 of 96)."""
     text_data: bool = True
     """Pairs of texts are learned from."""
     image_data: bool = True

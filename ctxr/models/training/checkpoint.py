@@ -43,7 +43,7 @@ class Checkpoint:
         layers, heads, inner, fusion, scale: of the head.
         epoch: the one that was chosen, from 1; 0 where nothing was trained.
         made_by: hash over what decided the training: recipe, seed, dataset.
-        frozen, new_score, all_positions, regions, dropout, dropout_in_evaluation: as in `ScorerRecipe`.
+        frozen, new_score, all_positions, regions, dropout, dropout_in_evaluation, highway_positions: as in `ScorerRecipe`.
     """
 
     variant: str
@@ -63,6 +63,7 @@ class Checkpoint:
     regions: str = ""
     dropout: float = 0.1
     dropout_in_evaluation: bool = False
+    highway_positions: bool = False
 
     @property
     def chance(self) -> int:
@@ -102,6 +103,7 @@ def new_scorer(recipe: ScorerRecipe, width: int, encoder: Any = None, seed: int 
             _pair_width(recipe, width), recipe.layers, recipe.heads, recipe.inner, recipe.dropout,
             positions=recipe.variant == "temporal",
         )  # fmt: skip
+        head.highway_positions = recipe.highway_positions
     if pairs:
         return PairScorer(encoder, head)
     return ClipScorer(encoder, head, cast(Fusion, recipe.fusion), recipe.scale)

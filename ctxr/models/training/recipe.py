@@ -1,11 +1,11 @@
 """Everything that decides a training, as numbers and names: the hyper-parameters and each quirk of the released code."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from math import inf, nextafter
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, NotDecisive, Options, Range
+from ctxr.engine.options import Choices, NotDecisive, Options, Range, Since
 
 WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
 """What is done with weak positives: nothing (they are negatives like any other), only that they are no negatives, a step of their
@@ -29,6 +29,7 @@ class Recipe(Options):
     `UNUSED` which fields mean nothing to it.
     """
 
+    SYNONYMS: ClassVar[Mapping[str, str]] = {"learning_rate": "lr"}
     DOCS: ClassVar[str] = "docs/models.md"
     """Where all keys are described."""
     UNUSED: ClassVar[tuple[str, ...]] = ()
@@ -92,8 +93,8 @@ class Recipe(Options):
     """Over the candidates of a query, or each candidate by itself."""
     undecayed_vectors: bool = False
     """No weight decay on biases and layer norms."""
-    distractors: Natural = 9
-    """Candidates drawn beside the target, where a query has none of its own."""
+    distractors: Count = 9
+    """Candidates drawn beside the target in variants without context; 0 = the other images of its own set."""
     shared_distractors: bool = False
     """They are targets of the same step instead of any image: each is encoded once for all its queries."""
     rerank: Count = 0
@@ -132,6 +133,11 @@ class Recipe(Options):
         """As in a file."""
         return f"{name} = {{}}"
 
+    def written(self) -> dict[str, Any]:
+        """What the manifest of a run holds: every field, those that came later only where they are not what they were."""
+        later = {name: since.was for name, option in self.describe().items() if (since := option.marker(Since))}
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
+
     def rules(self) -> Iterator[tuple[str, str]]:
         """At least one epoch, and no value for an unused field."""
         if self.learns and self.epochs < 1:
@@ -145,6 +151,9 @@ class Recipe(Options):
 @dataclass(frozen=True)
 class ScorerRecipe(Recipe):
     """How an encoder, or a head over one, is trained to score images."""
+
+    highway_positions: Annotated[bool, Since(False)] = False
+    """The highway adds the positions too, as in the paper's Eq. 1; else it adds the pair without them, as the released code does."""
 
     @property
     def learns(self) -> bool:

@@ -24,6 +24,9 @@ from ctxr.store.tables import read_table, write_table
 
 HISTORY, CLOCK = "history.jsonl", "clock.jsonl"
 
+FEW = 50
+"""Queries of a split below which the figures of a run mean nothing."""
+
 _NAMED = 3
 """Settings that are named where a run was trained otherwise."""
 
@@ -48,7 +51,10 @@ def run(config: Train, progress: Progress | None = None) -> TrainReport:
     if config.tensorboard:
         find_writer()  # hours before it is wanted
     learner = find_learner(problem_of(asdict(recipe)))
-    stage = Training(config, learner.job(config, recipe, progress))
+    job = learner.job(config, recipe, progress)
+    if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
+        progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
+    stage = Training(config, job)
     report = stage.report(execute(stage, progress).up_to_date)
     remember_dataset(report.folder, config.dataset)
     return report
@@ -71,7 +77,7 @@ class Training(Stage):
     def inputs(self, progress: Progress) -> Inputs:
         """The data and the recipe, which the job resolved."""
         job = self.job
-        return Inputs(job.parents, key={**asdict(job.recipe), **job.key, "seeds": job.seeds})
+        return Inputs(job.parents, key={**job.recipe.written(), **job.key, "seeds": job.seeds})
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """Exactly this run, as it was written. What it was made from may have been renamed."""

@@ -101,7 +101,7 @@ class ContextualObjective(Objective):
 
     def _candidates(self, epoch: int, batches: Sequence[Tensor]) -> ExampleTable:
         """The queries of an epoch with the candidates that it trains on."""
-        if self.recipe.variant != "none":
+        if self.recipe.variant != "none" or not self.recipe.distractors:
             return self.train
         draw = 0 if self.recipe.fixed_distractors else epoch
         chance = torch.Generator().manual_seed(self.run.seed * 1_000_003 + draw + 500_009)

@@ -108,7 +108,10 @@ class ClaimRow:
 
 
 def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
-    """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2)."""
+    """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2).
+
+    Every pair with a picture is learned from without its premise too; Table 2 does so with SNLI-VE, and not with CxC and ECCV.
+    """
     has_text, has_image = bool(recipe.text), bool(recipe.image)
     claims = []
     for pair in rows:

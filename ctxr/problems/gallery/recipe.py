@@ -18,7 +18,7 @@ class GalleryRecipe(ScorerRecipe):
 
     UNUSED: ClassVar[tuple[str, ...]] = (
         "start_at_cosine", "shared_distractors", "fixed_distractors", "summed_gradients", "leaked_gradients",
-        "dropout_in_evaluation", "judged_on_test",
+        "dropout_in_evaluation", "judged_on_test", "highway_positions",
     )  # fmt: skip
 
     variant: Annotated[str, Choices((IN_BATCH,))] = IN_BATCH
@@ -30,6 +30,8 @@ class GalleryRecipe(ScorerRecipe):
         pairs = makes_pairs(self.encoder)
         if self.loss != "softmax" and not pairs:
             yield f"loss does not apply to the variant {IN_BATCH!r} of {self.encoder}", "--set loss=softmax"
+        if not self.distractors:
+            yield "distractors = 0 means the other images of a set, and a gallery has no sets", "--set distractors=1"
         if self.rerank and not pairs:
             yield f"rerank is for encoders of pairs, and the recipe is for {self.encoder}", "--set rerank=0"
         if self.rerank and (not self.rerank_by or makes_pairs(self.rerank_by)):

@@ -1,13 +1,43 @@
-"""The journal once more, slow and literal: lists that are searched from end to end, no counters, no indexes, no talks."""
+"""The journal once more, slow and literal: lists that are searched from end to end, no counters, no indexes, no talks.
 
+It shares records with what it is compared to, and no function.
+"""
+
+import hashlib
+import hmac
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ctxr.annotation.protocol import Protocol, digest, verdict, wanted
+from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import task_of
-from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.records import ImageSet
+
+
+def digest(seed: int, *words: str) -> bytes:
+    return hmac.digest(f"ctxr-{seed}".encode(), "\0".join(words).encode(), "sha256")
+
+
+def sha256_id(prefix: str, *words: str) -> str:
+    return prefix + "-" + hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+
+
+def verdict(right: int, votes: int, needed: int, most: int) -> str:
+    """Tries every number of right ones among the votes to come."""
+    possible = any(right + more >= needed for more in range(most - votes + 1))
+    return "accepted" if right >= needed else "open" if possible else "dropped"
+
+
+def retrieval_of(unit: Unit, answer: Answer, image_set: ImageSet, protocol: Protocol) -> Unit:
+    """Others look for what was described."""
+    train = unit.split == "train"
+    needed = protocol.train_needed if train else protocol.eval_needed
+    most = protocol.train_most if train else protocol.eval_most
+    name = sha256_id("retrieve", sha256_id("q", unit.id, answer.worker))
+    drawn = int.from_bytes(digest(protocol.seed, "full", name)[:8]) < protocol.full_share * 2**64
+    return Unit(
+        id=name, task="retrieve", image_set=image_set.id, group=image_set.group, images=image_set.images, split=unit.split,
+        truth=(unit.target or "",), authors=(answer.worker,), needed=needed, most=most, full=drawn and most > needed,
+    )  # fmt: skip
 
 
 def shuffle(seed: int, unit: Unit) -> bytes:
@@ -83,7 +113,15 @@ class Model:
 
     def wanted(self, unit: Unit) -> int:
         votes = self.votes(unit)
-        return wanted(unit, votes.count(True), votes.count(False), votes.count(None))
+        if not unit.truth or unit.full:
+            return unit.most
+        if self.verdict(unit) != "open":
+            return len(votes)
+        return min(unit.most, len(votes) + unit.needed - votes.count(True))
+
+    def verdict(self, unit: Unit) -> str:
+        known = [vote for vote in self.votes(unit) if vote is not None]
+        return verdict(known.count(True), len(known), unit.needed, unit.most)
 
     def reclaim(self, now: datetime) -> None:
         for held in self.leases:
@@ -94,7 +132,7 @@ class Model:
         met = any(who == worker and where == unit.image_set and how != unit.id for who, where, how in self.seen)
         has = any(one.id == unit.id and given.worker == worker for one, given, _ in self.answers)
         holds = any(held.worker == worker for held in self.live(unit))
-        fresh = task_of(unit).FRESH and unit.purpose != "attention"
+        fresh = unit.task == "retrieve" and unit.purpose != "attention"
         return (
             unit.purpose == purpose
             and not has
@@ -159,18 +197,19 @@ class Model:
     def submit(self, token: str, answer: Answer) -> None:
         (held,) = [held for held in self.leases if held.token == token]
         held.state = "answered"
-        right = task_of(held.unit).score(held.unit, answer).right
+        right = answer.values["pick"][0] in held.unit.truth if held.unit.truth else None
         self.answers.append((held.unit, answer, right))
         self.decide(held.unit)
         if held.unit.purpose == "work":
             if held.unit.task == "describe":
-                self.units += derive_units(held.unit, answer, self.sets[held.unit.image_set], self.protocol)
+                image_set = self.sets[held.unit.image_set]
+                self.units.append(retrieval_of(held.unit, answer, image_set, self.protocol))
         elif right is not None:
             self.learn(answer.worker, right)
 
     def decide(self, unit: Unit) -> None:
         votes = self.votes(unit)
-        word = verdict(votes.count(True), votes.count(False), unit.needed, unit.most)
+        word = self.verdict(unit)
         full = len(votes) >= unit.most
         if not unit.truth and full:
             self.stopped.setdefault(unit.id, "complete")

@@ -141,6 +141,22 @@ def test_writers_are_the_authors_of_their_descriptions(tmp_path: Path) -> None:
     assert "1 entries about writers belong to no description here and were left out" in dataset.notes
 
 
+def test_the_repository_as_cloned_is_read_with_what_lies_in_its_folder_of_analyses(tmp_path: Path) -> None:
+    name = next(iter(VALID))
+    folder = write_release(tmp_path / "imagecode" / "data")
+    draw_sets(folder, [name])
+    (folder / "analysis").mkdir()
+    (folder / "analysis" / "annotator_split_valid.json").write_text(json.dumps({name: {"3": "train_worker"}}))
+    (folder / "analysis" / "manual_annotation_valid.yaml").write_text(annotation_yaml([(name, 3, "con,q")]))
+    for dataset in (read_dataset(tmp_path / "imagecode"), read_dataset(folder)):
+        assert len(dataset.sets) == 4
+        assert dataset.root == folder
+        assert dataset.texts[f"{name}/3"].author == "train_worker"
+        found = {row.candidate for row in dataset.judgments if row.worker == "phenomena" and row.value}
+        assert found == {"context", "quantities"}
+    assert read_dataset(tmp_path / "imagecode").name == "imagecode"
+
+
 def test_partially_named_files_and_a_bom_are_read(tmp_path: Path) -> None:
     (tmp_path / "train_data.first2.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(TRAIN).encode())
     assert len(read_dataset(tmp_path).sets) == 2

@@ -93,6 +93,25 @@ def test_masked_pictures_of_a_step_and_its_gradients_do_not_depend_on_passes(
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize(("rows", "masked"), [(32, 4), (24, 3), (16, 2), (3, 1)])
+def test_a_short_step_masks_its_share_and_at_least_one(tmp_path: Path, rows: int, masked: int) -> None:
+    recipe = replace(RATE, text="", masking=0.4, masked=4, batch=32)
+    claims = shades(find_branches(recipe))
+    positives = (claims.label == 1).nonzero().flatten()[:rows]
+    (update,) = EntailmentObjective(recipe, claims, None, TrainingRun(tmp_path)).updates(positives, True)
+    ((step, _),) = update.steps
+    assert step.facts.tolist() == positives[:masked].tolist()
+
+
+def test_a_claim_of_dev_is_called_entailed_from_one_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = replace(RATE, text="")
+    claims = replace(shades(find_branches(recipe), 4), label=torch.tensor([1, 0, 1, 0]))
+    said = np.array([0.5, 0.499, 0.501, 0.2], np.float32)
+    monkeypatch.setattr("ctxr.models.entailment.training.probabilities", lambda *_: said)
+    objective = EntailmentObjective(recipe, claims, claims, TrainingRun(tmp_path))
+    assert objective.validate(torch.nn.Module(), 1, 4) == 1.0
+
+
 def test_halved_precision_trains_too(tmp_path: Path) -> None:
     progress, weights = trained(tmp_path, bf16=True)
     assert np.isfinite(progress.history[0].loss)

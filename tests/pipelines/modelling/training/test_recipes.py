@@ -9,7 +9,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.recipes import FOLDER, recipe_name
+from ctxr.problems.recipes import FOLDER, PROFILES, recipe_name
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -81,6 +81,32 @@ def test_the_rate_of_the_module_in_the_paper_and_the_share_of_weak_positives_are
     assert load_recipe("retrieval-clip-weak").alpha == 0.3
 
 
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name.startswith(("clip", "vilbert", "uniter"))])
+def test_the_released_scripts_train_all_epochs_and_the_paper_stops_early(name: str) -> None:
+    assert [load_recipe(name, parity).patience for parity in PROFILES] == [5, 5, 0]
+
+
+@pytest.mark.parametrize("name", ["vilbert-none", "uniter-none"])
+def test_released_cross_encoders_without_context_learn_from_all_pairs_of_the_own_set(name: str) -> None:
+    recipes = [load_recipe(name, parity) for parity in PROFILES]
+    assert [(recipe.loss, recipe.distractors, recipe.batch) for recipe in recipes] == [
+        ("binary", 1, 64),
+        ("binary", 1, 64),
+        ("binary", 0, 13),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["clip", "vilbert", "uniter", "blip"])
+def test_positions_enter_the_highway_in_the_paper_alone(kind: str) -> None:
+    assert [load_recipe(f"{kind}-temporal", parity).highway_positions for parity in PROFILES] == [False, True, False]
+
+
+def test_a_gallery_has_no_sets_to_take_distractors_from() -> None:
+    with pytest.raises(UsageError, match="distractors = 0") as caught:
+        load_recipe("retrieval-blip", changes=("distractors=0",))
+    assert caught.value.hint == "--set distractors=1"
+
+
 QUIRKS = {
     "summed_gradients",
     "undivided_decay",
@@ -116,6 +142,8 @@ def test_every_number_can_be_changed_and_a_whole_one_will_do_for_a_share() -> No
     [
         ("clip-tempral", (), "there is no recipe 'clip-tempral'", "did you mean clip-temporal?"),
         ("clip-batch", ("epoch=3",), "--set: unknown key 'epoch'", "did you mean epochs?"),
+        ("clip-batch", ("learning_rate=3",), "--set: unknown key 'learning_rate'", "did you mean lr?"),
+        ("entailment", ("learning-rate=3",), "--set: unknown key 'learning-rate'", "did you mean lr?"),
         ("clip-batch", ("zzz=3",), "--set: unknown key 'zzz'", "the nearest keys are frozen, "),
         (
             "entailment",

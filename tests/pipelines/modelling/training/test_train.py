@@ -16,6 +16,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.encoders import Encoder
+from ctxr.models.training.checkpoint import load_head
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.scorer_training import start_command
@@ -42,6 +43,28 @@ class Note(Silent):
 
     def warn(self, text: str) -> None:
         self.warned.append(text)
+
+
+def test_a_head_with_positions_in_its_highway_is_another_run_and_is_loaded_as_one(train: Trains) -> None:
+    folder = train("clip-temporal", "epochs=1").folder
+    assert "highway_positions" not in open_artifact(folder).manifest.config
+    folder = train("clip-temporal", "epochs=1", "highway_positions=true").folder
+    assert open_artifact(folder).manifest.config["highway_positions"]
+    assert load_head(folder / "seed0").head.highway_positions
+
+
+def test_figures_of_few_queries_are_warned_of(train: Trains, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = Note()
+    train("clip-zero-shot", progress=few)
+    assert "fewer than 50 queries (valid 6, test 6)" in " ".join(few.warned)
+    monkeypatch.setattr("ctxr.pipelines.modelling.train.FEW", 7)
+    few = Note()
+    train("clip-module", "epochs=1", progress=few)
+    assert "(valid 6, test 6)" in " ".join(few.warned)
+    monkeypatch.setattr("ctxr.pipelines.modelling.train.FEW", 6)
+    enough = Note()
+    train("clip-module", "epochs=1", progress=enough)
+    assert "fewer" not in " ".join(enough.warned)
 
 
 @pytest.mark.parametrize("recipe", ["clip-zero-shot", "clip-none", "clip-batch", "clip-module", "clip-temporal"])
