@@ -113,5 +113,4 @@ def read_study(folder: Path) -> str | None:
 def study_offer(config: ExportTasks) -> Offer:
     """What the exported study on Prolific offers, as it stands in its file."""
     body = msgspec.json.decode((config.folder() / "prolific" / "study.json").read_bytes())
-    names = ("total_available_places", "estimated_completion_time", "reward")
-    return Offer(*(body[name] for name in names), config.currency)
+    return Offer(body["total_available_places"], body["estimated_completion_time"], body["reward"], config.currency)

@@ -168,6 +168,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
             for change in report.changes
         ],
     )
+    yield report.owed
     yield Sentences(
         "waited for a dialogue that did not start; pay for the time",
         [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],

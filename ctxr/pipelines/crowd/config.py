@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -71,9 +71,8 @@ class Plan(Protocol):
     def tasks(self, task: str, seconds: float = 0.0) -> ExportTasks:
         """The export of a task that takes `seconds`, at the pay that is planned."""
         reward = {"describe": self.describe_reward, "retrieve": self.retrieve_reward}[task]
-        numbers = {field.name: getattr(self, field.name) for field in fields(Protocol)}
-        sizes = {"bundle": self.bundle, "currency": self.currency}
-        return ExportTasks(**numbers, **sizes, task=task, backend=self.platform, reward=reward, seconds=seconds)
+        sizes = {"seconds": seconds, "bundle": self.bundle, "currency": self.currency}
+        return ExportTasks(task=task, backend=self.platform, reward=reward, **sizes)  # type: ignore[arg-type]
 
     def key(self) -> dict[str, Any]:
         """With the pay that is the default."""
@@ -211,7 +210,7 @@ class WorkersReport:
 
     Attributes:
         workers: everyone who answered. changed: changes made by this command. changes: all changes, oldest first.
-        waited: time spent on dialogues that did not take place; it must be paid.
+        waited: time spent on dialogues that did not take place; it must be paid. owed: what each has earned.
     """
 
     workers: "tuple[Worker, ...]"
@@ -219,6 +218,7 @@ class WorkersReport:
     changed: tuple[str, ...]
     changes: "tuple[Change, ...]"
     waited: "tuple[Waited, ...]"
+    owed: Table
 
 
 @dataclass(frozen=True)
