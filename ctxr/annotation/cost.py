@@ -6,7 +6,7 @@ Money is in whole minor units of a currency, US cents unless Prolific is paid in
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -39,18 +39,18 @@ class Offer:
 
     Attributes:
         places: submissions that it takes, one bundle each. minutes: estimated time of a bundle.
-        pay: of a submission, in minor units of `currency`.
+        pay: of a submission, in minor units of `currency`. total: of all submissions, without fees.
     """
 
     places: int
     minutes: int
     pay: int
     currency: str
+    total: int = field(init=False)
 
-    @property
-    def total(self) -> int:
-        """Pay of all submissions, without fees."""
-        return self.places * self.pay
+    def __post_init__(self) -> None:
+        """The total follows."""
+        object.__setattr__(self, "total", self.places * self.pay)
 
 
 def bundle_counts(votes: Iterable[int], size: int) -> dict[int, int]:

@@ -64,31 +64,23 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the one place where errors become text."""
         typed = [*getattr(ctx, "_protected_args", ()), *ctx.args]
-
-        def stop(error: CtxrError) -> NoReturn:
-            _stop(error, "--json" in typed and not ctx.meta.get(_PRINTED))
-
         try:
             return super().invoke(ctx)
         except CtxrError as error:
-            stop(error)
+            _stop(error, typed, ctx)
         except _MISTYPED as error:
-            stop(_mistyped(error, typed))
+            _stop(_mistyped(error, typed), typed, ctx)
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of our output is gone
                 raise
-            stop(_refused(error))
+            _stop(_refused(error), typed, ctx)
         except KeyboardInterrupt:
             resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
             goes_on = ": it continues where it stopped" if resumes else ""
-            printed = ctx.meta.get(_PRINTED)
-            show_error(
-                "interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed and not printed
-            )
-            sys.exit(INTERRUPTED)
+            _stop(CtxrError("interrupted", f"run the same command again{goes_on}"), typed, ctx, INTERRUPTED)
         except MemoryError:
             hint = "give the process more memory, or process fewer sources at once: --workers 1"
-            stop(CtxrError("out of memory", hint))
+            _stop(CtxrError("out of memory", hint), typed, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the command's name."""
@@ -98,7 +90,7 @@ class Commands(TyperGroup):
         except _MISTYPED as error:
             if not typed:  # the help, as an error: typer shows it
                 raise
-            _stop(_mistyped(error, typed), "--json" in typed)
+            _stop(_mistyped(error, typed), typed, ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed; an unknown one is an error with a suggestion."""
@@ -127,9 +119,10 @@ def _run(command: Command, config: Any, as_json: bool, meta: dict[str, Any]) -> 
     shown(report, command.view, command.document)
 
 
-def _stop(error: CtxrError, as_json: bool) -> NoReturn:
-    show_error(error.message, error.hint, error.exit_code, as_json)
-    sys.exit(error.exit_code)
+def _stop(error: CtxrError, typed: list[str], ctx: Any, code: int = 0) -> NoReturn:
+    code = code or error.exit_code
+    show_error(error.message, error.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
+    sys.exit(code)
 
 
 def _mistyped(error: Any, typed: list[str]) -> UsageError:

@@ -169,10 +169,6 @@ def workers(report: WorkersReport) -> Iterator[Block]:
         ],
     )
     yield report.owed
-    yield Sentences(
-        "waited for a dialogue that did not start; pay for the time",
-        [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],
-    )
 
 
 def page(report: ReportPage) -> Iterator[Block]:
