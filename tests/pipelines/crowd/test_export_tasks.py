@@ -54,8 +54,12 @@ def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(backend: 
     assert sorted(name for name in before if name.startswith(f"{backend}/")) == report.files
 
 
-@pytest.mark.parametrize("task", ["describe", "retrieve"])
-def test_a_plan_for_prolific_is_what_the_export_offers(task: str, workdir: Path) -> None:
+@pytest.mark.parametrize(("task", "measured"), [("describe", None), ("retrieve", None), ("retrieve", 47.3)])
+def test_a_plan_for_prolific_is_what_the_export_offers(
+    task: str, measured: float | None, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in ("cost", "launch"):
+        monkeypatch.setattr(f"ctxr.annotation.{room}.median_seconds", lambda *_: (measured, 20))
     numbers: dict[str, Any] = {
         "input": workdir / "dataset",
         "targets": 2,
