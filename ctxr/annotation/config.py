@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.annotation.cost import ASSUMED_SECONDS
+from ctxr.annotation.cost import ASSUMED_SECONDS, Offer, bundle_counts
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.tasks.tag import NOTES
@@ -21,6 +21,10 @@ PAPER_REWARDS = {"describe": 25}
 
 PROLIFIC_FLOOR = {"GBP": 600, "USD": 800}
 """Prolific's least pay for an hour in minor units, by the currency of the account."""
+
+PROLIFIC_ADVISED = {"GBP": 900, "USD": 1200}
+"""The pay for an hour that Prolific recommends, in minor units (Prolific's payment principles,
+https://researcher-help.prolific.com/hc/en-gb/articles/4407695146002)."""
 
 DEVICES = ("desktop", "tablet", "mobile")
 
@@ -65,7 +69,7 @@ class ExportTasks(Protocol):
     """Title shown to workers; default: the task's own title."""
     reward: Annotated[int | None, COUNT] = None
     """Pay in cents per unit, on Prolific per bundle; default: 25 for describe, else 10 (ImageCoDe, section 3), and on
-    Prolific its minimum."""
+    Prolific the pay that it recommends."""
     seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
     """Seconds that a unit takes, for the pay per hour; 0 = assumed by task."""
     minutes: Annotated[int, POSITIVE] = 10
@@ -153,7 +157,7 @@ class ExportTasks(Protocol):
             yield (
                 f"{self.pay()} for {self.bundle_minutes()} minutes is {hourly / 100:.2f} {self.currency} an hour, "
                 f"below the {floor / 100:.2f} that Prolific asks at least",
-                f"--reward {self.least_pay()} or more",
+                f"--reward {self.hourly_pay(PROLIFIC_FLOOR)} or more",
             )
 
     def phenomena(self) -> tuple[str, ...]:
@@ -168,15 +172,22 @@ class ExportTasks(Protocol):
         """Cents for a unit; on Prolific minor units of `currency` for a bundle."""
         if self.reward is not None:
             return self.reward
-        return self.least_pay() if self.backend == "prolific" else PAPER_REWARDS.get(self.task, 10)
+        if self.backend == "prolific":
+            return self.hourly_pay(PROLIFIC_ADVISED)
+        return PAPER_REWARDS.get(self.task, 10)
 
     def bundle_minutes(self) -> int:
         """Estimated minutes of a bundle, rounded up (prolific)."""
-        return max(1, -(-int(self.bundle * self.unit_seconds()) // 60))
+        return max(1, math.ceil(round(self.bundle * self.unit_seconds() / 60, 9)))
 
-    def least_pay(self) -> int:
-        """The least reward for a bundle that pays Prolific's floor."""
-        return -(-PROLIFIC_FLOOR.get(self.currency, 0) * self.bundle_minutes() // 60)
+    def hourly_pay(self, hourly: Mapping[str, int]) -> int:
+        """The least reward for a bundle that pays so much an hour, by currency."""
+        return -(-hourly.get(self.currency, 0) * self.bundle_minutes() // 60)
+
+    def offer(self, votes: Iterable[int]) -> Offer:
+        """What a study on Prolific offers, given the votes that each unit wants."""
+        places = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
+        return Offer(places, self.bundle_minutes(), self.pay(), self.currency)
 
     def key(self) -> dict[str, Any]:
         """What decides the result, besides the protocol: it depends on the task and on the backend."""
@@ -198,6 +209,7 @@ class ExportTasksReport:
         tasks: the folder. up_to_date: nothing was to do. files: of the backend, relative to the folder.
         units: pieces of work. votes: answers wanted at most, without checks. checks: units that test the worker.
         launched: HITs or studies that are on the platform, sandbox or draft included. notes: one sentence each.
+        offer: what the study on Prolific offers.
     """
 
     tasks: Path
@@ -210,6 +222,7 @@ class ExportTasksReport:
     files: list[str]
     launched: int
     notes: list[str]
+    offer: Offer | None = None
 
 
 def listed(words: str) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
 """The cost of a study: votes, money, hours, the minimum pay, and forecasts from a pilot.
 
-Money is in whole US cents, rounded up at the end.
+Money is in whole minor units of a currency, US cents unless Prolific is paid in pounds, rounded up at the end.
 """
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -27,14 +29,47 @@ FLOOR = 800
 """Cents an hour; Prolific's lowest pay is 8 US dollars."""
 
 
+MANY = 10
+"""Assignments from which a HIT costs 20 % more; one created with fewer is never extended to them (Mechanical Turk)."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a study on Prolific offers.
+
+    Attributes:
+        places: submissions that it takes, one bundle each. minutes: estimated time of a bundle.
+        pay: of a submission, in minor units of `currency`. total: of all submissions, without fees.
+    """
+
+    places: int
+    minutes: int
+    pay: int
+    currency: str
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The total follows."""
+        object.__setattr__(self, "total", self.places * self.pay)
+
+
+def bundle_counts(votes: Iterable[int], size: int) -> dict[int, int]:
+    """Bundles of at most `size` units, by the votes that their units want; `votes` has one number per unit.
+
+    >>> bundle_counts([1, 3, 1, 1], 2)
+    {1: 2, 3: 1}
+    """
+    return {wanted: -(-count // size) for wanted, count in sorted(Counter(votes).items())}
+
+
 @dataclass(frozen=True)
 class Forecast:
     """What one task will take.
 
     Attributes:
-        units: pieces of work. votes: answers expected, checks of the workers included. seconds: median of an answer.
-        measured: answers that the time comes from; 0 = assumed. reward: cents for an answer.
-        fee: cents of platform fees. cost: cents in all.
+        units: pieces of work. votes: answers expected, checks of the workers included; on Prolific, answers offered.
+        seconds: median of an answer. measured: answers that the time comes from; 0 = assumed. reward: pay for an answer.
+        fee: of the platform. cost: in all. offer: on Prolific, where `reward` is for a submission.
     """
 
     task: str
@@ -45,6 +80,7 @@ class Forecast:
     reward: int
     fee: int
     cost: int
+    offer: Offer | None = None
 
     @property
     def hours(self) -> float:
@@ -53,14 +89,14 @@ class Forecast:
 
     @property
     def per_hour(self) -> float:
-        """Cents an hour at the median time."""
-        return pay_per_hour(self.reward, self.seconds)
+        """Pay an hour at the median time."""
+        return pay_per_hour(self.reward, self.offer.minutes * 60 if self.offer else self.seconds)
 
 
-def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -> float:
+def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0, first: int = 0) -> float:
     """Votes a description takes on average when each is right with probability `accuracy` and counting stops once it is decided.
 
-    `full` is the share that gets all votes whatever they are.
+    `full` is the share that gets all votes whatever they are; the others get at least the `first` ones.
 
     >>> expected_votes(1.0, 2, 3), round(expected_votes(0.5, 2, 3), 3), expected_votes(1.0, 2, 3, full=0.5)
     (2.0, 2.5, 2.5)
@@ -68,7 +104,7 @@ def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -
 
     @cache
     def more(hits: int, misses: int) -> float:
-        if hits >= needed or most - misses < needed:
+        if hits + misses >= first and (hits >= needed or most - misses < needed):
             return 0.0
         return 1 + accuracy * more(hits + 1, misses) + (1 - accuracy) * more(hits, misses + 1)
 
@@ -107,7 +143,8 @@ def least_reward(seconds: float, floor: int = FLOOR) -> int:
 def platform_fee(platform: str, cents: int, most: int, percent: float | None = None) -> float:
     """Cents that a platform takes for one answer paid with `cents`.
 
-    Mechanical Turk: 20 %, and 20 % more for HITs of ten and more assignments, at least one cent. Prolific's fee is asked of
+    `most`: votes that its unit gets at most. Mechanical Turk: 20 %, and 20 % more for HITs of ten and more assignments, at
+    least one cent. Prolific's fee is asked of
     it or given as `percent`. Raises UsageError for another platform, or Prolific without `percent`.
     """
     if percent is not None:
@@ -115,7 +152,7 @@ def platform_fee(platform: str, cents: int, most: int, percent: float | None = N
     if platform == "local":
         return 0.0
     if platform == "mturk":
-        return max(1.0, cents * (0.4 if most >= 10 else 0.2))
+        return max(1.0, cents * (0.4 if most >= MANY else 0.2))
     if platform == "prolific":
         raise UsageError(
             "Prolific's fee depends on your account", hint="--fee-percent 33.3   (its cost page says yours)"
@@ -123,19 +160,17 @@ def platform_fee(platform: str, cents: int, most: int, percent: float | None = N
     raise UsageError(f"unknown platform {platform!r}", hint=f"choose one of {', '.join(PLATFORMS)}")
 
 
-def forecast(
-    task: str, units: int, votes: float, seconds: float, measured: int, *, reward: int, fee_each: float
-) -> Forecast:
-    """Cost of `votes` answers to `units` units, money rounded up to whole cents; `fee_each` is for one answer."""
-    fee = math.ceil(round(votes * fee_each, 6))
-    return Forecast(task, units, votes, seconds, measured, reward, fee, math.ceil(round(votes * reward, 6)) + fee)
+def forecast(task: str, units: int, votes: float, timed: tuple[float, int], *, reward: int, fee: float) -> Forecast:
+    """Cost of `votes` answers to `units` units, money rounded up to whole cents; `timed`: `seconds` and `measured`."""
+    fees = math.ceil(round(fee, 6))
+    return Forecast(task, units, votes, *timed, reward, fees, math.ceil(round(votes * reward, 6)) + fees)
 
 
-def require_floor(task: str, reward: int, seconds: float, floor: int, option: str) -> None:
-    """Raises UsageError where a reward, given by `option`, pays less than `floor` cents an hour at the median time."""
+def require_floor(task: str, reward: int, seconds: float, floor: int, option: str, *, currency: str = "USD") -> None:
+    """Raises UsageError where a reward, given by `option`, pays less than `floor` minor units an hour at the median time."""
     if pay_per_hour(reward, seconds) < floor - 1e-9:
         raise UsageError(
-            f"{task}: {reward} US cents for {seconds:g} s are {money(pay_per_hour(reward, seconds))} dollars an hour, "
+            f"{task}: {money(reward)} {currency} for {seconds:g} s is {money(pay_per_hour(reward, seconds))} an hour, "
             f"below the floor of {money(floor)}",
             hint=f"{option} {least_reward(seconds, floor)}",
         )

@@ -4,7 +4,7 @@ A form is a title, an instruction, things to read, pictures to look at, and fiel
 or the right answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -91,6 +91,12 @@ class Talk(msgspec.Struct, frozen=True, tag=True):
     name: str
     legend: str
     turns_before_share: int
+
+
+def without_blanks(form: "Form", values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Values without those of optional texts that were left empty."""
+    optional = {field.name for field in form.fields if isinstance(field, Write) and field.optional}
+    return {name: texts for name, texts in values.items() if name not in optional or any(map(str.strip, texts))}
 
 
 Field = Pick | Choice | Write | Talk

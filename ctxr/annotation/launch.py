@@ -1,6 +1,7 @@
 """Tasks written for a platform and sent to it; a repeated command sends nothing twice."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -8,7 +9,7 @@ import msgspec
 
 from ctxr.annotation.artifacts import CROWD, TaskBatch
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.cost import answered_work, median_seconds, planned_floor, require_floor
+from ctxr.annotation.cost import Offer, answered_work, median_seconds, planned_floor, require_floor
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import read_lines
@@ -40,7 +41,9 @@ def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
         files = label_studio.export(batch.units, where, config)
     elif config.backend == "prolific":
         parts = prolific.bundles(batch.units, config, read_key(private_folder(config.workdir)))
-        body = prolific.payload(parts, config, sheet(batch.units[0], 0, config.seed).form)
+        measured, _ = median_seconds(config.task, answered_work(config.workdir))
+        timed = replace(config, seconds=config.seconds or measured or 0.0)
+        body = prolific.payload(parts, timed.check(), sheet(batch.units[0], 0, config.seed).form)
         files = {
             "study.json": msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n",
             "bundles.jsonl": b"".join(map(encode_row, parts)),
@@ -105,3 +108,9 @@ def read_study(folder: Path) -> str | None:
     """Id of the study that was launched from the tasks in `folder`; None before that."""
     path = folder / "prolific" / "launched.json"
     return msgspec.json.decode(path.read_bytes(), type=dict[str, str])["study"] if path.is_file() else None
+
+
+def study_offer(config: ExportTasks) -> Offer:
+    """What the exported study on Prolific offers, as it stands in its file."""
+    body = msgspec.json.decode((config.folder() / "prolific" / "study.json").read_bytes())
+    return Offer(body["total_available_places"], body["estimated_completion_time"], body["reward"], config.currency)

@@ -61,7 +61,7 @@ class Protocol(Options):
     attention_every: Annotated[int, COUNT] = 0
     """One attention check, which names the image to pick, per this many retrievals; 0 = none."""
     block_below: Annotated[float, SHARE] = 0.5
-    """Accuracy below which a worker is blocked, once the probability of that is .95."""
+    """Accuracy on questions with a known answer below which a worker is blocked, once the probability of that is .95."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Questions cannot be all checks, and a description cannot need more votes than it gets."""

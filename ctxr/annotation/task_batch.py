@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -13,8 +12,8 @@ from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import Answered, TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.platforms.arrivals import read_lines
-from ctxr.annotation.protocol import digest
-from ctxr.annotation.records import Unit
+from ctxr.annotation.protocol import Protocol, digest
+from ctxr.annotation.records import Purpose, Unit
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import sample_of
@@ -193,21 +192,14 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
     served = config.backend in ("local", "prolific")
     checks: list[Unit] = []
     none = TaskBatch((), {}, {}, work.root)
-    if config.task != "retrieve" and not (config.task == "describe" and served):
-        return none
-    if config.attention_every:
-        sets = sorted({unit.image_set for unit in work.units})
-        count = max(1, len(work.units) // config.attention_every)
-        checks += [factory.attention_unit(work.sets[name], 0, config) for name in sets[:count]]
-    if config.qualification and not served:
+    sets = sorted({unit.image_set for unit in work.units})
+    counts = check_counts(config, config.task, served, len(work.units), len(sets))
+    if attentive := counts.pop("attention", 0):
+        checks += [factory.attention_unit(work.sets[name], 0, config) for name in sets[:attentive]]
+    if config.task == "retrieve" and config.qualification and not served:
         progress.warn(
             f"{config.backend} has no qualification round: questions go to the local server and Prolific only"
         )
-    counts: dict[Literal["gold", "qualification"], int] = {}
-    if config.gold_every:
-        counts["gold"] = max(1, len(work.units) // config.gold_every)
-    if config.qualification and served:
-        counts["qualification"] = 5 * config.qualification  # several rounds, so workers get different questions
     if not counts:
         return replace(none, units=checks)
     if config.gold is None:
@@ -220,6 +212,19 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
         units = factory.check_units(dataset, config, purpose)
         checks += sorted(units, key=lambda unit: digest(config.seed, "check", unit.id))[:count]
     return replace(gold, units=checks)
+
+
+def check_counts(protocol: Protocol, task: str, served: bool, units: int, sets: int) -> dict[Purpose, int]:
+    """Questions that test the workers of a task of so many units about so many sets, by purpose; `served` by our own server."""
+    counts: dict[Purpose, int] = {}
+    if task == "retrieve" or (task == "describe" and served):
+        if protocol.attention_every:
+            counts["attention"] = min(sets, max(1, units // protocol.attention_every))
+        if protocol.gold_every:
+            counts["gold"] = max(1, units // protocol.gold_every)
+        if protocol.qualification and served:
+            counts["qualification"] = 5 * protocol.qualification  # several rounds, so workers get different questions
+    return counts
 
 
 def _sets(workdir: Path, progress: Progress) -> Path:

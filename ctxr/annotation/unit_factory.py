@@ -234,7 +234,7 @@ def _check_id(purpose: Purpose, *parts: str) -> str:
     return stable_id("retrieve", purpose, *parts)
 
 
-def check_units(dataset: Dataset, protocol: Protocol, purpose: Literal["gold", "qualification"]) -> list[Unit]:
+def check_units(dataset: Dataset, protocol: Protocol, purpose: Purpose) -> list[Unit]:
     """Retrievals with a published answer, as hidden `gold` questions or as a `qualification` round.
 
     Raises DataError where the dataset names no target.

@@ -5,7 +5,7 @@ imported here.
 import errno
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
@@ -18,7 +18,7 @@ from ctxr.cli.commands import COMMANDS, LINES, MORE
 from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
-from ctxr.errors import CtxrError, FindingsError, PartialError, UsageError, did_you_mean
+from ctxr.errors import CtxrError, UsageError, did_you_mean
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import ScorerRecipe
 
@@ -29,6 +29,9 @@ _ARTIFACTS = ("dataset", "artifact")
 
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for arguments that it cannot parse; no public module exports it."""
+
+_PRINTED = "ctxr.printed"
+"""In the context of a call: its one JSON document is on stdout."""
 
 
 class Commands(TyperGroup):
@@ -66,21 +69,20 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except CtxrError as error:
-            _stop(error, typed)
+            _stop(error, typed, ctx)
         except _MISTYPED as error:
-            _stop(_mistyped(error, typed), typed)
+            _stop(_mistyped(error, typed), typed, ctx)
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of our output is gone
                 raise
-            _stop(_refused(error), typed)
+            _stop(_refused(error), typed, ctx)
         except KeyboardInterrupt:
             resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
             goes_on = ": it continues where it stopped" if resumes else ""
-            show_error("interrupted", f"run the same command again{goes_on}", INTERRUPTED, "--json" in typed)
-            sys.exit(INTERRUPTED)
+            _stop(CtxrError("interrupted", f"run the same command again{goes_on}"), typed, ctx, INTERRUPTED)
         except MemoryError:
             hint = "give the process more memory, or process fewer sources at once: --workers 1"
-            _stop(CtxrError("out of memory", hint), typed)
+            _stop(CtxrError("out of memory", hint), typed, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the command's name."""
@@ -90,7 +92,7 @@ class Commands(TyperGroup):
         except _MISTYPED as error:
             if not typed:  # the help, as an error: typer shows it
                 raise
-            _stop(_mistyped(error, typed), typed)
+            _stop(_mistyped(error, typed), typed, ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed; an unknown one is an error with a suggestion."""
@@ -100,8 +102,13 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def _run(command: Command, config: Any, as_json: bool) -> None:
+def _run(command: Command, config: Any, as_json: bool, meta: dict[str, Any]) -> None:
     def shown(report: Any, view: str, document: str = "") -> None:
+        if meta.get(_PRINTED):  # the document of a running command: its summary is a note
+            with redirect_stdout(sys.stderr):
+                show(None, named(view)(report), as_json=False)
+            return
+        meta[_PRINTED] = as_json
         show(named(document)(report) if document else report, named(view)(report), as_json)
 
     started = (partial(shown, view=command.started),) if command.started else ()
@@ -114,15 +121,10 @@ def _run(command: Command, config: Any, as_json: bool) -> None:
     shown(report, command.view, command.document)
 
 
-def _stop(error: CtxrError, typed: list[str]) -> NoReturn:
-    # the result stands on stdout already
-    show_error(
-        error.message,
-        error.hint,
-        error.exit_code,
-        "--json" in typed and not isinstance(error, FindingsError | PartialError),
-    )
-    sys.exit(error.exit_code)
+def _stop(error: CtxrError, typed: list[str], ctx: Any, code: int = 0) -> NoReturn:
+    code = code or error.exit_code
+    show_error(error.message, error.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
+    sys.exit(code)
 
 
 def _mistyped(error: Any, typed: list[str]) -> UsageError:

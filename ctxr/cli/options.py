@@ -21,9 +21,10 @@ _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 
 
 def as_command(
-    config_class: type, body: Callable[[Any, bool], None], arguments: tuple[str, ...] = ()
+    config_class: type, body: Callable[[Any, bool, dict[str, Any]], None], arguments: tuple[str, ...] = ()
 ) -> Callable[..., None]:
-    """A Typer command that calls `body(config, as_json)`: its options are the fields of `config_class`.
+    """A Typer command that calls `body(config, as_json, meta)`: its options are the fields of `config_class`, `meta` what its
+    context shares.
 
     `arguments` names the fields that are positional.
     """
@@ -43,7 +44,7 @@ def as_command(
         if file is not None:
             loaded = load_toml(file, config_class, context.info_name or "")
             values |= {name: value for name, value in loaded.items() if name not in chosen}
-        body(config_class(**values), as_json)
+        body(config_class(**values), as_json, context.meta)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
-from ctxr.annotation.cost import money
+from ctxr.annotation.cost import Offer, money
 from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.project import SETS, WORKDIR, command_in
 from ctxr.engine.report import SetsReport, Table
@@ -96,10 +96,19 @@ def tasks(report: ExportTasksReport) -> Iterator[Block]:
         "units": f"{report.units}, {report.votes} answers at most",
         "checks": f"{report.checks} units that test the worker" if report.checks else None,
         "files": ", ".join(report.files) or None,
+        "offered": _offered(report.offer) if report.offer else None,
         "launched": " ".join(report.notes) or None,
         "next": _next_after_tasks(report),
     }
     yield Summary(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
+
+
+def _offered(offer: Offer) -> str:
+    """The places and pay of a study on Prolific."""
+    return (
+        f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {money(offer.pay)} {offer.currency} each, "
+        f"{money(offer.total)} without fees"
+    )
 
 
 def _next_after_tasks(report: ExportTasksReport) -> str:
@@ -159,10 +168,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
             for change in report.changes
         ],
     )
-    yield Sentences(
-        "waited for a dialogue that did not start; pay for the time",
-        [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],
-    )
+    yield report.owed
 
 
 def page(report: ReportPage) -> Iterator[Block]:
@@ -402,6 +408,7 @@ def plan_table(report: PlanReport) -> Table:
             forecast.units,
             round(forecast.votes),
             f"{forecast.seconds:.0f} s" + ("" if forecast.measured else " assumed"),
+            *((forecast.offer.places,) if forecast.offer else ()),
             money(forecast.reward),
             money(forecast.per_hour),
             round(forecast.hours, 1),
@@ -412,9 +419,11 @@ def plan_table(report: PlanReport) -> Table:
     )
     note = (
         f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
-        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in US dollars"
+        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
+        f"{report.currency}"
     )
-    heads = ("task", "units", "answers", "median", "pay", "an hour", "hours", "fees", "cost")
+    places = ("submissions",) if report.platform == "prolific" else ()
+    heads = ("task", "units", "answers", "median", *places, "pay", "an hour", "hours", "fees", "cost")
     return Table(f"What it takes on {report.platform}", heads, rows, note)
 
 

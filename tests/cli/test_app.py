@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -382,3 +383,28 @@ def test_what_is_missing_is_told_before_a_command_is_loaded(
     result = runner.invoke(app, words)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {sentence}\nhint:  ")
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_json_is_one_document_whatever_comes_after_it(
+    name: str, failing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = COMMANDS[name]
+
+    def run(config: object, progress: object, *started: Any) -> dict[str, str]:
+        for tell in started:
+            tell({"a": "running"})
+        return {"a": "report"}
+
+    def view(report: object) -> Any:
+        yield "text"
+        if failing:
+            yield CtxrError("too late", hint="")
+
+    fakes = {command.run: run, command.view: view, command.started: lambda _: ["text"], command.document: dict}
+    monkeypatch.setattr("ctxr.cli.app.named", lambda dotted: fakes.get(dotted) or named(dotted))
+    monkeypatch.setattr(named(command.config), "check", lambda config: config)
+    result = runner.invoke(app, [name, "--json"])
+    assert json.loads(result.stdout) == {"a": "running" if command.started else "report"}
+    assert result.exit_code == int(failing)

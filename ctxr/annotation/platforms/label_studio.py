@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from ctxr.annotation.forms import Choice, Field, Pick, Write
+from ctxr.annotation.forms import Choice, Field, Pick, Write, without_blanks
 from ctxr.annotation.platforms.arrivals import Arrivals, moment, read_list, stamp
 from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.protocol import Protocol
@@ -167,7 +167,10 @@ def _take(arrivals: Arrivals, position: str, page: Sheet, annotation: Annotation
     }
     at = stamp(moment(annotation.created_at, f"{arrivals.path.name}:{position}"))
     seconds = annotation.lead_time
-    arrivals.take(position, Answer(page.unit.id, worker, values, page.order, page.slot, at, seconds, PLATFORM))
+    arrivals.take(
+        position,
+        Answer(page.unit.id, worker, without_blanks(page.form, values), page.order, page.slot, at, seconds, PLATFORM),
+    )
 
 
 def _values(field: Field, region: RegionValue, order: tuple[str, ...]) -> tuple[str, ...]:

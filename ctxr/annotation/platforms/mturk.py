@@ -21,7 +21,7 @@ from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.config import ExportTasks, listed
-from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write
+from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write, without_blanks
 from ctxr.annotation.platforms.arrivals import Arrivals, read_lines, stamp
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
@@ -169,7 +169,7 @@ def values_of(form: Form, sent: Mapping[str, str]) -> dict[str, tuple[str, ...]]
             values[field.name] = ticked + tuple(part for part in joined if part and part not in ticked)
         else:
             values[field.name] = (value,) if value or isinstance(field, Write) else ()
-    return values
+    return without_blanks(form, values)
 
 
 PLATFORM = "mturk"

@@ -19,6 +19,7 @@ import httpx
 import msgspec
 
 from ctxr.annotation.config import ExportTasks, listed
+from ctxr.annotation.cost import bundle_counts
 from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
 from ctxr.annotation.platforms.arrivals import Arrivals, read_list
@@ -177,9 +178,9 @@ def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bund
     for unit in units:
         by_votes.setdefault(raters(unit, config), []).append(unit)
     parts = []
-    for votes, group in sorted(by_votes.items()):
-        count = -(-len(group) // config.bundle)
-        ordered = [unit.id for unit in sorted(group, key=lambda unit: (unit.image_set, unit.id))]
+    counts = bundle_counts((raters(unit, config) for unit in units), config.bundle)
+    for votes, count in counts.items():
+        ordered = [unit.id for unit in sorted(by_votes[votes], key=lambda unit: (unit.image_set, unit.id))]
         for names in (ordered[number::count] for number in range(count)):
             name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
             parts.append(Bundle(f"b-{name}", tuple(names), votes))
@@ -188,15 +189,16 @@ def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bund
 
 def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[str, Any]:
     """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
-    server, minutes, task = config.server.rstrip("/"), config.bundle_minutes(), config.folder().name
+    server, task = config.server.rstrip("/"), config.folder().name
+    offer = config.offer(part.raters for part in parts for _ in part.units)
     return {
         "name": config.title or form.title,
         "description": "".join(f"<p>{sentence}</p>" for sentence in form.instruction),
         "prolific_id_option": "url_parameters",
-        "total_available_places": sum(part.raters for part in parts),
-        "estimated_completion_time": minutes,
-        "maximum_allowed_time": max(minutes * 3, minutes + 20),
-        "reward": config.pay(),
+        "total_available_places": offer.places,
+        "estimated_completion_time": offer.minutes,
+        "maximum_allowed_time": max(offer.minutes * 3, offer.minutes + 20),
+        "reward": offer.pay,
         "device_compatibility": list(listed(config.devices)),
         "peripheral_requirements": [],
         "filters": [],

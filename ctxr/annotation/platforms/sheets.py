@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ctxr.annotation.cost import MANY
 from ctxr.annotation.forms import Form, Passage, Picture, Talk
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Unit
@@ -67,7 +68,16 @@ def raters(unit: Unit, protocol: Protocol) -> int:
 
 def first_raters(unit: Unit, protocol: Protocol) -> int:
     """Raters of a unit in the first round; undecided units get more later."""
-    return wanted(unit, 0, 0) if unit.purpose == "work" else protocol.eval_most
+    return first_votes(wanted(unit, 0, 0), unit.most) if unit.purpose == "work" else protocol.eval_most
+
+
+def first_votes(needed: int, most: int) -> int:
+    """Assignments of a new HIT: those needed, or `MANY` where it may want as many, because it could not get them later.
+
+    >>> first_votes(2, 3), first_votes(6, 11)
+    (2, 10)
+    """
+    return max(needed, MANY) if most >= MANY else needed
 
 
 def require_no_talk(units: Iterable[Unit], backend: str) -> None:

@@ -10,6 +10,8 @@ SEATS = 1
 FRESH = False  # one worker may describe several targets of a set
 
 FIELD = "description"
+REASON = "reason"
+"""Field in which a worker says why the wording check is wrong; reviewers see it."""
 
 
 def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
@@ -24,14 +26,26 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
         ),
         gallery=gallery_of(order, unit.target, unit.ordered),
         passages=(),
-        fields=(Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),),
+        fields=(
+            Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
+            Write(
+                REASON,
+                "Is your description right although it breaks a rule?",
+                "Say why, and it is taken.",
+                300,
+                optional=True,
+            ),
+        ),
     )
 
 
 def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """What is wrong with the description; see `wording.problems`."""
-    wrong = misfits(render(unit, unit.images), values)
-    return wrong or problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
+    """What is wrong with the description; see `wording.problems`, all of which but an empty text a reason overrules."""
+    if wrong := misfits(render(unit, unit.images), values):
+        return wrong
+    overruled = bool("".join(values.get(REASON, ())).strip())
+    found = problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
+    return [problem for problem in found if problem.code == "empty" or not overruled]
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

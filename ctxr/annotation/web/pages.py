@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write
+from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write, without_blanks
 from ctxr.annotation.web.guard import RateLimited, is_from_elsewhere
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
@@ -96,7 +96,7 @@ def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str
             values[name] = tuple(images.get(part, f"?{part}") for part in parts)
         else:
             values[name] = tuple(part.replace("\r\n", "\n") if name in texts else part for part in parts)
-    return values
+    return without_blanks(form, values)
 
 
 def kind_of(field: object) -> str:

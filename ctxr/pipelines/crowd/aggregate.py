@@ -14,6 +14,8 @@ from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import Dialogue
+from ctxr.annotation.tasks.describe import FIELD, REASON
+from ctxr.annotation.tasks.values import query_of
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.datasets.splits import GROUPS
@@ -343,6 +345,7 @@ class _Figures:
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
+        self.overruled = overruled(answered)
         self.blocked = tuple(blocked)
 
     def record(self) -> dict[str, list[dict[str, Any]]]:
@@ -367,7 +370,19 @@ class _Figures:
         if self.label_rows:
             shown["labels"] = acceptance.table(self.label_rows)
         shown["workers"] = people.table(self.people)
+        if self.overruled.rows:
+            shown["overruled"] = self.overruled
         return shown
+
+
+def overruled(answered: Answered) -> Table:
+    """Descriptions whose writers overruled the wording check, with their reasons, for whoever reviews them."""
+    rows = tuple(
+        (query_of(answer.unit, answer.worker), answer.worker, answer.values[FIELD][0], answer.values[REASON][0])
+        for answer in answered.answers
+        if REASON in answer.values and answered.units[answer.unit].task == "describe"
+    )
+    return Table("Reasons against the wording check", ("query", "worker", "description", "reason"), rows)
 
 
 def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: bool) -> AggregateReport:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ctxr.annotation.config import listed
+from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks, listed
 from ctxr.annotation.cost import FLOOR, PLATFORMS
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, Options, PathOption, Range, Text, Workdir
+from ctxr.engine.options import Choices, Options, PathOption, Range, Since, Text, Workdir
 from ctxr.engine.report import Table
 
 if TYPE_CHECKING:
@@ -47,12 +47,16 @@ class Plan(Protocol):
     """Platform of the workers: local, mturk, prolific."""
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
     """The platform's fee in percent of the reward; required for Prolific."""
-    describe_reward: Annotated[int, COUNT] = 25
-    """Pay per description in US cents (ImageCoDe: 25)."""
-    retrieve_reward: Annotated[int, COUNT] = 10
-    """Pay per retrieval in US cents (ImageCoDe: 10)."""
+    describe_reward: Annotated[int | None, COUNT] = None
+    """Pay per description in cents, on Prolific per bundle; default: as `ctxr export-tasks`."""
+    retrieve_reward: Annotated[int | None, COUNT] = None
+    """Pay per retrieval in cents, on Prolific per bundle; default: as `ctxr export-tasks`."""
+    bundle: Annotated[int, POSITIVE, Since(ExportTasks.bundle)] = ExportTasks.bundle
+    """Units per submission (prolific)."""
+    currency: Annotated[str, Choices(tuple(PROLIFIC_FLOOR)), Since(ExportTasks.currency)] = ExportTasks.currency
+    """Currency of the account: GBP or USD (prolific)."""
     floor: Annotated[int, Range(0, math.inf, "US cents per hour, such as 800 for 8 dollars")] = FLOOR
-    """Minimum pay per hour in US cents (800 = 8 dollars); nothing that pays less is launched."""
+    """Minimum pay per hour in cents (800 = 8 dollars; prolific: 6 pounds); nothing that pays less is launched."""
     describe_seconds: Annotated[float | None, SECONDS] = None
     """Seconds per description; default: the median of the answers so far, else an assumption."""
     retrieve_seconds: Annotated[float | None, SECONDS] = None
@@ -64,6 +68,17 @@ class Plan(Protocol):
         """Where the plan is written."""
         return self.out or self.workdir / "plan"
 
+    def tasks(self, task: str, seconds: float = 0.0) -> ExportTasks:
+        """The export of a task that takes `seconds`, at the pay that is planned."""
+        reward = {"describe": self.describe_reward, "retrieve": self.retrieve_reward}[task]
+        sizes = {"seconds": seconds, "bundle": self.bundle, "currency": self.currency}
+        return ExportTasks(task=task, backend=self.platform, reward=reward, **sizes)  # type: ignore[arg-type]
+
+    def key(self) -> dict[str, Any]:
+        """With the pay that is the default."""
+        pay = {f"{task}_reward": self.tasks(task).pay() for task in ("describe", "retrieve")}
+        return super().key() | pay
+
 
 @dataclass(frozen=True)
 class PlanReport:
@@ -71,7 +86,7 @@ class PlanReport:
 
     Attributes:
         forecasts: by task. sets: by split. kept: descriptions expected to be kept.
-        cost: cents in total. per_kept: cents per kept description. right: assumed accuracy of retrievals.
+        cost: in all, in minor units of `currency`. per_kept: per kept description. right: assumed accuracy of retrievals.
         notes: assumptions that were not measured, one sentence each.
     """
 
@@ -85,6 +100,7 @@ class PlanReport:
     hours: float
     right: float
     floor: int
+    currency: str
     notes: tuple[str, ...]
 
 
@@ -194,7 +210,7 @@ class WorkersReport:
 
     Attributes:
         workers: everyone who answered. changed: changes made by this command. changes: all changes, oldest first.
-        waited: time spent on dialogues that did not take place; it must be paid.
+        waited: time spent on dialogues that did not take place; it must be paid. owed: what each has earned.
     """
 
     workers: "tuple[Worker, ...]"
@@ -202,6 +218,7 @@ class WorkersReport:
     changed: tuple[str, ...]
     changes: "tuple[Change, ...]"
     waited: "tuple[Waited, ...]"
+    owed: Table
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from ctxr.annotation.artifacts import TaskBatch, tasks_key, write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
 from ctxr.annotation.frozen_units import require_consistent, require_unchanged, with_seen
-from ctxr.annotation.launch import backend_files, launch
+from ctxr.annotation.launch import backend_files, launch, study_offer
 from ctxr.annotation.platforms.sheets import require_no_talk
 from ctxr.annotation.task_batch import ask
 from ctxr.datasets.rounds import sample_of
@@ -79,4 +79,5 @@ def run(config: ExportTasks, progress: Progress | None = None) -> ExportTasksRep
         sorted(path.relative_to(out).as_posix() for path in (out / config.backend).rglob("*") if path.is_file()),
         launched,
         notes,
+        study_offer(config) if config.backend == "prolific" else None,
     )

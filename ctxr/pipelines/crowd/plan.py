@@ -1,11 +1,15 @@
 """`ctxr plan`: forecast the units, votes, cost with fees, hours and pay per hour of a study."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ctxr.annotation import cost
+from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks
+from ctxr.annotation.platforms.sheets import first_votes
 from ctxr.annotation.records import Answer, Unit
+from ctxr.annotation.task_batch import check_counts
 from ctxr.annotation.tasks import task_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
@@ -74,29 +78,25 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     notes: list[str] = []
     describe_time = _seconds("describe", config.describe_seconds, pilot, notes)
     retrieve_time = _seconds("retrieve", config.retrieve_seconds, pilot, notes)
-    cost.require_floor("describe", config.describe_reward, describe_time[0], config.floor, "--describe-reward")
-    cost.require_floor("retrieve", config.retrieve_reward, retrieve_time[0], config.floor, "--retrieve-reward")
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
-    described = sum(sets.values()) * config.targets
-    votes, kept, most = 0.0, 0.0, 1
-    for split, count in sets.items():
-        needed, at_most = config.votes(split if split != "none" else None)  # type: ignore[arg-type]
-        full = config.full_share if at_most > needed else 0.0
-        votes += count * config.targets * cost.expected_votes(accuracy, needed, at_most, full)
-        kept += count * config.targets * cost.chance_kept(accuracy, needed, at_most)
-        most = max(most, at_most)
-    votes *= 1 + sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
-    describe_fee = cost.platform_fee(config.platform, config.describe_reward, 1, config.fee_percent)
-    retrieve_fee = cost.platform_fee(config.platform, config.retrieve_reward, most, config.fee_percent)
-    forecasts = (
-        cost.forecast(
-            "describe", described, described, *describe_time, reward=config.describe_reward, fee_each=describe_fee
-        ),
-        cost.forecast(
-            "retrieve", described, votes, *retrieve_time, reward=config.retrieve_reward, fee_each=retrieve_fee
-        ),
-    )
-    if config.qualification:
+    served = config.platform == "prolific"
+    currency = config.currency if served else "USD"
+    floor = PROLIFIC_FLOOR[currency] if served and config.floor == cost.FLOOR else config.floor
+    times = {"describe": describe_time, "retrieve": retrieve_time}
+    tasks = {task: config.tasks(task, timed[0]) for task, timed in times.items()}
+    for task, export in tasks.items():
+        seconds = export.bundle_minutes() * 60 if served else times[task][0]
+        cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
+    sides = [
+        (count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
+        for split, count in sets.items()
+    ]
+    kept = sum(count * cost.chance_kept(accuracy, needed, most) for count, needed, most in sides)
+    if served:
+        forecasts = tuple(_offered(config, tasks[task], times[task], sides) for task in times)
+    else:
+        forecasts = _expected(config, tasks, times, sides, accuracy)
+    if config.qualification and not served:
         notes.append(
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
         )
@@ -111,13 +111,57 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
         per_kept=total / kept if kept else 0.0,
         hours=sum(row.hours for row in forecasts),
         right=accuracy,
-        floor=config.floor,
+        floor=floor,
+        currency=currency,
         notes=tuple(notes),
     )
 
 
-def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], notes: list[str]) -> tuple[float, int]:
-    """Seconds of an answer, and the number of answers that they are measured on."""
+_Times = tuple[float, int]
+"""Seconds of an answer, and the number of answers that they are measured on."""
+
+_Side = tuple[int, int, int]
+"""Descriptions of a split, with the right votes that they need and the votes that they get at most."""
+
+
+def _expected(
+    config: Plan,
+    tasks: dict[str, ExportTasks],
+    times: dict[str, _Times],
+    sides: list[_Side],
+    accuracy: float,
+) -> tuple[cost.Forecast, ...]:
+    """Both tasks, where counting stops once a description is decided; on Mechanical Turk a HIT is paid as `export-tasks`
+    makes it: its first assignments always, and the higher fee on a side whose HITs have so many."""
+    described, votes, fees = sum(count for count, _, _ in sides), 0.0, 0.0
+    checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
+    pay = {task: export.pay() for task, export in tasks.items()}
+    for count, needed, most in sides:
+        first = first_votes(needed, most) if config.platform == "mturk" else 0
+        full = config.full_share if most > needed else 0.0
+        answers = count * cost.expected_votes(accuracy, needed, most, full, first) * (1 + checks)
+        votes += answers
+        fees += answers * cost.platform_fee(config.platform, pay["retrieve"], most, config.fee_percent)
+    fee = described * cost.platform_fee(config.platform, pay["describe"], 1, config.fee_percent)
+    return (
+        cost.forecast("describe", described, described, times["describe"], reward=pay["describe"], fee=fee),
+        cost.forecast("retrieve", described, votes, times["retrieve"], reward=pay["retrieve"], fee=fees),
+    )
+
+
+def _offered(config: Plan, export: ExportTasks, timed: _Times, sides: list[_Side]) -> cost.Forecast:
+    """A study on Prolific, as `export-tasks` offers it: places for every vote that a unit can get, checks included."""
+    units = sum(count for count, _, _ in sides)
+    checks = sum(check_counts(config, export.task, True, units, units // config.targets).values())
+    votes = [most if export.task == "retrieve" else 1 for count, _, most in sides for _ in range(count)]
+    votes += [config.eval_most] * checks
+    offer = export.offer(votes)
+    fee = cost.platform_fee(config.platform, offer.total, 1, config.fee_percent)
+    priced = cost.forecast(export.task, units, offer.places, timed, reward=offer.pay, fee=fee)
+    return replace(priced, votes=sum(votes), offer=offer)
+
+
+def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], notes: list[str]) -> _Times:
     if option is not None:
         return option, 0
     measured, count = cost.median_seconds(task, pilot)

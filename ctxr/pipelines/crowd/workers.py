@@ -1,18 +1,28 @@
 """`ctxr workers`: worker quality with confidence intervals, and who may work; every change has a reason and can be undone."""
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import collected
 from ctxr.annotation.artifacts import CROWD, read_judgments
+from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
+from ctxr.annotation.cost import planned_floor
 from ctxr.annotation.journal.results import Change, Waited
+from ctxr.annotation.launch import study_offer
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
 from ctxr.pipelines.crowd.people import people, table
 from ctxr.pipelines.crowd.votes import picks_of
+from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.kinds import PLAN, TASKS
 
 
 def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
@@ -28,12 +38,68 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
     changes: list[Change] = []
     waited: tuple[Waited, ...] = ()
+    platforms: dict[str, str] = {}
     if has_journal(config.workdir, config.database):
         with opened(config.workdir, config.database) as journal:
-            changes = [change for state in journal.workers() for change in journal.changes(state.worker)]
+            platforms = {state.worker: state.platform for state in journal.workers()}
+            changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
-    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited)
+    owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
+    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited, owed)
+
+
+def owed_table(
+    workdir: Path,
+    units: Mapping[str, Unit],
+    answers: Iterable[Answer],
+    waited: Iterable[Waited],
+    platforms: Mapping[str, str],
+) -> Table:
+    """What each worker has earned: answers at the pay of their tasks, a bundle's in equal shares, and waiting by the hour.
+
+    `platforms`: of workers who have only waited. Raises DataError for a study on Prolific that cannot be read.
+    """
+    rates, floor = _rates(workdir), planned_floor(workdir)
+    study = next((rate for (platform, _), rate in rates.items() if platform == "prolific"), None)
+    earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    for answer in answers:
+        task, platform = units[answer.unit].task, answer.backend
+        rate = rates.get((platform, task)) or (study if platform == "prolific" else None)
+        pay, currency = rate or (ExportTasks(task=task).pay(), "USD")
+        row = earned[answer.worker, platform, currency]
+        row[0], row[2] = row[0] + 1, row[2] + pay
+    for wait in waited:
+        platform = platforms.get(wait.worker, "local")
+        currency = study[1] if study and platform == "prolific" else "USD"
+        row = earned[wait.worker, platform, currency]
+        hourly = PROLIFIC_ADVISED[currency] if platform == "prolific" else floor
+        row[1], row[2] = row[1] + wait.seconds / 60, row[2] + hourly * wait.seconds / 3600
+    rows = tuple(
+        (worker, platform, count, round(minutes, 1), math.ceil(round(cents, 6)) / 100, currency)
+        for (worker, platform, currency), (count, minutes, cents) in sorted(earned.items())
+    )
+    note = "mturk and prolific pay for answers that you approve; waiting is paid as a bonus"
+    return Table("Owed", ("worker", "platform", "answers", "minutes waited", "owed", "currency"), rows, note, digits=2)
+
+
+def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
+    """Pay for an answer in minor units of a currency, by platform and task: of the study, the HITs, or else the plan."""
+    plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
+    planned = {} if plan.get("platform") == "prolific" else plan
+    rates: dict[tuple[str, str], tuple[float, str]] = {
+        ("local", task): (planned[f"{task}_reward"], "USD") for task in ("describe", "retrieve") if planned
+    }
+    for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
+        given = open_artifact(file.parent, TASKS).manifest.config
+        names = ("task", "backend", "reward", "bundle", "currency")
+        config = ExportTasks(out=file.parent, **{name: given[name] for name in names if name in given})
+        if config.backend == "prolific":
+            offer = study_offer(config)
+            rates["prolific", config.task] = offer.pay / config.bundle, offer.currency
+        elif config.backend == "mturk":
+            rates["mturk", config.task] = config.pay(), "USD"
+    return rates
 
 
 def _change(config: Workers) -> tuple[str, ...]:

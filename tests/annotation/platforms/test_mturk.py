@@ -212,8 +212,15 @@ def test_a_third_vote_is_asked_for_once(tmp_path: Path) -> None:
 
 def test_a_hit_of_fewer_than_ten_is_never_extended_to_ten(tmp_path: Path) -> None:
     fake, record = FakeMTurk(), tmp_path / "hits.jsonl"
-    rows = launched(fake, record, unit(needed=8, most=12))
+    rows = launched(fake, record, unit(needed=8, most=9))
     assert [row.asked for row in mturk.extend(fake, rows, {"u-1": 12}, record, KEY)] == [9]
+
+
+def test_a_hit_that_may_want_ten_has_them_from_the_start_and_can_get_more(tmp_path: Path) -> None:
+    fake, record = FakeMTurk(), tmp_path / "hits.jsonl"
+    rows = launched(fake, record, unit(needed=8, most=12))
+    assert rows["u-1"].asked == 10
+    assert [row.asked for row in mturk.extend(fake, rows, {"u-1": 12}, record, KEY)] == [12]
 
 
 def test_sides_that_are_wholly_apart_bar_one_another(tmp_path: Path) -> None:

@@ -123,9 +123,12 @@ def test_a_study_that_must_not_be_is_refused(change: dict[str, Any], message: st
         replace(STUDY, **change).check()
 
 
-def test_the_least_reward_is_just_enough() -> None:
-    assert replace(STUDY, reward=None).check().pay() == 100
-    assert replace(STUDY, reward=None, currency="USD").check().pay() == 134
+def test_the_default_pay_is_the_recommended_one_and_no_less_than_the_minimum_is_taken() -> None:
+    assert replace(STUDY, reward=None).check().pay() == 150
+    assert replace(STUDY, reward=None, currency="USD").check().pay() == 200
+    with pytest.raises(UsageError) as caught:
+        replace(STUDY, reward=133, currency="USD").check()
+    assert caught.value.hint.split()[1] == "134"
     assert replace(STUDY, reward=250).pay() == 250
 
 

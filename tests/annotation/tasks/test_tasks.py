@@ -46,6 +46,13 @@ def codes(one: Unit, values: Mapping[str, tuple[str, ...]], met: Exposure | None
     return [problem.code for problem in task_of(one).validate(one, values, met or Exposure())]
 
 
+def test_a_reason_overrules_the_wording_check_but_for_an_empty_text() -> None:
+    text, reason = ("the cat on the next image",), ("a sign says so",)
+    assert codes(DESCRIBE, {"description": text, "reason": (" ",)}) == ["mentions_other_images"]
+    assert codes(DESCRIBE, {"description": text, "reason": reason}) == []
+    assert codes(DESCRIBE, {"description": ("...",), "reason": reason}) == ["empty"]
+
+
 def test_every_task_is_there() -> None:
     assert {one.task for one in ALL} == set(NAMES)
 

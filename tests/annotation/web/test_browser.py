@@ -62,11 +62,11 @@ def test_an_image_is_described_with_the_keyboard_alone(make_crowd: MakeCrowd, sh
         tab = show(running, crowd)
         big = tab.locator(".big:visible figcaption")
         expect(big).to_have_text(re.compile(r"4\s*of 10\s*this one"))
-        expect(tab.locator("textarea")).to_be_focused()
+        expect(tab.locator("#f-description")).to_be_focused()
         tab.keyboard.type("the left ear, ")
         tab.keyboard.press("PageDown")
         expect(big).to_have_text(re.compile("5 of 10$"))
-        expect(tab.locator("textarea")).to_be_focused()
+        expect(tab.locator("#f-description")).to_be_focused()
         tab.keyboard.press("Escape")
         tab.keyboard.press("ArrowLeft")
         tab.keyboard.press("ArrowLeft")
@@ -81,12 +81,33 @@ def test_an_image_is_described_with_the_keyboard_alone(make_crowd: MakeCrowd, sh
         expect(big).to_have_text(re.compile(r"4\s*of 10"))
         tab.keyboard.press("Tab")
         tab.keyboard.press("Tab")
-        expect(tab.locator("textarea")).to_be_focused()
+        expect(tab.locator("#f-description")).to_be_focused()
         tab.keyboard.type("which is folded, of the dog")
         tab.keyboard.press("Control+Enter")
         expect(tab.locator("h1")).to_have_text("All done, thank you")
     (answer,) = crowd.site.journal.answers()
     assert answer.values["description"] == ("the left ear, which is folded, of the dog",)
+
+
+def test_keys_that_are_typed_into_a_text_are_text(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        text, big = tab.locator("#f-description"), tab.locator(".big:visible figcaption")
+        tab.keyboard.type("z1 Z")
+        expect(text).to_have_value("z1 Z")
+        tab.keyboard.press("Shift+PageDown")
+        composing = "key => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, isComposing: true, bubbles: true}))"
+        for key in ("PageDown", "Escape", "Enter"):
+            tab.evaluate(composing, key)
+        expect(text).to_be_focused()
+        for field in ("<select><option>a</select>", "<p contenteditable>a</p>", "<input type=search>"):
+            tab.evaluate("made => document.querySelector('.look').insertAdjacentHTML('beforebegin', made)", field)
+            tab.locator("select, [contenteditable], [type=search]").last.focus()
+            for key in ("ArrowRight", "z"):
+                tab.keyboard.press(key)
+        expect(big).to_have_text(re.compile(r"4\s*of 10"))
+        expect(tab.locator("#near")).not_to_be_visible()
 
 
 def test_an_image_is_found_with_the_keyboard_alone(make_crowd: MakeCrowd, show: Show) -> None:
@@ -119,10 +140,26 @@ def test_problems_are_told_while_typing_and_go_when_they_are_gone(make_crowd: Ma
         tab = show(running, crowd)
         tab.keyboard.type("a dog as in the previous image")
         expect(tab.locator(".problems li")).to_contain_text("points at other images")
-        tab.fill("textarea", GOOD)
+        tab.fill("#f-description", GOOD)
         expect(tab.locator(".problems")).to_have_count(0)
         tab.reload()
-        expect(tab.locator("textarea")).to_have_value(GOOD)
+        expect(tab.locator("#f-description")).to_have_value(GOOD)
+
+
+def test_a_reason_overrules_the_wording_check(make_crowd: MakeCrowd, show: Show) -> None:
+    crowd = make_crowd(UNITS["describe"])
+    with serving(crowd) as running:
+        tab = show(running, crowd)
+        expect(tab.locator("#f-reason")).not_to_be_visible()
+        tab.keyboard.type("a dog as in the previous image")
+        expect(tab.locator(".problems li")).to_have_count(1)
+        tab.fill("#f-reason", "these words stand on a sign")
+        expect(tab.locator(".problems")).to_have_count(0)
+        tab.click("#send")
+        expect(tab.locator("h1")).to_have_text("All done, thank you")
+    assert crowd.site.journal.answers()[0].values == {
+        "description": ("a dog as in the previous image",), "reason": ("these words stand on a sign",),
+    }  # fmt: skip
 
 
 def chat(first: Page, second: Page, count: int) -> None:

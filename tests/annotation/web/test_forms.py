@@ -75,8 +75,9 @@ def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_cro
     assert "points at other images" in page.problems[0]
     assert page.form().fields["description"] == ["the cat on the next image"]
     assert crowd.site.journal.answers() == []
-    page.form().send(visitor, description=GOOD)
-    assert crowd.site.journal.answers()[0].values["description"] == (GOOD,)
+    assert read(page.form().send(visitor, description="...", reason="it is right")).problems
+    page.form().send(visitor, description=GOOD, reason=" ")
+    assert crowd.site.journal.answers()[0].values == {"description": (GOOD,)}
 
 
 def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd) -> None:

@@ -16,7 +16,9 @@ from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.launch import codes_of, read_study
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.export_tasks import run
+from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.store.artifacts import MANIFEST, Content, finish, open_artifact
 from ctxr.store.kinds import DATASET
 from ctxr.store.tables import read_table
@@ -50,6 +52,34 @@ def test_the_same_again_is_nothing_to_do_and_equal_runs_are_byte_equal(backend: 
         again[MANIFEST] = before[MANIFEST]
     assert again == before
     assert sorted(name for name in before if name.startswith(f"{backend}/")) == report.files
+
+
+@pytest.mark.parametrize(("task", "measured"), [("describe", None), ("retrieve", None), ("retrieve", 47.3)])
+def test_a_plan_for_prolific_is_what_the_export_offers(
+    task: str, measured: float | None, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in ("cost", "launch"):
+        monkeypatch.setattr(f"ctxr.annotation.{room}.median_seconds", lambda *_: (measured, 20))
+    numbers: dict[str, Any] = {
+        "input": workdir / "dataset",
+        "targets": 2,
+        "attention_every": 2,
+        "bundle": 3,
+        "currency": "USD",
+    }
+    write_world_dataset(workdir / "dataset", sets=2, seed=1)  # each set has two descriptions
+    config = replace(study.options(workdir, task, "prolific"), **numbers)
+    offer = run(config).offer
+    assert offer is not None
+    planned = plan(Plan(workdir=workdir, platform="prolific", fee_percent=33.3, **numbers))
+    (forecast,) = [row for row in planned.forecasts if row.task == task]
+    assert forecast.offer == offer
+    assert (forecast.reward, forecast.cost - forecast.fee) == (offer.pay, offer.total)
+    body = json.loads((config.folder() / "prolific" / "study.json").read_text())
+    assert (body["total_available_places"], body["estimated_completion_time"], body["reward"]) == (
+        offer.places, offer.minutes, offer.pay,
+    )  # fmt: skip
+    assert sum(place["total_allocation"] for place in body["access_details"]) == offer.places
 
 
 def test_tasks_say_where_the_pictures_are_and_how_they_were_asked(workdir: Path) -> None:

@@ -82,6 +82,18 @@ def test_checks_of_the_workers_are_paid_too(work: Path) -> None:
     assert checked == pytest.approx(plain * 1.25)
 
 
+def test_hits_of_ten_assignments_alone_cost_twice_the_fee(work: Path) -> None:
+    def fees(**more: object) -> tuple[int, int, float]:
+        describe, retrieve = run(planned(work, platform="mturk", right=1.0, full_share=0.0, **more)).forecasts
+        return describe.fee, retrieve.fee, retrieve.votes
+
+    sets = run(planned(work)).sets
+    train, other = 3 * sets.get("train", 0), 3 * (sum(sets.values()) - sets.get("train", 0))
+    assert fees(eval_most=9) == (5 * (train + other), 2 * (train + 2 * other), train + 2 * other)
+    # a HIT that may want ten has ten from the start; those of the other side do not
+    assert fees(eval_most=10) == (5 * (train + other), 2 * train + 40 * other, train + 10 * other)
+
+
 def test_without_sets_there_is_nothing_to_plan(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="no finished image sets"):
         run(planned(tmp_path))

@@ -6,13 +6,18 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxr.annotation.journal.journal import open_journal
+from ctxr.annotation.journal.results import Waited
 from ctxr.annotation.project_journal import journal_of, opened, remember
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.annotation.records import Answer
 from ctxr.cli.app import app
 from ctxr.errors import UnfinishedError, UsageError
-from ctxr.pipelines.crowd.config import Workers
-from ctxr.pipelines.crowd.workers import run
+from ctxr.pipelines.crowd.config import Plan, Workers
+from ctxr.pipelines.crowd.plan import run as plan
+from ctxr.pipelines.crowd.workers import owed_table, run
+from ctxr.store.artifacts import Content, finish
+from tests.annotation.crowd_units import unit
 from tests.pipelines.crowd.aggregating.crowd import crowd, write
 from tests.pipelines.report_artifacts import project
 
@@ -76,6 +81,30 @@ def test_the_list_reads_well_as_text_and_as_json(known: Path) -> None:
     assert "active → blocked by requester: a trial" in shown.stdout
     told = json.loads(CliRunner().invoke(app, ["workers", "-w", str(known), "--json"]).stdout)
     assert {row["worker"] for row in told["workers"] if row["suggestion"] == "block"} == {"w-spammer"}
+
+
+def test_what_each_worker_is_owed_is_a_table_in_a_currency(tmp_path: Path) -> None:
+    plan(Plan(workdir=project(tmp_path), retrieve_reward=12))
+    studied = tmp_path / "tasks" / "describe"
+    (studied / "prolific").mkdir(parents=True)
+    offer = {"total_available_places": 3, "estimated_completion_time": 5, "reward": 90}
+    (studied / "prolific" / "study.json").write_text(json.dumps(offer))
+    config = {"task": "describe", "backend": "prolific", "reward": None, "bundle": 4, "currency": "GBP"}
+    finish(studied, kind="tasks", verb="export-tasks", config=config, parents=[], content=Content([], {}, {}))
+    units = {task: unit(task, id=task) for task in ("describe", "retrieve", "tag")}
+
+    def given(worker: str, task: str, backend: str) -> Answer:
+        return Answer(task, worker, {}, (), 0, "2026-01-01T00:00:00Z", 9.0, backend)
+
+    answers = [given("w-a", task, "local") for task in units] + [given("w-b", "describe", "prolific")] * 2
+    waits = [Waited(worker, "talk", "nobody_came", 90.0, "") for worker in ("w-a", "w-b", "w-c")]
+    table = owed_table(tmp_path, units, answers, waits, {"w-a": "local", "w-b": "prolific", "w-c": "local"})
+    assert table.columns == ("worker", "platform", "answers", "minutes waited", "owed", "currency")
+    assert table.rows == (
+        ("w-a", "local", 3, 1.5, 0.67, "USD"),
+        ("w-b", "prolific", 2, 1.5, 0.68, "GBP"),  # two quarters of 90, and 1.5 minutes at 9 pounds an hour
+        ("w-c", "local", 0, 1.5, 0.20, "USD"),
+    )
 
 
 def test_before_anybody_answered_there_is_nobody(tmp_path: Path) -> None:

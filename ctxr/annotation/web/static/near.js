@@ -13,6 +13,10 @@ const show = () => {
 
 export const isOpen = () => dialog.open;
 
+// Whether keys go into an element as text; then they are no shortcuts.
+export const takesText = (element) =>
+  Boolean(element) && (element.isContentEditable || element.matches("textarea, select, input:not([type=radio], [type=checkbox])"));
+
 // links: anchors to pictures; closed(place) is told what was looked at last, chosen(place) what was taken with Enter.
 export const open = (links, at, closed = () => {}, chosen = null) => {
   shown = links.map((link) => ({ href: link.href, name: link.getAttribute("aria-label").replace(/^Enlarge (the )?/, "").replace(/^./, (a) => a.toUpperCase()) }));
@@ -21,6 +25,7 @@ export const open = (links, at, closed = () => {}, chosen = null) => {
   dialog.onkeydown = (event) => {
     const step = { ArrowLeft: -1, ArrowUp: -1, PageUp: -1, ArrowRight: 1, ArrowDown: 1, PageDown: 1 }[event.key];
     event.stopPropagation();
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (step) {
       event.preventDefault();
       place = Math.min(shown.length - 1, Math.max(0, place + step));

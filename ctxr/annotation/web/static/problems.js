@@ -6,5 +6,6 @@ export const tell = (sentences) => {
   const list = document.createElement("ul");
   list.className = "problems";
   for (const sentence of sentences) list.appendChild(document.createElement("li")).textContent = sentence;
+  if (sentences.length) document.querySelectorAll("details.exception").forEach((one) => { one.open = true; });
   place.replaceChildren(...(sentences.length ? [list] : []));
 };

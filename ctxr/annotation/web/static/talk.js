@@ -113,7 +113,8 @@ zoom.addEventListener("click", (event) => {
   near.open([zoom], 0);
 });
 addEventListener("keydown", (event) => {
-  if (event.key === "z" && !photo.hidden && !near.isOpen() && document.activeElement !== text) near.open([zoom], 0);
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || near.takesText(document.activeElement)) return;
+  if (event.key === "z" && !photo.hidden && !near.isOpen()) near.open([zoom], 0);
 });
 turns.scrollTop = turns.scrollHeight;
 text.focus();

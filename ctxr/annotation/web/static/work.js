@@ -7,12 +7,11 @@ const radios = (name) => [...document.querySelectorAll(`input[type=radio][name="
 const tiles = [...document.querySelectorAll(".tile input")];
 const views = radios("view");
 const links = [...document.querySelectorAll("a.zoom")];
-const writing = (element) => element && element.matches("textarea, input:not([type])");
 const clamp = (value, count) => Math.min(count - 1, Math.max(0, value));
 
 const look = (place) => {
   views[place].checked = true;
-  if (!writing(document.activeElement)) views[place].focus({ preventScroll: true });
+  if (!near.takesText(document.activeElement)) views[place].focus({ preventScroll: true });
 };
 const choose = (place) => {
   if (!tiles[place]) return;
@@ -39,14 +38,14 @@ for (const [place, link] of links.entries()) {
 }
 
 addEventListener("keydown", (event) => {
-  if (near.isOpen() || event.altKey) return;
-  const typing = writing(document.activeElement);
+  if (near.isOpen() || event.altKey || event.isComposing) return;
+  const typing = near.takesText(document.activeElement);
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     form.requestSubmit();
     return;
   }
-  if (event.ctrlKey || event.metaKey) return;
+  if (event.ctrlKey || event.metaKey || (typing && event.shiftKey)) return;
   const page = { PageUp: -1, PageDown: 1 }[event.key];
   const side = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   const up = { ArrowUp: -1, ArrowDown: 1 }[event.key];

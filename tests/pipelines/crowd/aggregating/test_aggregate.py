@@ -214,6 +214,14 @@ def test_tags_become_label_queries_with_agreement_for_each_tag(answered: Answere
     assert decided == {unit.query for unit in units} - ties
 
 
+def test_reasons_against_the_wording_check_are_shown(answered: Answered, tmp_path: Path) -> None:
+    first = next(one for one in answered.answers if answered.units[one.unit].task == "describe")
+    reasoned = msgspec.structs.replace(first, values={**first.values, "reason": ("a sign says so",)})
+    answers = tuple(reasoned if one == first else one for one in answered.answers)
+    report = run(aggregated(answered=replace(answered, answers=answers), work=tmp_path, out=tmp_path / "dataset"))
+    assert [(row[1], row[3]) for row in report.tables["overruled"].rows] == [(first.worker, "a sign says so")]
+
+
 def test_an_audit_changes_no_decision(answered: Answered) -> None:
     audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
     looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
