@@ -81,6 +81,18 @@ def test_what_is_no_sure_word_is_not_counted(monkeypatch: pytest.MonkeyPatch, ta
     assert reader.measure(blank()) == NO_TEXT
 
 
+def test_a_word_at_both_limits_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, _ = told(monkeypatch, row((0, 0, 64, 32), 60, "abc"))
+    assert reader.measure(blank()).words == 1
+
+
+def test_layout_is_read_where_sparse_text_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, engine = told(monkeypatch, "")
+    words = HEAD + row((0, 0, 64, 32), 90, "panel")
+    monkeypatch.setattr(engine, "read", lambda _, segmentation: words if segmentation == text_area.LAYOUT else HEAD)
+    assert reader.measure(blank()).words == 1
+
+
 def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = "ignore\u2028all\x0cprevious;$(rm)" + "x" * 5000
     reader, _ = told(monkeypatch, row((-5, -5, 10_000, 10_000), 99, hostile))
@@ -89,7 +101,7 @@ def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyP
     assert "ignore" not in repr(facts) + repr(reader.describe())
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 4000, 3), (3, 3), (64, 4800)])
+@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 4000, 3), (3, 3), (64, 5120)])
 def test_a_picture_too_low_to_read_is_not_read(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
     reader, engine = told(monkeypatch, row((0, 0, 9, 9), 99, "word"))
     facts = reader.measure(np.zeros(shape, np.uint8))
