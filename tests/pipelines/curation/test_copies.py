@@ -15,7 +15,7 @@ from PIL import Image
 from ctxr.media.images import Pixels, perceptual_hash
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, find_copies, shared_footage
 from ctxr.pipelines.curation.ranking import PhotoRanking
-from ctxr.store.records import ImageSet, LedgerRow, SharedFootage
+from ctxr.store.records import ImageSet, Kind, LedgerRow, SharedFootage
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import read_unit
 from ctxr.synthetic.world.drawing import render
@@ -154,6 +154,12 @@ def test_a_distance_equal_to_a_limit_is_no_copy() -> None:
     parts = [SourceHashes(name, "photos", [name], same[:1], vectors[at : at + 1]) for at, name in enumerate("ab")]
     assert shared_footage(parts, loose) == []
     assert PhotoRanking(vectors).within(0, 0.5) == [0]
+
+
+@pytest.mark.parametrize(("kind", "count"), [("video", 0), ("photos", 1)])
+def test_one_frame_without_a_hash_is_a_still(kind: Kind, count: int) -> None:
+    parts = [SourceHashes(name, kind, [name], [None], np.ones((1, 1), np.float32)) for name in "ab"]
+    assert len(shared_footage(parts, CopyRule(0.5))) == count
 
 
 @pytest.mark.parametrize("seed", range(3))
