@@ -185,6 +185,12 @@ def test_a_confidence_out_of_range_is_refused(confidence: float) -> None:
         TextReader(min_confidence=confidence)
 
 
+@pytest.mark.parametrize("confidence", [0.0, 100.0])
+def test_both_ends_of_confidence_are_in_range(confidence: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_area, "_start", lambda _: Told(HEAD))
+    assert TextReader(min_confidence=confidence, gate=False).describe()["min_confidence"] == confidence
+
+
 needs_tesseract = pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
 
 
