@@ -106,7 +106,7 @@ def test_a_fade_through_black_is_cut_in_its_middle(tmp_path: Path) -> None:
     assert 38 <= named <= 41
     assert _cuts(path, "threshold") == _cuts(path, "threshold", decoder="opencv") == [named]
     # stamps that are cut to milliseconds lie before the time that the frame number and the rate name
-    stamps = [index * 1000 // 30 for index in range(80)]
+    stamps = [5000 + index * 1000 // 30 for index in range(80)]
     late = write_clip(
         tmp_path / "v.mkv",
         [*pictures((1, 30)), *[black] * 20, *pictures((2, 30))],

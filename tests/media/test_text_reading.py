@@ -119,6 +119,14 @@ def test_the_gate_spares_a_photo_and_lets_words_and_flat_pictures_pass(monkeypat
         assert reader.measure(picture).words == 1
 
 
+def test_the_gate_lets_pass_what_reaches_its_threshold() -> None:
+    gate, grey = text_area.TextGate(), text_area.working_size(photo())
+    gate._threshold = gate.score(grey)
+    assert gate.may_hold_text(grey)
+    gate._threshold += 0.01
+    assert not gate.may_hold_text(grey)
+
+
 def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, "")[0].describe()["gate"] is None
     gate = told(monkeypatch, "", gate=True)[0].describe()["gate"]
