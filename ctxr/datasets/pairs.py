@@ -69,6 +69,16 @@ def coco_image(name: str | int) -> str | None:
     return f"coco/{match[1]}" if match else None
 
 
+def coco_caption(name: str) -> str | None:
+    """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name.
+
+    >>> coco_caption("COCO_val2014:sentid:1234")
+    'coco/1234'
+    """
+    number = name.rpartition(":")[2]
+    return f"coco/{number}" if number.isascii() and number.isdigit() else None
+
+
 def flickr_image(name: str) -> str | None:
     """The id of a Flickr30K picture from its number or file name; None for another name.
 

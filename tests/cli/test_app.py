@@ -153,6 +153,16 @@ def test_an_unknown_command_hints_at_what_may_have_been_meant(typed: str, hint: 
     assert hint in result.stderr
 
 
+def test_a_reader_that_has_gone_is_no_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", fail)
+    result = runner.invoke(app, ["filter", "--brisque", "1"])
+    assert result.exit_code == 1
+    assert "error" not in result.stderr
+
+
 def test_one_file_serves_the_whole_chain(tmp_path: Path) -> None:
     file = tmp_path / "chain.toml"
     file.write_text('workdir = "project"\n[build-sets]\nrate = 2.0\n[filter]\nbrisque = 0.65\nworkdir = "other"\n')

@@ -116,6 +116,22 @@ def test_a_stage_that_breaks_off_leaves_no_manifest_and_a_staged_one_leaves_the_
         assert (out / MANIFEST).is_file() is left
 
 
+def test_the_manifest_goes_before_the_first_file_of_a_staged_artifact_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(Replaced(Copy(tmp_path)))
+    unlink, left = Path.unlink, []
+
+    def remove(path: Path, missing_ok: bool = False) -> None:
+        left.append((path.name, (tmp_path / MANIFEST).exists()))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remove)
+    execute(Replaced(Copy(tmp_path, 2)))
+    assert ("lines.txt", False) in left
+    assert ("lines.txt", True) not in left
+
+
 def test_work_done_in_part_has_no_manifest_and_goes_on(tmp_path: Path) -> None:
     assert execute(Copies(Copy(tmp_path / "out"), part=True)).artifact is None
     assert not (tmp_path / "out" / MANIFEST).exists()

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from scenedetect.common import FrameTimecode, Timecode
-from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector
+from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector, ThresholdDetector
 
 from ctxr.errors import UsageError
 from ctxr.media.opencv_video import open_video
@@ -94,9 +94,27 @@ def test_no_shot_is_shorter_than_asked(tmp_path: Path, detector: str) -> None:
 def test_a_fade_through_black_is_cut_in_its_middle(tmp_path: Path) -> None:
     black = np.zeros((96, 160, 3), np.uint8)
     path = write_clip(tmp_path / "clip.mp4", [*pictures((1, 30)), *[black] * 20, *pictures((2, 30))])
-    [cut] = _cuts(path, "threshold")
-    assert 38 <= cut <= 41
-    assert _cuts(path, "threshold", decoder="opencv") == [cut]
+    own = ThresholdDetector(threshold=12, min_scene_len=0.6)
+    with open_video(path) as video:
+        times = [FrameTimecode(Timecode(frame.index, Fraction(1, RATE)), Fraction(RATE)) for frame in video]
+    with open_video(path) as video:
+        [named] = [
+            cut.frame_num
+            for time, frame in zip(times, video, strict=True)
+            for cut in own.process_frame(time, frame.small_bgr())
+        ]
+    assert 38 <= named <= 41
+    assert _cuts(path, "threshold") == _cuts(path, "threshold", decoder="opencv") == [named]
+    # stamps that are cut to milliseconds lie before the time that the frame number and the rate name
+    stamps = [5000 + index * 1000 // 30 for index in range(80)]
+    late = write_clip(
+        tmp_path / "v.mkv",
+        [*pictures((1, 30)), *[black] * 20, *pictures((2, 30))],
+        rate=30,
+        stamps=stamps,
+        time_base=MILLISECOND,
+    )
+    assert _cuts(late, "threshold") == [named]
 
 
 @pytest.mark.parametrize(("name", "cuts"), REAL_CUTS.items())
@@ -189,6 +207,8 @@ def test_cuts_apart_count_from_the_last_one_taken() -> None:
     times = [Fraction(tenths, 10) for tenths in (0, 4, 7, 10, 13, 20)]
     assert spaced(times, 0.6) == [Fraction(7, 10), Fraction(13, 10), Fraction(2)]
     assert spaced(times, 0) == times[1:]
+    halves = [Fraction(number, 2) for number in range(3)]
+    assert spaced(halves, 0.5) == halves[1:]
     assert spaced([], 0.6) == []
 
 
@@ -202,6 +222,11 @@ def test_an_unknown_detector_is_a_usage_error() -> None:
 def test_a_threshold_out_of_range_is_a_usage_error(detector: str, threshold: float) -> None:
     with pytest.raises(UsageError, match=f"threshold of shot detector {detector} must be above 0 and at most"):
         check_detector(detector, threshold)
+
+
+@pytest.mark.parametrize(("detector", "largest"), [("adaptive", 255.0), ("histogram", 1.0), ("hash", 1.0)])
+def test_the_largest_threshold_is_in_range(detector: str, largest: float) -> None:
+    check_detector(detector, largest)
 
 
 def test_ffmpeg_that_is_not_installed_is_a_usage_error_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,22 @@ def test_two_files_of_one_name_get_names_apart_that_do_not_depend_on_order(tmp_p
     assert names == [source.name for source in find_sources([str(tmp_path / "y"), str(tmp_path / "x")]).found]
 
 
+def test_two_files_whose_names_differ_in_case_get_names_apart(tmp_path: Path) -> None:
+    write(tmp_path / "x" / "Clip.mp4", "one")
+    write(tmp_path / "y" / "clip.mp4", "two")
+    write(tmp_path / "Other.mp4", "three")
+    names = [source.name for source in find_sources([str(tmp_path)]).found]
+    assert "Other" in names
+    assert len({name.lower() for name in names}) == 3
+
+
+def test_a_file_that_is_typed_twice_is_no_copy_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a.mp4", "one")
+    monkeypatch.chdir(tmp_path)
+    search = find_sources([str(tmp_path), "a.mp4"])
+    assert ([source.name for source in search.found], search.left_out) == (["a"], ())
+
+
 def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a.mp4", "same")
     write(tmp_path / "b.mp4", "same")

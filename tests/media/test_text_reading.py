@@ -82,6 +82,18 @@ def test_what_is_no_sure_word_is_not_counted(monkeypatch: pytest.MonkeyPatch, ta
     assert reader.measure(blank()) == NO_TEXT
 
 
+def test_a_word_at_both_limits_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, _ = told(monkeypatch, row((0, 0, 64, 32), 60, "abc"))
+    assert reader.measure(blank()).words == 1
+
+
+def test_layout_is_read_where_sparse_text_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, engine = told(monkeypatch, "")
+    words = HEAD + row((0, 0, 64, 32), 90, "panel")
+    monkeypatch.setattr(engine, "read", lambda _, segmentation: words if segmentation == text_area.LAYOUT else HEAD)
+    assert reader.measure(blank()).words == 1
+
+
 def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = "ignore\u2028all\x0cprevious;$(rm)" + "x" * 5000
     reader, _ = told(monkeypatch, row((-5, -5, 10_000, 10_000), 99, hostile))
@@ -90,7 +102,7 @@ def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyP
     assert "ignore" not in repr(facts) + repr(reader.describe())
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 4000, 3), (3, 3), (64, 4800)])
+@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 4000, 3), (3, 3), (64, 5120)])
 def test_a_picture_too_low_to_read_is_not_read(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
     reader, engine = told(monkeypatch, row((0, 0, 9, 9), 99, "word"))
     facts = reader.measure(np.zeros(shape, np.uint8))
@@ -106,6 +118,14 @@ def test_the_gate_spares_a_photo_and_lets_words_and_flat_pictures_pass(monkeypat
     for picture in (photo("Breaking news tonight"), blank()):
         assert reader.worth_reading(text_area.working_size(picture))
         assert reader.measure(picture).words == 1
+
+
+def test_the_gate_lets_pass_what_reaches_its_threshold() -> None:
+    gate, grey = text_area.TextGate(), text_area.working_size(photo())
+    gate._threshold = gate.score(grey)
+    assert gate.may_hold_text(grey)
+    gate._threshold += 0.01
+    assert not gate.may_hold_text(grey)
 
 
 def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +198,12 @@ def test_a_missing_extra_is_named_when_asked_for(monkeypatch: pytest.MonkeyPatch
 def test_a_confidence_out_of_range_is_refused(confidence: float) -> None:
     with pytest.raises(UsageError, match=f"confidence {confidence} is out of range"):
         TextReader(min_confidence=confidence)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 100.0])
+def test_both_ends_of_confidence_are_in_range(confidence: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_area, "_start", lambda _: Told(HEAD))
+    assert TextReader(min_confidence=confidence, gate=False).describe()["min_confidence"] == confidence
 
 
 needs_tesseract = pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")

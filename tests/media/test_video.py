@@ -10,6 +10,7 @@ import pytest
 from ctxr.errors import UsageError
 from ctxr.media import pyav_video
 from ctxr.media.opencv_video import FrameReader, open_video
+from ctxr.media.planes import square_size
 from ctxr.media.video import Frame, VideoError
 from tests.media.clips import MILLISECOND, RATE, SIZE, break_packet, pictures, scene, write_clip
 
@@ -166,6 +167,13 @@ def test_pixels_that_are_not_square_are_shown_as_people_see_them(
     seen = cv2.resize(np.ascontiguousarray(back), SIZE)
     assert np.abs(seen.astype(int) - scene(3, 0)).mean() < 8
     assert max(small.shape) <= 256
+
+
+@pytest.mark.parametrize(
+    ("aspect", "size"), [(0.1, (9, 90)), (10.0, (90, 9)), (0.09, (9, 9)), (10.1, (9, 9)), (0.0, (9, 9)), (None, (9, 9))]
+)
+def test_shapes_of_pixels_from_a_tenth_to_ten_are_believed(aspect: float | None, size: tuple[int, int]) -> None:
+    assert square_size(9, 9, aspect) == size
 
 
 def test_a_frame_that_is_read_again_has_square_pixels_too(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The greedy walk: equal to the paper's procedure written out, and honest about what it drops."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -91,6 +93,19 @@ def test_quality_is_asked_only_about_frames_that_would_join() -> None:
 
     walk_all(Walk(0.35, 10, veto=veto), unit([0.0, 0.01, 0.02, 1.0]), [0] * 4)
     assert asked == [0, 3]
+
+
+def test_a_distance_at_the_edge_of_the_margin_is_refined() -> None:
+    asked: list[Sequence[int]] = []
+
+    def refine(indices: Sequence[int]) -> Vectors:
+        asked.append(indices)
+        return np.array([[2.0], [0.0]], np.float32)
+
+    walk = Walk(1.0, 10, margin=0.5, refine=refine)
+    for index in (0, 1):
+        walk.push(index, 0, np.array([0.5 * index], np.float32))
+    assert (asked, walk.chosen()) == ([[1, 0]], [0, 1])
 
 
 @settings(max_examples=40, deadline=None)

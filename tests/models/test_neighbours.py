@@ -4,10 +4,11 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.neighbours import NO_MATCH, best_matches, nearest
+from ctxr.models.neighbours import NO_MATCH, ExactSearch, best_matches, nearest
 
 Vectors = NDArray[np.float32]
 ENGINES = ("fp32", "bf16", "auto")
@@ -59,6 +60,46 @@ def test_the_answer_is_that_of_sorting_all_distances(vectors: Vectors, k: int, b
     assert distances == pytest.approx(lengths, abs=1e-6)
     assert indices.dtype == np.int64
     assert distances.dtype == np.float32
+
+
+HALF = 2.0**-8
+"""Half the distance from 1 to the next number in bf16."""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "coarse"),
+    [
+        (scattered(9, seed=5), scattered(9, seed=6), False),
+        ([[1, 1]], [[1, HALF]], True),
+        ([[1 + HALF, 2**-4]], [[1, 2**-4]], True),
+        ([[1, 2**-4]], [[1 + HALF, 2**-4]], True),
+    ],
+    ids=["sums", "product", "query", "candidate"],
+)
+def test_no_product_errs_by_more_than_the_bound(left: Vectors, right: Vectors, coarse: bool) -> None:
+    queries, pool = np.array(left, np.float32), np.array(right, np.float32)
+    search = ExactSearch(queries, pool, coarse)
+    rough = torch.mm(search.left, search.right[: len(pool)].T).float().numpy()
+    error = np.abs(queries.astype(np.float64) @ pool.astype(np.float64).T - rough).max()
+    assert 0 < error <= search.bound
+
+
+def test_a_candidate_within_twice_the_bound_is_compared_exactly() -> None:
+    pool = np.array([[2.0], [1.81]], np.float32)
+    search = ExactSearch(
+        np.ones((1, 1), np.float32),
+        pool,
+        False,
+        exact=lambda _, right: np.where(right[:, 0] == 2, 1.9, 1.91),
+        slack=0.1,
+    )
+    assert search.best(1, 8)[0].tolist() == [[1]]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_all_others_can_be_asked_for(engine: str) -> None:
+    vectors = scattered(5)
+    assert (nearest(vectors, 4, engine=engine)[0] == slow(vectors, 4)[0]).all()
 
 
 def test_faiss_gives_the_same_answer() -> None:

@@ -3,7 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ctxr.store.paths import CACHE, last_path, remember_paths
+import pytest
+
+from ctxr.errors import DataError
+from ctxr.store.paths import CACHE, last_path, plain_name, remember_paths
 
 
 def digest(number: int) -> str:
@@ -44,3 +47,9 @@ def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
     file.unlink()
     file.mkdir()
     assert last_path(tmp_path / "sets", digest(1)) is None
+
+
+def test_a_name_has_at_most_200_characters() -> None:
+    assert plain_name("a" * 200, "source") == "a" * 200
+    with pytest.raises(DataError, match="source"):
+        plain_name("a" * 201, "source")

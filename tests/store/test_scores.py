@@ -30,6 +30,7 @@ def test_lines_in_any_order_and_with_any_scorer_are_read(tmp_path: Path) -> None
     assert found["one"].values == {"r": {"b": 20.0, "a": 3.0}}
     assert found["two"].values == {"r": {"a": 4.0}}
     assert found[""].locate("q") == f"{tmp_path / 'model.jsonl'}:3"
+    assert found["one"].locate("r") == f"{tmp_path / 'model.jsonl'}:1"
     assert found["one"].locate("r", "a") == f"{tmp_path / 'model.jsonl'}:4"
 
 

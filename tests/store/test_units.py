@@ -10,7 +10,17 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Facts, Image, Source
-from ctxr.store.units import SourceUnit, Stamp, merge_units, read_stamp, read_unit, tidy, unit_folder, write_unit
+from ctxr.store.units import (
+    SourceUnit,
+    Stamp,
+    file_names,
+    merge_units,
+    read_stamp,
+    read_unit,
+    tidy,
+    unit_folder,
+    write_unit,
+)
 
 PICTURE = "images/clip-shot0_0/img7.jpg"
 DROPPED = "dropped/clip/img9.jpg"
@@ -90,6 +100,10 @@ def test_the_manifest_hears_of_every_file_of_a_unit(tmp_path: Path) -> None:
     listed = merge_units(tmp_path, [unit()])
     there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert there == set(listed)
+
+
+def test_photos_whose_names_differ_in_case_get_files_apart() -> None:
+    assert file_names([Path("a.jpg"), Path("A.JPG"), Path("b.jpg")]) == ["a.jpg", "A-1.jpg", "b.jpg"]
 
 
 def test_tidying_removes_what_earlier_runs_left(tmp_path: Path) -> None:

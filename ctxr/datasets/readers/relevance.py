@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ctxr.datasets.pairs import EntailmentPair, coco_image
-from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, coco_caption, similarity
+from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image
+from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, similarity
 from ctxr.datasets.readers.text_files import read_object
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName

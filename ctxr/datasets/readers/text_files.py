@@ -1,13 +1,13 @@
-"""JSON that others wrote, read strictly: UTF-8 (a BOM is forgiven), no key twice, and every complaint has a line."""
+"""JSON that others wrote, read strictly: UTF-8 (a BOM is forgiven), no key twice, every complaint with a line; rows of parquet."""
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError
 
 _DEEPEST = "brackets are nested too deeply for a dataset"
 
@@ -94,6 +94,38 @@ def read_object(path: Path, expected: str, entry: str) -> JsonFile:
         where = file.locate(file.value.key, second=True)
         raise DataError(f"{where}: {entry} {file.value.key!r} appears twice", hint="delete one of them")
     return file
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a line; None if it holds none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parquet_lines(path: Path, classes: dict[str, list[str]]) -> Iterator[tuple[int, str]]:
+    """Rows of a parquet file as JSON, without nested columns (pictures); `classes` gets its own. Raises CtxrError, DataError."""
+    try:
+        from pyarrow import parquet, types
+
+        with parquet.ParquetFile(path) as file:
+            classes |= class_names((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}").decode())
+            flat = [column.name for column in file.schema_arrow if not types.is_nested(column.type)]
+            rows = (row for batch in file.iter_batches(columns=flat) for row in batch.to_pylist())
+            for number, row in enumerate(rows, 1):
+                yield number, json.dumps(row, default=str)
+    except ImportError as error:
+        raise CtxrError(f"{path.name} needs the package pyarrow", hint="pip install pyarrow") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as parquet", hint="fetch it again") from error
+
+
+def class_names(text: str) -> dict[str, list[str]]:
+    """Names of the classes of each column, from the JSON in which `datasets` describes a dataset."""
+    features = (info := json_object(text) or {}).get("features", info.get("info", {}).get("features", {}))
+    return {name: kind["names"] for name, kind in features.items() if "names" in kind}
 
 
 _KINDS: dict[type, str] = {str: "text", int: "a whole number", list: "a list"}

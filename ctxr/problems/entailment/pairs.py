@@ -43,7 +43,7 @@ _TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
 DATASET = "dataset"
 """Folder of a project whose pairs are meant where none are named."""
 
-_TABLES = (".csv", ".tsv", ".txt", ".jsonl")
+_TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)

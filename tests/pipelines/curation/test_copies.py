@@ -14,7 +14,8 @@ from PIL import Image
 
 from ctxr.media.images import Pixels, perceptual_hash
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, find_copies, shared_footage
-from ctxr.store.records import ImageSet, LedgerRow, SharedFootage
+from ctxr.pipelines.curation.ranking import PhotoRanking
+from ctxr.store.records import ImageSet, Kind, LedgerRow, SharedFootage
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import read_unit
 from ctxr.synthetic.world.drawing import render
@@ -142,6 +143,23 @@ def test_copies_are_those_of_every_pair(seed: int, count: int) -> None:
             slow.add((one, other))
     assert {tuple(sorted(pair)) for pair in found.tolist()} == {tuple(sorted(pair)) for pair in slow}
     assert count < 40 or len(slow) > count
+
+
+def test_a_distance_equal_to_a_limit_is_no_copy() -> None:
+    vectors, around, half = np.array([[0], [0.5]], np.float32), np.array([[1], [0]]), np.full((2, 1), 0.5, np.float32)
+    alone = [[0, 0], [1, 1]]
+    assert find_copies(["a", "b"], vectors, around, half, CopyRule(0.5), hashes=[None, None]).tolist() == alone
+    same, loose = ["ab" * 128] * 2, CopyRule(0.1, 0.5, 10)
+    assert find_copies(["a", "b"], vectors, around, half, loose, hashes=same).tolist() == alone
+    parts = [SourceHashes(name, "photos", [name], same[:1], vectors[at : at + 1]) for at, name in enumerate("ab")]
+    assert shared_footage(parts, loose) == []
+    assert PhotoRanking(vectors).within(0, 0.5) == [0]
+
+
+@pytest.mark.parametrize(("kind", "count"), [("video", 0), ("photos", 1)])
+def test_one_frame_without_a_hash_is_a_still(kind: Kind, count: int) -> None:
+    parts = [SourceHashes(name, kind, [name], [None], np.ones((1, 1), np.float32)) for name in "ab"]
+    assert len(shared_footage(parts, CopyRule(0.5))) == count
 
 
 @pytest.mark.parametrize("seed", range(3))

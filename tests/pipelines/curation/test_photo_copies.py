@@ -13,7 +13,7 @@ from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.ranking import Positions
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
 from ctxr.store.arrays import Vectors
-from ctxr.store.units import Stamp
+from ctxr.store.units import SourceUnit, Stamp
 
 LIMIT = 0.1
 
@@ -60,24 +60,60 @@ def test_groups_are_those_of_every_pair_even_where_neighbours_at_hand_are_few() 
     assert 12 < len(set(expected)) < 80
 
 
+def pick(
+    folder: Path, vectors: Vectors, choice: PhotoPicking, contents: list[tuple[int, int]]
+) -> tuple[list[PooledPhoto], SourceUnit]:
+    """Sets of four (of two among few) out of photos with such vectors; `contents`: side in pixels, and bytes, of each."""
+    count = len(vectors)
+    files = tuple(folder / f"p{at:02}.png" for at in range(count))
+    for file, (_, size) in zip(files, contents, strict=True):
+        file.write_bytes(b"x" * size)
+    hashes = tuple(file.name for file in files)
+    album = InputSource("album", "photos", folder, "0" * 64, 0, files, hashes)
+    sides = [side for side, _ in contents]
+    photos = [
+        PooledPhoto(album, at, files[at], hashes[at], files[at].name, sides[at], sides[at], at) for at in range(count)
+    ]
+    picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
+    context = UnitContext(folder / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
+    pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
+    (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, watch=lambda count: None)
+    return photos, unit
+
+
+@pytest.mark.parametrize(
+    ("contents", "best"), [([(8, 9), (9, 5), (9, 7), (9, 7)], 2), ([(9, 5), (9, 5), (8, 9), (9, 4)], 0)]
+)
+def test_of_copies_the_one_with_most_pixels_then_bytes_then_the_first_stands(
+    tmp_path: Path, contents: list[tuple[int, int]], best: int
+) -> None:
+    turn = np.array([0, 0.001, 0.002, 0.003, 0.5, 1])
+    vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
+    _, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, 0), [*contents, (9, 9), (9, 9)])
+    assert [row.index for row in unit.ledger if row.reason != "duplicate"] == [best, 4, 5]
+
+
+@pytest.mark.parametrize("sample", [0, 1, 2])
+def test_no_more_sets_are_picked_than_asked_for(tmp_path: Path, sample: int) -> None:
+    _, unit = pick(tmp_path, np.eye(4, dtype=np.float32), PhotoPicking(CopyRule(0.07), sample, 0), [(9, 9)] * 4)
+    assert len(unit.sets) == sample
+
+
+def test_the_last_photo_is_found_beyond_the_neighbours_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxr.pipelines.curation.photos.NEIGHBOURS", 2)
+    turn = np.array([0, 0.001, 0.002, 1])
+    vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
+    _, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, 0), [(9, 9)] * 4)
+    assert {one.images for one in unit.sets} == {("album/p00.png", "album/p03.png"), ("album/p03.png", "album/p00.png")}
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_no_two_photos_of_a_set_are_copies_of_one_another(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = 30
     turn = rng.permutation(np.linspace(0, 1.5, count) ** 2 / 1.5)
     vectors = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float32)
-    files = tuple(tmp_path / f"p{at:02}.png" for at in range(count))
-    for file in files:
-        file.write_text(file.name)
-    hashes = tuple(file.name for file in files)
-    album = InputSource("album", "photos", tmp_path, "0" * 64, 0, files, hashes)
-    photos = [PooledPhoto(album, at, files[at], hashes[at], files[at].name, 9, 9, at) for at in range(count)]
-    picking = Picking(0.0, 4, 0.0, QualityGate(QualityLimits(), "live", "auto"))
-    context = UnitContext(tmp_path / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
-    pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
-    (unit,) = pick_photos(
-        context, pool, [album], stamps, PhotoPicking(CopyRule(0.07), None, seed), facts={}, watch=lambda count: None
-    )
+    photos, unit = pick(tmp_path, vectors, PhotoPicking(CopyRule(0.07), None, seed), [(9, 9)] * count)
     assert unit.sets
     assert any(row.reason == "duplicate" for row in unit.ledger)
     places = {photo.id: photo.position for photo in photos}

@@ -204,6 +204,13 @@ def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
         assert list(order.around(anchor)) == slow
 
 
+def test_rounding_of_products_hides_no_photo_below_a_distance() -> None:
+    order = PhotoRanking(np.float32(48**-0.5) + np.float32(1e-3) * units_of(np.random.default_rng(0), 60, 48))
+    for other in range(1, 60):
+        exact = np.sqrt(order.squared(0, np.array([other]))[0]).astype(np.float32)
+        assert other in order.within(0, float(np.nextafter(exact, np.float32(9))))
+
+
 def test_a_ranking_takes_exact_distances_only_as_far_as_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "DISTANCE_BLOCK", 20)
     vectors = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)

@@ -18,7 +18,9 @@ from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.pipelines.curation.build_sets import run
+from ctxr.pipelines.curation.build_stage import _pooled
 from ctxr.pipelines.curation.config import BuildSets, Filter
+from ctxr.pipelines.curation.copies import SourceHashes
 from ctxr.pipelines.curation.filter import run as run_filter
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
@@ -261,3 +263,9 @@ def test_a_compilation_and_its_clips_go_to_one_split(tmp_path: Path) -> None:
     build(tmp_path, out, "videos")
     assert [row[:2] for row in shared(out)] == [("clip0", "compilation"), ("clip1", "compilation")]
     assert dealt(out)["clip0"] == dealt(out)["clip1"] == dealt(out)["compilation"] != dealt(out)["clip2"]
+
+
+@pytest.mark.parametrize(("needed", "split"), [(2, "valid"), (3, "train")])
+def test_an_album_of_just_enough_photos_for_a_set_stays_where_it_was_dealt(needed: int, split: str) -> None:
+    album = SourceHashes("a", "photos", ["1", "2"], [None, None], np.eye(2, dtype=np.float32))
+    assert _pooled([Split("a", "valid")], [album], {"a"}, needed) == {"a": split}

@@ -1,4 +1,5 @@
-"""Published entailment datasets as pairs: SNLI-VE, e-SNLI-VE, XNLI, MNLI, MRPC, RTE, STS-B, QQP and CxC.
+"""Published entailment datasets as pairs: SNLI-VE, e-SNLI-VE, XNLI, MNLI, MRPC, RTE, STS-B, QQP and CxC; also as exported by Hugging
+Face, with integers for labels.
 
 Tables are read line by line: a quote that is never closed costs its own row, not the rest of the file.
 
@@ -17,9 +18,9 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from ctxr.datasets.pairs import EntailmentPair, coco_image, flickr_image, text_group
+from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image, flickr_image, text_group
 from ctxr.datasets.readers.karpathy import SIDES
-from ctxr.datasets.readers.text_files import read_json, value_of
+from ctxr.datasets.readers.text_files import class_names, json_object, parquet_lines, read_json, value_of
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -91,6 +92,8 @@ _NLI = {
     "contradictory": ("contradiction", 0),
     "not_entailment": ("not_entailment", 0),
 }
+_NUMBERED = re.compile(r"(?<![a-z0-9])(?:(rte)|(e?snli(?:ve)?|[mx]nli|multi[-_]?nli)|[a-z]*nli|mrpc)(?![a-z])")
+"""Names of datasets: RTE with two integer labels, those with three, and others, of which WNLI and MRPC have RTE's columns reversed."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +168,10 @@ FORMATS = (
         "xnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), language=("language",), labels=_NLI,
         beside=("language",),
     ),
+    PairFormat("snli-ve", label=("label",), premise=("premise",), hypothesis=("hypothesis",), image=("filename",), labels=_NLI),
     PairFormat("xnli", label=("label",), premise=("premise",), hypothesis=("hypo", "hypothesis"), labels=_NLI),
     PairFormat("mnli", label=("gold_label",), premise=_FIRST, hypothesis=_SECOND, id=("pairID",), labels=_NLI, beside=("promptID",)),
-    PairFormat("rte", label=("label",), premise=_FIRST, hypothesis=_SECOND, id=("index",), labels=_NLI),
+    PairFormat("rte", label=("label",), premise=_FIRST, hypothesis=_SECOND, id=("index", "idx"), labels=_NLI),
 )  # fmt: skip
 """Every format, the more particular ones first."""
 
@@ -214,6 +218,7 @@ class Rows:
     Attributes:
         columns: the names in the header; of JSON Lines, those of the first record.
         oddities: grows while rows are read. read: records so far, those left out included.
+        classes: by column, the names of its integers, as `datasets` stores them.
     """
 
     def __init__(self, path: Path, headless: tuple[str, ...] = ()) -> None:
@@ -224,7 +229,9 @@ class Rows:
         self.path = path
         self.oddities: list[Oddity] = []
         self.read = 0
-        self._lines = numbered(path, self.oddities)
+        info = path.with_name("dataset_info.json")
+        self.classes = class_names(info.read_text("utf-8", "replace") if info.is_file() else "{}")
+        self._lines = parquet_lines(path, self.classes) if path.suffix == ".parquet" else numbered(path, self.oddities)
         self._ahead: deque[tuple[int, str]] = deque()
         first = self._next()
         if first is None:
@@ -233,7 +240,7 @@ class Rows:
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
         if self._json:
-            self.columns = tuple(_json_object(header) or ())
+            self.columns = tuple(json_object(header) or ())
             self._ahead.append((first[0], header))
         else:
             self.columns = _names(header, self._delimiter, path)
@@ -271,7 +278,7 @@ class Rows:
         return header
 
     def _json_cells(self, line: int, text: str) -> dict[str, str] | None:
-        value = _json_object(text)
+        value = json_object(text)
         if value is None:
             self.note(line, "not_json", "the line is not a JSON object")
             return None
@@ -319,15 +326,6 @@ class Rows:
         if len(cells) < width:
             return None
         return cells[:width] if self._headless or not any(cells[width:]) else None
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a line; None if it holds none."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _as_text(cell: object) -> str:
@@ -473,6 +471,10 @@ class _Reader:
         self.rows, self.format, self.split, self.captions = rows, pair_format, split, captions
         self.pairs: dict[str, EntailmentPair] = {}
         self.said: dict[tuple[str | None, ...], tuple[int, EntailmentPair]] = {}
+        two, three = [("", ""), *_NUMBERED.findall("/".join(rows.path.absolute().parts[-3:]).lower())][-1]
+        usual = ["entailment", "not_entailment"] if two else ["entailment", "neutral", "contradiction"] if three else []
+        names = next((rows.classes[name] for name in pair_format.label if name in rows.classes), usual)
+        self.classes = {str(number): name for number, name in enumerate(names)}
 
     def take(self, row: Row) -> None:
         """Make a pair of a row, or note why not."""
@@ -528,9 +530,15 @@ class _Reader:
                 return None
             entailed = score >= THRESHOLD
             return ("similar" if entailed else "dissimilar"), int(entailed), score
-        if value == "-":
-            self.rows.note(row.line, "no_consensus", "the annotators agreed on no label")
+        if value in ("-", "-1"):
+            self.rows.note(row.line, "no_consensus", "the row has no gold label")
             return None
+        if value.isdecimal() and not self.classes and value not in self.format.labels:
+            raise DataError(
+                f"{self.rows.path}:{row.line}: nothing says what label {value} means",
+                hint="put dataset_info.json beside the file, or name the file after its dataset: rte, mnli, snli-ve",
+            )
+        value = self.classes.get(value, value)
         if value not in self.format.labels:
             self.rows.note(row.line, "label", f"{value!r} is not a label of {self.format.source}")
             return None
@@ -562,16 +570,6 @@ class _Reader:
 def _cell(row: Row, names: tuple[str, ...]) -> str:
     """The cell of the first column that the row has; empty where it has none."""
     return next((row.cells[name] for name in names if name in row.cells), "")
-
-
-def coco_caption(name: str) -> str | None:
-    """The id of a caption such as `COCO_val2014:sentid:1234`; None for another name.
-
-    >>> coco_caption("COCO_val2014:sentid:1234")
-    'coco/1234'
-    """
-    number = name.rpartition(":")[2]
-    return f"coco/{number}" if number.isascii() and number.isdigit() else None
 
 
 def similarity(text: str) -> float | None:

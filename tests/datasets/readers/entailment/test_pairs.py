@@ -1,16 +1,20 @@
 """Published entailment files in their own formats, clean and dirty; the samples are written for these tests."""
 
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import pyarrow as arrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv, parquet
 
 from ctxr.datasets.readers.entailment import Captions, Reading, read_captions, read_pairs
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import CtxrError, DataError, UsageError
 
 CAPTIONS = Captions(
     {"coco/7": "A cat sleeps.", "coco/8": "A cat on a mat.", "coco/9": "Two boats."},
@@ -284,6 +288,82 @@ def test_no_content_makes_a_traceback_or_loses_a_row(head: str, lines: list[str]
         path = write(Path(folder), "x_train.tsv", "\n".join([head, *lines]).encode() + tail)
         with suppress(DataError):
             whole(read_pairs(path))
+
+
+RTE_ROWS = [
+    {"sentence1": "A.", "sentence2": "B.", "label": 0, "idx": 0}, {"sentence1": "A.", "sentence2": "C.", "label": 1, "idx": 1},
+    {"sentence1": "A.", "sentence2": "D.", "label": -1, "idx": 2},
+]  # fmt: skip
+NLI_ROWS = [{"premise": "A.", "hypothesis": f"B{n}.", "label": n, "filename": "77.jpg"} for n in (0, 1, 2, 3, -1)]
+NAMES = {"WNLI": ["not_entailment", "entailment"], "MRPC": ["not_equivalent", "equivalent"]}
+
+
+def features(names: list[str]) -> dict[str, object]:
+    return {"features": {"label": {"names": names, "_type": "ClassLabel"}, "idx": {"dtype": "int32", "_type": "Value"}}}
+
+
+def save(folder: Path, name: str, rows: list[dict[str, Any]], names: list[str] | None = None) -> Path:
+    """The rows as `datasets` exports them, with the metadata it stores in a parquet file."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    table = arrow.Table.from_pylist(rows)
+    if names:
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": features(names)})})
+    if file.suffix == ".parquet":
+        pictures = arrow.array([{"bytes": b"\xff\xd8", "path": "77.jpg"}] * len(rows))
+        parquet.write_table(table.append_column("image", pictures), file)
+    elif file.suffix == ".csv":
+        csv.write_csv(table, file)
+    else:
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+def relations(path: Path) -> tuple[str, list[tuple[str, int]]]:
+    found = read_pairs(path)
+    whole(found)
+    return found.source, [(pair.relation, pair.label) for pair in found.pairs]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_integer_labels_follow_the_named_dataset(ending: str, tmp_path: Path) -> None:
+    rte = relations(save(tmp_path, f"glue/rte/validation-00000-of-00001.{ending}", RTE_ROWS))
+    assert rte == ("rte", [("entailment", 1), ("not_entailment", 0)])
+    three = [("entailment", 1), ("neutral", 0), ("contradiction", 0)]
+    plain = [{key: row[key] for key in ("premise", "hypothesis", "label")} for row in NLI_ROWS]
+    assert relations(save(tmp_path, f"multi_nli/data/train-00000.{ending}", plain))[1] == three
+    pictures = read_pairs(save(tmp_path, f"snli_ve_dev.{ending}", NLI_ROWS))
+    assert [(pair.relation, pair.label) for pair in pictures.pairs] == three
+    assert {(pair.image, pair.split, pair.source) for pair in pictures.pairs} == {("flickr30k/77", "valid", "snli-ve")}
+    assert [one.code for one in pictures.left_out] == ["label", "no_consensus"]
+
+
+def test_the_metadata_of_an_export_names_its_labels_before_its_path_does(tmp_path: Path) -> None:
+    reversed_labels = [("not_entailment", 0), ("entailment", 1)]
+    assert relations(save(tmp_path, "rte/train.parquet", RTE_ROWS, NAMES["WNLI"]))[1] == reversed_labels
+    file = save(tmp_path, "wnli/train.jsonl", RTE_ROWS)
+    write(file.parent, "dataset_info.json", json.dumps(features(NAMES["WNLI"])))
+    assert relations(file)[1] == reversed_labels
+    assert relations(save(tmp_path, "mrpc/train.parquet", RTE_ROWS, NAMES["MRPC"]))[1] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["train.parquet", "train.csv", "wnli/train.jsonl", "rte/wnli/train.csv", "mrpc_rows.csv"]
+)
+def test_an_integer_that_nothing_explains_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="what label 0 means") as refused:
+        read_pairs(save(tmp_path, name, RTE_ROWS))
+    assert "dataset_info.json" in (refused.value.hint or "")
+
+
+def test_a_parquet_file_needs_pyarrow_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = save(tmp_path, "rte/train.parquet", RTE_ROWS)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(DataError, match="as parquet"):
+        read_pairs(file)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(CtxrError, match="pyarrow"):
+        read_pairs(file)
 
 
 def test_real_rows_are_all_accounted_for(real_files: Path) -> None:
