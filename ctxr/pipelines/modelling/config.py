@@ -272,7 +272,7 @@ class ListenReport:
     Attributes:
         run: the artifact. queries: of the sample. requests: in all. answered: of them, so far.
         complete: whether every request was answered. up_to_date: whether it was finished before.
-        outcomes: how many replies were chosen, out_of_range, unreadable, refused.
+        outcomes: how many replies were chosen, out_of_range, ambiguous, unreadable, refused.
         tokens_in, tokens_out: of all replies; in a dry run, about how many there would be.
         cost: at the given prices. uncounted: replies whose tokens the host did not report: they are estimated.
         tables: accuracy by shift, and by position. notes: caveats of the figures.
