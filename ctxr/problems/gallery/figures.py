@@ -415,7 +415,9 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
         sentences.append("all pairs were judged: where by people, E@K is E@M")
     if audited:
         ways = _ways(own)
-        sentences.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
+        sentences.append(
+            f"corrected: for the classifier's errors by the audit, taking people as right{ways and f', {ways}'}"
+        )
     if leaked:
         sentences.append("leaked: pictures that the classifier was trained on, – where unknown")
     elif any(one.found.leaked is not None for one in own):
