@@ -7,7 +7,19 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Seed, Switch, Text, Workdir
+from ctxr.engine.options import (
+    Choices,
+    Device,
+    NotDecisive,
+    Options,
+    PathOption,
+    Range,
+    Seed,
+    Since,
+    Switch,
+    Text,
+    Workdir,
+)
 from ctxr.engine.report import Table
 from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
@@ -141,6 +153,9 @@ class Eval(Options):
     videos and albums)."""
     recall: str = "5"
     """Recall@k to print, such as 1,5,10."""
+    trec: Annotated[bool, Since(False)] = False
+    """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
+    --recall."""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000

@@ -32,6 +32,7 @@ from tests.pipelines.evaluated import (
     release,
     right_on,
     target_of,
+    trec_eval,
     write_scores,
 )
 from tests.pipelines.world_dataset import write_world_dataset
@@ -204,6 +205,28 @@ def test_trec_files_hold_every_candidate_in_its_order(dataset: Path) -> None:
     targets = {query.id: one.images[place] for query, one, place in read_dataset(dataset).targets()}
     asked = {f"{FILM}/3", f"{FILM}/4", f"{STREET}/0", f"{PHOTOS}/9"}
     assert sorted(qrels) == sorted(f"{query} 0 {targets[query]} 1" for query in asked)
+
+
+@pytest.mark.parametrize("step", [1.0, 1e-12])
+def test_trec_eval_finds_in_our_files_what_we_print(dataset: Path, step: float) -> None:
+    # no ties, but differences that single precision does not show
+    file = write_scores(
+        dataset.parent / "a.jsonl", dataset, lambda query, place: 1 + step * (7 * place % 10), ("valid",)
+    )
+    results = evaluate(dataset, file, trec=True, recall="3").results
+    figures = json.loads((results / "figures.json").read_bytes())["figures"]
+    ours = {row["measure"]: row["value"] for row in figures if (row["view"], row["part"]) == ("overall", "all")}
+    for name, value in trec_eval(results / "trec", "a", 3).items():
+        assert ours[name] == pytest.approx(value)
+
+
+def test_ties_stand_in_trec_files_as_trec_eval_orders_them(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, lambda query, place: float(place % 3))
+    lines = [line.split() for line in (evaluate(dataset, file).results / "trec" / "a.txt").read_text().splitlines()]
+    for query in {line[0] for line in lines}:
+        own = [line for line in lines if line[0] == query]
+        assert own == sorted(own, key=lambda line: (float(line[4]), line[2].encode()), reverse=True)
+        assert [int(line[3]) for line in own] == list(range(1, len(own) + 1))
 
 
 def test_tables_can_be_pasted(dataset: Path) -> None:
