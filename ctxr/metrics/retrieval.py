@@ -370,8 +370,8 @@ def average_precision(scores: Scores, marked: Flags, sizes: Codes, depth: int = 
 
 
 def trec_figures(scores: Scores, marked: Flags, ks: Sequence[int], depth: int = 0) -> dict[str, Doubles]:
-    """`MAP` (with `depth`, `MAP@depth`), `P@k` and `nDCG@k` of each row, [b], expected over ties, else as trec_eval has them: gains are 0 or 1, discounted by
-    log2(rank + 1) (Järvelin and Kekäläinen 2002).
+    """`MAP` (with `depth`, `MAP@depth`), `P@k` and `nDCG@k` of each row, [b], expected over ties, else as trec_eval has them: gains
+    are 0 or 1, discounted by log2(rank + 1) (Järvelin and Kekäläinen 2002).
 
     >>> found = trec_figures(np.array([[0.9, 0.5, 0.8]]), np.array([[True, True, False]]), [2])
     >>> {name: values.round(3).tolist() for name, values in found.items()}

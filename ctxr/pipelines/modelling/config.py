@@ -145,7 +145,7 @@ class Eval(Options):
     """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
     test, valid and train that has pairs."""
     compare: bool = False
-    """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
+    """Test every run against every other: differences with intervals, permutation and McNemar, Holm-corrected over all of them."""
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"

@@ -166,6 +166,7 @@ class SetEvaluation(Evaluation):
     def finish(self) -> None:
         """The accuracy of people, and what keeps figures from being taken at their word."""
         dataset = self.request.dataset
+        notes.mark_changed_runs(self)
         people = notes.people(dataset)
         if people is not None:
             self.findings.tables["people"] = people

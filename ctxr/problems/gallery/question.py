@@ -152,6 +152,7 @@ class GalleryEvaluation(Evaluation):
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
         refuse_same_files({row.scorer: None for row in self.rankings})
+        notes.mark_changed_runs(self)
         findings, dataset = self.findings, self.request.dataset
         findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
         findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
