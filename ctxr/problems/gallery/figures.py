@@ -82,8 +82,8 @@ def columns_of(
             ("IR", part.turned(), written.turned(), owners[captions]),
         )
         for direction, one, right, of in ways if trec else ():
-            for measure, found in trec_of_pairs(one, right, recalls, RANKED).items():
-                parts.setdefault(f"TREC {direction} {measure}", []).append(_column(of, found))
+            for measure, values in trec_of_pairs(one, right, recalls, RANKED).items():
+                parts.setdefault(f"TREC {direction} {measure}", []).append(_column(of, values))
         for folds, name in ((1, ""), (5, "1K ")):
             if folds > 1 and not is_coco_test(split.side, [split.images[image] for image in images]):
                 continue
