@@ -128,8 +128,9 @@ def test_the_sides_of_an_interval_by_strata_are_those_of_its_parts() -> None:
     (pictures,) = clusters.means((written[:, None] + 0.2) / 10, np.ones((20, 1), bool))
     # 40 pairs are estimated from 10, which stand in the figure too
     low, high = share_limits(np.array([0.1]), np.array([1 / (1 / 10 + 2 / 40)]), np.array([9.0]))
-    below = np.hypot(pictures.low - pictures.value, (low[0] - 0.1) * 40 / 200)
-    above = np.hypot(pictures.high - pictures.value, (high[0] - 0.1) * 40 / 200)
+    margins = zip(("low", "high"), (low[0] - 0.1, high[0] - 0.1), strict=True)
+    below, above = (np.hypot(getattr(pictures, side) - pictures.value, edge * 40 / 200) for side, edge in margins)
+    assert pictures.value is not None
     assert (found.value, found.low, found.high) == pytest.approx(
         (pictures.value, pictures.value - below, pictures.value + above)
     )
@@ -141,7 +142,7 @@ def test_a_handful_of_pictures_has_no_interval_by_strata() -> None:
     for count_of, has in ((4, False), (5, True)):
         clusters = Clusters(np.arange(count_of), np.random.default_rng(0), 50)
         known = AuditedPairs(np.ones(count_of), np.ones((count_of, 1)), looks)
-        found = entailed_share(np.arange(count_of) % 2.0, known, 4, clusters)
+        found = entailed_share(np.arange(count_of, dtype=np.float64) % 2, known, 4, clusters)
         assert (found.low is not None, found.high is not None) == (has, has)
         (pictures,) = clusters.means((np.arange(count_of)[:, None] % 2 + 1.5) / 4, np.ones((count_of, 1), bool))
         assert ((found.high or 0.0) > (pictures.high or 0.0)) is has
