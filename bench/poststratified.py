@@ -66,13 +66,14 @@ class World:
         held = (rng.choice(np.flatnonzero(strata == one), count, replace=False) for one, count in enumerate(counts))
         return strata, np.concatenate(list(held))
 
-    def audit(self, looks: int, rng: np.random.Generator) -> tuple[Reliability, dict[str, float]]:
-        """What so many looks say of the classifier, whose calls begin at 0.5, and what is so."""
+    def audit(self, looks: int, rng: np.random.Generator, errors: float = 0.0) -> tuple[Reliability, dict[str, float]]:
+        """What so many looks, a share of which err, say of the classifier, whose calls begin at 0.5, and what is so."""
         strata, drawn = self.drawn(looks, rng)
         holds, called = self.holds.ravel(), self.probability.ravel() >= 0.5
+        said = holds ^ (rng.random(len(holds)) < errors) if errors else holds
         parts = []
         for held in (strata == one for one in range(strata.max() + 1)):
-            population, sampled, positive = (int(one.sum()) for one in (held, held[drawn], held[drawn] & holds[drawn]))
+            population, sampled, positive = (int(one.sum()) for one in (held, held[drawn], held[drawn] & said[drawn]))
             parts.append(Stratum(population, sampled, positive, bool(called[held][0])))
         true = float((called & holds).sum())
         return reliability(parts), {"precision": true / called.sum(), "recall": true / holds.sum()}
@@ -137,12 +138,12 @@ def studies(kind: Kind, looks: int, count: int = 400) -> dict[str, Covered]:
     return {f"E@{k}": Covered(*np.array(held, np.float64).mean(axis=0).tolist()) for k, held in rows.items()}
 
 
-def audits(kind: Kind, looks: int, count: int = 400) -> dict[str, Covered]:
-    """By figure: how intervals of precision and recall fare against those of the very pairs that were sampled."""
+def audits(kind: Kind, looks: int, count: int = 400, errors: float = 0.0) -> dict[str, Covered]:
+    """By figure: how intervals of precision and recall fare against those of the very pairs that were sampled, where people err."""
     rng = np.random.default_rng(1)
     rows: dict[str, list[tuple[float, bool, bool, float]]] = {"precision": [], "recall": []}
     for _ in range(count):
-        found, truths = world(rng, kind=kind).audit(looks, rng)
+        found, truths = world(rng, kind=kind).audit(looks, rng, errors)
         for name, truth in truths.items():
             told = found.precision if name == "precision" else found.recall
             if told.value is not None and told.low is not None and told.high is not None:
@@ -155,3 +156,6 @@ if __name__ == "__main__":
         for looks in (100, 200, 600):
             for figure, covered in (studies(kind, looks) | audits(kind, looks)).items():
                 print(f"{name}, {looks} looks, {figure}: {covered.told()}")
+        for errors in (0.02, 0.05):
+            for figure, covered in audits(kind, 200, errors=errors).items():
+                print(f"{name}, 200 looks, {errors:.0%} of them wrong, {figure}: {covered.told()}")

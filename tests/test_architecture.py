@@ -1,6 +1,9 @@
-"""The laws of the house that no tool checks; import-linter holds the others (`make check`)."""
+"""The laws of the house: those that import-linter checks (`make check`), and those that no tool does."""
 
 import ast
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -49,6 +52,29 @@ def test_torch_stays_out_of_the_other_rooms() -> None:
         if HEAVY & {name.split(".")[0] for name in imported(ast.parse(file.read_text()))}
     }
     assert rooms <= WITH_TORCH
+
+
+@pytest.mark.parametrize(
+    ("planted", "broken"),
+    [
+        ("", set()),
+        ("from ctxr import pipelines", {"ctxr.metrics.columns -> ctxr.pipelines"}),
+        ("from ..pipelines import crowd", {"ctxr.metrics.columns -> ctxr.pipelines.crowd"}),
+    ],
+)
+def test_the_rooms_import_downwards(planted: str, broken: set[str], tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "ctxr", ignore=lambda _, names: [one for one in names if one == "__pycache__"])
+    shutil.copy(PACKAGE.parent / "pyproject.toml", tmp_path)
+    with (tmp_path / "ctxr" / "metrics" / "columns.py").open("a") as file:
+        file.write(planted)
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": "."}, capture_output=True, text=True
+    )
+    assert (done.returncode, set(re.findall(r"^- (ctxr\.metrics\S+ -> \S+)", done.stdout, re.MULTILINE))) == (
+        bool(broken),
+        broken,
+    )
 
 
 def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

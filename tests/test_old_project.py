@@ -98,8 +98,11 @@ def test_its_answers_are_imported_and_decided_on_as_they_were(project: Path) -> 
     assert contents(project / "again" / "judgments") == contents(project / "judgments")
     said("aggregate -w . --input judgments -o again/aggregated --resamples 20")
     before, now = (contents(folder / "aggregated") for folder in (project, project / "again"))
-    # the last place of one of Wilson's limits is another, and one sentence was reworded
-    assert rounded(now.pop("figures.json")) == rounded(before.pop("figures.json"))
+    # intervals of accuracy are exact now, and one sentence was reworded
+    told, as_told = rounded(now.pop("figures.json")), rounded(before.pop("figures.json"))
+    for row in told["accuracy"] + as_told["accuracy"]:
+        row |= {"low": None, "high": None, "crowd_low": None, "crowd_high": None}
+    assert told == as_told
     workers = before["workers.jsonl"].replace(b"too few answers to be sure", b"too few answers to decide")
     assert now == before | {"workers.jsonl": workers}
 

@@ -30,21 +30,6 @@ def exact_interval(hits: float, trials: int) -> tuple[float, float]:
     return low, float(betainccinv(most + 1, trials - most, tail)) if most < trials else 1.0
 
 
-def wilson_interval(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's interval for a share, (low, high) in 0..1: covers the truth 95 % of the time on average, not at least
-    (Wilson 1927). (0, 1) for no trial.
-
-    >>> tuple(round(edge, 4) for edge in wilson_interval(0, 10))
-    (0.0, 0.2775)
-    """
-    if not trials:
-        return 0.0, 1.0
-    # Student's quantile of endless degrees of freedom is the normal one
-    share, looks, free = np.array([[hits / trials], [trials], [np.inf]])
-    low, high = share_limits(share, looks, free)
-    return float(low[0]), float(high[0])
-
-
 def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles, Doubles]:
     """Wilson's limits of shares [S] with Student's quantile in place of the normal one, which holds the truth of few looks too often
     rather than too seldom.

@@ -255,7 +255,7 @@ def retrieved(
         recalls.append(np.stack([recall(ranks, k) for k in ks], axis=1))
         sizes = right.sizes[block_rows] if absent is None else right.sizes[block_rows] + absent[block_rows]
         precisions.append(hits_at(scores, marked, sizes) / sizes)
-        averages.append(average_precision_at_r(scores, marked, sizes))
+        averages.append(average_precision(scores, marked, sizes))
     recalls_of, precision, average = (np.concatenate(part) for part in (recalls, precisions, averages))
     return Retrieved(right.queries, recalls_of, tuple(ks), precision, average)
 
@@ -345,16 +345,17 @@ def hits_at(scores: Scores, marked: Flags, k: Codes | int) -> Doubles:
     return hits
 
 
-def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubles:
+def average_precision(scores: Scores, marked: Flags, sizes: Codes, depth: int = 0) -> Doubles:
     """AP@R of each row, [b], expected over ties: R is `sizes` [b], at least 1, the number of marked candidates unless some of the
-    right ones are not scored.
+    right ones are not scored; with `depth` AP over so many candidates, which MAP is the mean of.
 
     In a group of n equal scores with p marked, after a candidates with c marked, the j-th is marked with chance p / n, and then
     precision there is expected to be (c + 1 + (j - 1)(p - 1) / (n - 1)) / (a + j).
     """
-    edges = _kth(scores, np.minimum(sizes, scores.shape[1]))
+    depths = np.full(len(sizes), depth) if depth else sizes
+    edges = _kth(scores, np.minimum(depths, scores.shape[1]))
     precision = np.zeros(len(scores))
-    for row, (edge, wanted) in enumerate(zip(edges, sizes.tolist(), strict=True)):
+    for row, (edge, wanted) in enumerate(zip(edges, depths.tolist(), strict=True)):
         chosen = np.flatnonzero(scores[row] >= edge)
         values, group = np.unique(-scores[row, chosen], return_inverse=True)
         level = np.bincount(group, minlength=len(values))
@@ -364,8 +365,37 @@ def average_precision_at_r(scores: Scores, marked: Flags, sizes: Codes) -> Doubl
         rank = np.arange(1, len(of) + 1)
         inside = rank - ahead[of] - 1
         before = before_group[of] + 1 + inside * np.maximum(good[of] - 1, 0) / np.maximum(level[of] - 1, 1)
-        precision[row] = (good[of] / level[of] * before / rank).sum() / wanted
+        precision[row] = (good[of] / level[of] * before / rank).sum() / sizes[row]
     return precision
+
+
+def trec_figures(scores: Scores, marked: Flags, ks: Sequence[int], depth: int = 0) -> dict[str, Doubles]:
+    """`MAP` (with `depth`, `MAP@depth`), `P@k` and `nDCG@k` of each row, [b], expected over ties, else as trec_eval has them: gains
+    are 0 or 1, discounted by log2(rank + 1) (Järvelin and Kekäläinen 2002).
+
+    >>> found = trec_figures(np.array([[0.9, 0.5, 0.8]]), np.array([[True, True, False]]), [2])
+    >>> {name: values.round(3).tolist() for name, values in found.items()}
+    {'MAP': [0.833], 'P@2': [0.5], 'nDCG@2': [0.613]}
+    """
+    sizes = marked.sum(axis=1)
+    hits = np.stack([np.zeros(len(scores)), *(hits_at(scores, marked, k) for k in range(1, max(ks, default=0) + 1))])
+    discounts = 1 / np.log2(np.arange(2, len(hits) + 1))
+    gains, ideal = np.cumsum(np.diff(hits, axis=0) * discounts[:, None], axis=0), np.cumsum(discounts)
+    cut = min(depth or scores.shape[1], scores.shape[1])
+    named = {f"MAP@{depth}" if depth else "MAP": average_precision(scores, marked, sizes, cut)}
+    named |= {f"P@{k}": hits[k] / k for k in ks}
+    return named | {f"nDCG@{k}": gains[k - 1] / ideal[np.minimum(sizes, k) - 1] for k in ks}
+
+
+def trec_of_pairs(
+    scored: QueryScores, right: Relation, ks: Sequence[int], depth: int, block: int = BLOCK
+) -> dict[str, Doubles]:
+    """`trec_figures` of the queries of `right`, [T] each."""
+    parts = [
+        trec_figures(scores, right.among(right.queries[rows], scores.shape[1]), ks, depth)
+        for rows, scores in _blocks(scored, right, block)
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
 def top(scored: QueryScores, k: int, block: int = BLOCK) -> Iterator[tuple[Codes, Codes, Scores]]:

@@ -4,7 +4,7 @@ Five right of five is no proof of skill: decide on the probability that the skil
 share. Looking again after each vote makes wrong decisions a little more frequent than the posterior says, so decisions should
 stay reversible.
 
-A share of votes is not one of independent coins: a worker gives many votes. Wilson's interval treats them as if they were;
+A share of votes is not one of independent coins: a worker gives many votes. The exact interval treats them as if they were;
 the interval over workers does not, and is the one to quote.
 
 Acceptance keeps the texts whose target was found, so accuracy on accepted votes is optimistic by construction. The honest
@@ -19,8 +19,9 @@ import numpy.typing as npt
 from scipy.special import betaincc, betaincinv
 
 from ctxr.errors import UsageError
-from ctxr.metrics.agreement import RESAMPLES, percentiles
-from ctxr.metrics.proportions import LEVEL, wilson_interval
+from ctxr.metrics.agreement import RESAMPLES
+from ctxr.metrics.compare import mean_interval
+from ctxr.metrics.proportions import LEVEL, exact_interval
 from ctxr.metrics.votes import Column, Doubles, Flags, Votes, factorise
 
 Decision = Literal["allow", "block", "undecided"]
@@ -136,8 +137,8 @@ class HumanAccuracy:
 
     Attributes:
         value: right / votes, 0..1; None without votes. workers: who gave them.
-        low, high: Wilson's interval, as if votes were independent; (0, 1) without votes.
-        crowd_low, crowd_high: percentile interval with workers drawn again; None with fewer than two workers.
+        low, high: exact interval, as if votes were independent; (0, 1) without votes.
+        crowd_low, crowd_high: percentile interval with workers drawn again; None where `interval_of` has none.
     """
 
     value: float | None
@@ -163,15 +164,6 @@ def human_accuracy(votes: Votes, right: Flags, rng: np.random.Generator, resampl
     0.75
     """
     total, hits = len(votes), int(right.sum())
-    low, high = wilson_interval(hits, total)
-    sizes = np.bincount(votes.workers, minlength=1)
-    hits_of = np.bincount(votes.workers, right, minlength=1)[sizes > 0]
-    sizes = sizes[sizes > 0]
-    crowd = len(sizes)
-    value = hits / total if total else None
-    if crowd < 2:
-        return HumanAccuracy(value, hits, total, crowd, low, high)
-    # one row of draws at a time keeps memory at the size of the crowd
-    resampled = (rng.integers(0, crowd, crowd) for _ in range(resamples))
-    shares = np.array([hits_of[rows].sum() / sizes[rows].sum() for rows in resampled])
-    return HumanAccuracy(value, hits, total, crowd, low, high, *percentiles(shares))
+    low, high = exact_interval(hits, total)
+    drawn = mean_interval(right.astype(np.float64), votes.workers, rng, resamples)
+    return HumanAccuracy(drawn.value, hits, total, drawn.clusters, low, high, drawn.low, drawn.high)

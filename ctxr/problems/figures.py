@@ -4,7 +4,7 @@ All figures of a split see the same draws, so the interval of a difference is th
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,13 +63,13 @@ def seeds_of(split: str, run: str, accuracies: Mapping[str, float]) -> list[Seed
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Accuracy of a run less that of the first, on one part of a side.
+    """Accuracy of a run less that of another, on one part of a side.
 
     Attributes:
-        permutation: p-value of flipping clusters. corrected: the same after Holm's correction over the runs.
+        permutation: p-value of flipping clusters. corrected: the same after Holm's correction over all that is printed together.
         mcnemar: exact, on queries that both runs have right or wrong outright, as if they were independent; None for runs of
             several seeds, which are neither right nor wrong, and where every query has a tie.
-        mcnemar_corrected: after Holm's correction over the runs.
+        mcnemar_corrected: after Holm's correction over all that is printed together.
         tied: queries that McNemar leaves out, as the target shares the highest score of one of the two runs.
     """
 
@@ -84,6 +84,16 @@ class RunDifference:
     mcnemar: float | None
     mcnemar_corrected: float | None
     tied: int | None = None
+
+
+def correct_together(rows: Sequence[RunDifference]) -> list[RunDifference]:
+    """The rows with Holm's correction over all of them, of the flips and of McNemar's test each."""
+    flips = holm([row.permutation for row in rows])
+    exact = iter(holm([row.mcnemar for row in rows if row.mcnemar is not None]))
+    return [
+        replace(row, corrected=flip, mcnemar_corrected=None if row.mcnemar is None else next(exact))
+        for row, flip in zip(rows, flips, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,34 +132,29 @@ class Summariser:
     def differences(
         self, parts: Mapping[str, Mapping[str, RatioColumn]], single: Collection[str] = ()
     ) -> list[RunDifference]:
-        """Every run but the first against the first; each part is one family of tests.
+        """Every run against every one before it, uncorrected (`correct_together`).
 
         Args:
             parts: a measure of the runs, of the same queries. single: runs whose queries are right or wrong outright, for McNemar.
         """
         rows: list[RunDifference] = []
         for part, runs in parts.items():
-            (first, base), *others = runs.items()
-            if not others:
-                continue
-            within = base.within
-            tested = self._tested(base, [column for _, column in others])
-            flips = [p for _, p in tested]
-            counted = {
-                run: mcnemar_of_shares(one.values[within], base.values[within])
-                for run, one in others
-                if run in single and first in single
-            }
-            exact = {run: p for run, (p, _) in counted.items() if p is not None}
-            corrected = dict(zip(exact, holm(list(exact.values())), strict=True))
-            for (run, _), (interval, flip), flip_corrected in zip(others, tested, holm(flips), strict=True):
-                mcnemar = exact.get(run), corrected.get(run), counted.get(run, (None, None))[1]
-                size = int(within.sum())
-                rows.append(RunDifference(self.split, part, run, first, size, interval, flip, flip_corrected, *mcnemar))
+            for number, (first, base) in enumerate(runs.items()):
+                others = [*runs.items()][number + 1 :]
+                within = base.within
+                tested = self._tested(base, [column for _, column in others])
+                for (run, one), (interval, flip) in zip(others, tested, strict=True):
+                    exact: tuple[float | None, int | None] = None, None
+                    if run in single and first in single:
+                        exact = mcnemar_of_shares(one.values[within], base.values[within])
+                    size, (p, tied) = int(within.sum()), exact
+                    rows.append(RunDifference(self.split, part, run, first, size, interval, flip, flip, p, p, tied))
         return rows
 
     def _tested(self, base: RatioColumn, others: Sequence[RatioColumn]) -> list[tuple[Interval, float]]:
-        """How runs differ from the first, and the p-value of that."""
+        """How runs differ from one, and the p-value of that."""
+        if not others:
+            return []
         if any(not np.array_equal(other.weights, base.weights) for other in others):
             return [ratio_difference(other, base, self.clusters, self.seed, self.permutations) for other in others]
         gains = [RatioColumn(base.rows, other.values - base.values, base.weights) for other in others]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import chosen_on_test, foreign_notes
+from ctxr.datasets.lineage import chosen_on_test, foreign_notes, lineage, other_datasets
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
@@ -14,13 +14,14 @@ from ctxr.errors import DataError
 from ctxr.models.leakage import Nearness, leakage_table
 from ctxr.problems.evaluation import Evaluation
 from ctxr.problems.runs import AnyRun
+from ctxr.problems.tables import mark_changed
 from ctxr.store.artifacts import Artifact
 
 IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal models that were tuned on it are not zero-shot here"
 """A contamination of the release that is known (reference, section b)."""
 
 
-ALONE = "nothing was compared: --compare tests runs against the first of them, and there is one alone"
+ALONE = "nothing was compared: --compare tests every two runs, and there is one alone"
 
 
 def first_notes(evaluation: Evaluation) -> list[str]:
@@ -95,6 +96,20 @@ def contamination_notes(dataset: Dataset, splits: Sequence[Any], runs: Sequence[
         if is_release(dataset):
             notes.append(IN_MIXTURES)
     return notes
+
+
+def mark_changed_runs(evaluation: Evaluation) -> None:
+    """Put a dagger at runs that learned from other judgments than those of the dataset: from it before a change, or from another."""
+    changed = {
+        run.name
+        for run in evaluation.runs
+        if run.artifact is not None
+        for ancestor in lineage(run.artifact)
+        if isinstance(ancestor, Artifact) and not _learned_nothing(ancestor)
+        if other_datasets(ancestor, evaluation.request.dataset)
+    }
+    tables = evaluation.findings.tables
+    tables |= {name: mark_changed(table, changed) for name, table in tables.items()}
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

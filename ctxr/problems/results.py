@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError
@@ -24,7 +26,8 @@ MOST_NAMED = 80
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--", "†": r"$\dagger$",
+    "*": r"$^{*}$",
 }  # fmt: skip
 
 
@@ -56,13 +59,20 @@ def latex(table: Table) -> str:
 
 
 def trec_ranking(run: str, query: str, candidates: Sequence[str], scores: Sequence[float]) -> Iterator[str]:
-    """Lines `query Q0 candidate rank score run` for trec_eval and similar tools, best first, ties by candidate.
+    """Lines `query Q0 candidate rank score run` for trec_eval and similar tools, best first.
 
+    trec_eval reads scores and no ranks, and puts the last name of a tie first; so do we. Where scores differ by less than the single
+    precision in which it may read them, each is written as the number of different scores below it.
     White space in ids is written as %20, since columns are separated by blanks.
     """
-    ranked = sorted(zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    levels = sorted(set(scores))
+    with np.errstate(over="ignore"):
+        single = np.array(levels).astype(np.float32)
+    if len(np.unique(single)) < len(levels):
+        scores = [float(bisect_left(levels, score)) for score in scores]
+    ranked = sorted(zip(scores, map(_token, candidates), strict=True), reverse=True)
     for rank, (score, candidate) in enumerate(ranked, 1):
-        yield f"{_token(query)} Q0 {_token(candidate)} {rank} {score!r} {_token(run)}\n"
+        yield f"{_token(query)} Q0 {candidate} {rank} {score!r} {_token(run)}\n"
 
 
 def qrel(query: str, candidate: str) -> str:

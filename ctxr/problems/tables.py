@@ -1,10 +1,13 @@
 """Figures as text: percent with intervals, p-values, and the table of seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ctxr.engine.report import P_SHOWN, Table
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
-from ctxr.problems.figures import Seeds
+from ctxr.metrics.proportions import LEVEL
+from ctxr.problems.figures import RunDifference, Seeds
 
 STATIC = {"photos": "static"}
 """How the paper calls parts that tables of records call otherwise."""
@@ -32,6 +35,29 @@ def none_had(intervals: Sequence[Interval]) -> str:
     alike = any(one.clusters >= LEAST_CLUSTERS for one in lacking)
     why = [*([f"fewer than {LEAST_CLUSTERS} clusters"] if few else []), *(["all draws are alike"] if alike else [])]
     return f"; (–): no interval, {' or '.join(why)}" if why else ""
+
+
+CHANGED = "†: made on another dataset, or on this one before its judgments were changed"
+
+
+def mark_changed(table: Table, runs: Collection[str]) -> Table:
+    """The table with a dagger at these runs, be they rows or columns, and a note of what it means."""
+
+    def mark(cells: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(f"{cell} †" if cell in runs else cell for cell in cells)
+
+    marked = replace(table, columns=mark(table.columns), rows=tuple(map(mark, table.rows)))
+    return table if marked == table else replace(marked, note=f"{table.note}; {CHANGED}" if table.note else CHANGED)
+
+
+def difference(row: RunDifference) -> str:
+    """A difference in points with its interval, starred where it is significant after correction."""
+    return percent(row.interval, signed=True) + ("*" if row.corrected < 1 - LEVEL else "")
+
+
+def corrected_note(rows: Sequence[RunDifference]) -> str:
+    """What the star and Holm's correction mean, by all rows that were corrected together."""
+    return f"Holm: corrected over all {len(rows):,} differences of the evaluation; *: below {1 - LEVEL:.2f} after it"
 
 
 def percent(interval: Interval, signed: bool = False) -> str:

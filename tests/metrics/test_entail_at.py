@@ -1,5 +1,7 @@
 """Entail@K against counting by hand, and its correction against studies whose truth is drawn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from bench.retrieval import study
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.entail_at import Counted, Entailed, count, entail_at
+from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.retrieval import Matrix, from_pairs, hits_at, relate
 from ctxr.metrics.stratified import AuditedPairs, Rates, Sampled, audited_pairs, chances, entailed_share, rogan_gladen
 
@@ -91,6 +94,60 @@ def test_nothing_is_said_where_the_classifier_says_nothing() -> None:
     rng = np.random.default_rng(0)
     assert rogan_gladen(np.array([5.0]), np.array([10]), sure(0.5, 0.5), rng).value is None
     assert rogan_gladen(np.array([0.0]), np.array([0]), sure(0.9, 0.9), rng).value is None
+    # what it says must be worth 5 % at least
+    shares = [rogan_gladen(np.array([5.0]), np.array([10]), sure(one, 0.5), rng).value for one in (0.54, 0.56)]
+    assert shares == [None, pytest.approx(0.0)]
+
+
+def test_the_sides_of_a_corrected_interval_are_those_of_its_parts() -> None:
+    rng, ks = np.random.default_rng(0), (10,)
+    written = np.array([1.0] * 18 + [9.0, 10.0])
+    extra = rng.binomial((10 - written).astype(int), 0.35).astype(float)
+    unsure = Rates(0.8, 0.9, rng.beta(8, 2, 400), rng.beta(9, 1, 400))
+    clusters = Clusters(np.arange(20), rng, 400)
+    counted = Counted(written[:, None], extra[:, None], np.full((20, 1), 10.0), ks)
+    (found,) = entail_at(counted, "classifier", np.random.default_rng(5), rates=unsure, clusters=clusters)
+    (own,) = clusters.means(written[:, None] / 10, np.ones((20, 1), bool))
+    share, part = rogan_gladen(extra, 10 - written, unsure, np.random.default_rng(5)), (10 - written).sum() / 200
+    sides = [
+        np.hypot(part * (getattr(share, side) - share.value), getattr(own, side) - own.value)
+        for side in ("low", "high")
+    ]
+    told = [found.corrected.value - found.corrected.low, found.corrected.high - found.corrected.value]  # type: ignore[operator]
+    assert told == pytest.approx(sides)
+    # the parts lean to opposite sides, so neither can be taken for the other
+    assert share.value - share.low > 1.05 * (share.high - share.value)  # type: ignore[operator]
+    assert own.high - own.value > 1.05 * (own.value - own.low)  # type: ignore[operator]
+
+
+def test_the_sides_of_an_interval_by_strata_are_those_of_its_parts() -> None:
+    clusters = Clusters(np.arange(20), np.random.default_rng(0), 400)
+    written = np.array([0.0] * 17 + [6.0, 7.0, 8.0])
+    known = AuditedPairs(np.zeros(20), np.full((20, 1), 2.0), np.array([[10.0, 1.0]]))
+    found = entailed_share(written, known, 10, clusters)
+    (pictures,) = clusters.means((written[:, None] + 0.2) / 10, np.ones((20, 1), bool))
+    # 40 pairs are estimated from 10, which stand in the figure too
+    low, high = share_limits(np.array([0.1]), np.array([1 / (1 / 10 + 2 / 40)]), np.array([9.0]))
+    margins = zip(("low", "high"), (low[0] - 0.1, high[0] - 0.1), strict=True)
+    below, above = (np.hypot(getattr(pictures, side) - pictures.value, edge * 40 / 200) for side, edge in margins)
+    assert pictures.value is not None
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (pictures.value, pictures.value - below, pictures.value + above)
+    )
+    assert above > 1.2 * below
+
+
+def test_a_handful_of_pictures_has_no_interval_by_strata() -> None:
+    looks = np.array([[4.0, 2.0]])
+    for count_of, has in ((4, False), (5, True)):
+        clusters = Clusters(np.arange(count_of), np.random.default_rng(0), 50)
+        known = AuditedPairs(np.ones(count_of), np.ones((count_of, 1)), looks)
+        found = entailed_share(np.arange(count_of, dtype=np.float64) % 2, known, 4, clusters)
+        assert (found.low is not None, found.high is not None) == (has, has)
+        (pictures,) = clusters.means((np.arange(count_of)[:, None] % 2 + 1.5) / 4, np.ones((count_of, 1), bool))
+        assert ((found.high or 0.0) > (pictures.high or 0.0)) is has
+    nobody = Clusters([], np.random.default_rng(0), 50)
+    assert entailed_share(np.zeros(0), AuditedPairs(np.zeros(0), np.zeros((0, 1)), looks), 4, nobody).value is None
 
 
 def test_intervals_of_corrected_shares_hold_the_truth_nearly_as_often_as_they_say() -> None:
@@ -152,6 +209,9 @@ def test_a_stratum_with_few_looks_among_the_first_k_is_told_by_all_of_its_looks(
     assert (few.entailed.tolist(), few.rest.tolist()) == ([2.0], [[2.0]])
     many = audited_pairs(sampled, (np.arange(10) < 6).astype(float), 1)
     assert many.looks.tolist() == [[4.0, 2.0]]
+    # a pair that was decided but not drawn speaks for itself alone
+    drawn = audited_pairs(replace(sampled, drawn=np.arange(10) > 0), (np.arange(10) < 6).astype(float), 1)
+    assert (drawn.looks.tolist(), drawn.entailed.tolist()) == ([[7.0, 2.0]], [2.0])
 
 
 def test_nothing_is_said_of_a_stratum_that_nobody_looked_at() -> None:
@@ -161,3 +221,6 @@ def test_nothing_is_said_of_a_stratum_that_nobody_looked_at() -> None:
     assert (found.value, found.clusters) == (None, 6)
     nothing_left = AuditedPairs(np.ones(6), np.array([[1.0, 0.0]] * 6), known.looks)
     assert entailed_share(np.ones(6), nothing_left, 4, clusters).value == pytest.approx(0.625)
+    everything = AuditedPairs(np.ones(6), np.zeros((6, 2)), known.looks)
+    told = entailed_share(np.ones(6), everything, 4, clusters)
+    assert (told.value, told.low, told.high) == (0.5, None, None)

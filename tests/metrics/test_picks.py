@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError, UsageError
+from ctxr.metrics.columns import opened
+from ctxr.metrics.compare import mean_interval
 from ctxr.metrics.positions import (
     Confusion,
     errors_by_distance,
@@ -15,7 +17,7 @@ from ctxr.metrics.positions import (
     position_bias,
     position_bias_by_worker,
 )
-from ctxr.metrics.proportions import wilson_interval
+from ctxr.metrics.proportions import exact_interval
 from ctxr.metrics.votes import Codes, Doubles, gather
 from ctxr.metrics.workers import author_success, decisions, human_accuracy, skills
 from tests.metrics.crowd import pick
@@ -33,22 +35,22 @@ def answer(
     return np.where(rng.random(votes) < bias, 2, picked), target
 
 
-def test_wilsons_interval_holds_the_shares_that_the_count_does_not_refuse() -> None:
-    for hits, trials in ((0, 10), (7, 40), (300, 300)):
-        low, high = wilson_interval(hits, trials)
-        for edge in {low, high} - {0.0, 1.0}:
-            # the edges are the shares from which the count is 1.96 standard errors away
-            assert abs(hits / trials - edge) == pytest.approx(1.959964 * np.sqrt(edge * (1 - edge) / trials), rel=1e-5)
-    assert wilson_interval(0, 0) == (0.0, 1.0)
-
-
 def test_accuracy_is_the_share_of_right_votes() -> None:
     picks = pick(np.random.default_rng(0), 200, 3, np.full(12, 0.9))
     found = human_accuracy(picks.votes(), picks.right, np.random.default_rng(1))
     assert found.value == picks.right.mean()
     assert (found.right, found.votes, found.workers) == (picks.right.sum(), 600, 12)
-    assert (found.low, found.high) == wilson_interval(int(picks.right.sum()), 600)
+    assert (found.low, found.high) == exact_interval(int(picks.right.sum()), 600)
     assert found == human_accuracy(picks.votes(), picks.right, np.random.default_rng(1))
+
+
+def test_the_same_votes_have_one_interval_whoever_asks() -> None:
+    right, rng = np.ones(6, bool), np.random.default_rng(0)
+    found = human_accuracy(gather(range(6), list("xyxyxy"), [1] * 6), right, rng)
+    evaluated = opened(mean_interval(right.astype(np.float64), range(6), rng))
+    assert (found.low, found.high) == (evaluated.low, evaluated.high) == exact_interval(6, 6)
+    # workers who are all right every time vary in no draw, and two of them are too few
+    assert (found.crowd_low, found.crowd_high) == (None, None)
 
 
 def test_the_interval_over_workers_is_that_of_workers_drawn_with_all_their_votes() -> None:

@@ -10,7 +10,7 @@ from ctxr.metrics.retrieval import (
     Matrix,
     Relation,
     Vectors,
-    average_precision_at_r,
+    average_precision,
     caption_retrieval,
     from_pairs,
     hits_at,
@@ -122,7 +122,7 @@ def test_the_best_k_are_those_of_a_stable_sort() -> None:
 def test_hits_count_half_where_a_tie_leaves_half_the_room() -> None:
     scores, marked = np.array([[2.0, 1.0, 1.0, 0.0]]), np.array([[True, True, False, False]])
     assert [hits_at(scores, marked, k).tolist() for k in (1, 2, 3, 9)] == [[1.0], [1.5], [2.0], [2.0]]
-    assert average_precision_at_r(scores, marked, np.array([2])).tolist() == [0.75]
+    assert average_precision(scores, marked, np.array([2])).tolist() == [0.75]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,12 @@ def test_a_set_never_spans_two_shots() -> None:
     assert [(one.shot, one.number, one.indices) for one in completed] == [(1, 0, (2, 3, 4))]
 
 
+def test_sets_are_numbered_in_each_shot_from_0() -> None:
+    decisions, completed = walk_all(Walk(0.35, 2), unit([float(one) for one in range(8)]), [0] * 4 + [3] * 4)
+    assert [(one.shot, one.number) for one in completed] == [(0, 0), (0, 1), (3, 0), (3, 1)]
+    assert [one.set_number for one in decisions] == [0, 0, 1, 1, 0, 0, 1, 1]
+
+
 def test_quality_is_asked_only_about_frames_that_would_join() -> None:
     asked: list[int] = []
 

@@ -1,6 +1,7 @@
 """Scores and datasets for the tests of `ctxr eval`: small enough to be counted by hand."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,27 @@ def evaluate(dataset: Path, *runs: Path | str, **options: object) -> EvalReport:
     settings: dict[str, object] = {"resamples": 200, "permutations": 200, "tokenizer": "regex"}
     settings |= {"workdir": dataset.parent / "work"} | options
     return run(Eval(runs=tuple(map(str, runs)), dataset=dataset, **settings))  # type: ignore[arg-type]
+
+
+def trec_eval(folder: Path, run: str, k: int) -> dict[str, float]:
+    """MAP, P.k and ndcg_cut.k as trec_eval computes them: single precision, ties by the name that comes last, ranks not read."""
+    right: dict[str, set[str]] = {}
+    for line in (folder / "qrels.txt").read_text().splitlines():
+        query, _, candidate, relevance = line.split()
+        right.setdefault(query, set()).update([candidate] if int(relevance) > 0 else [])
+    listed: dict[str, list[tuple[float, str]]] = {}
+    for line in (folder / f"{run}.txt").read_text().splitlines():
+        query, _, candidate, _, score, _ = line.split()
+        listed.setdefault(query, []).append((float(np.float32(score)), candidate))
+    sums = {"MAP": 0.0, f"P@{k}": 0.0, f"nDCG@{k}": 0.0}
+    for query, wanted in right.items():
+        names = [name for _, name in sorted(listed[query], key=lambda pair: (pair[0], pair[1].encode()), reverse=True)]
+        found = [rank for rank, name in enumerate(names, 1) if name in wanted]
+        sums["MAP"] += sum(number / rank for number, rank in enumerate(found, 1)) / len(wanted)
+        sums[f"P@{k}"] += sum(rank <= k for rank in found) / k
+        ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(wanted)) + 1))
+        sums[f"nDCG@{k}"] += sum(1 / math.log2(rank + 1) for rank in found if rank <= k) / ideal
+    return {name: total / len(right) for name, total in sums.items()}
 
 
 def describe_sets(work: Path, each: int = 2, sides: tuple[SplitName, ...] = ("test",)) -> Path:

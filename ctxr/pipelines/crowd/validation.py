@@ -16,7 +16,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
 from ctxr.metrics.agreement import Agreement, Level, by_units, cohen, fleiss, gwet
 from ctxr.metrics.positions import Confusion, PositionBias, errors_by_distance, neighbour_confusion, position_bias
-from ctxr.metrics.proportions import wilson_interval
+from ctxr.metrics.proportions import exact_interval
 from ctxr.metrics.votes import Votes, gather
 from ctxr.metrics.workers import HumanAccuracy, human_accuracy
 from ctxr.pipelines.crowd.votes import (
@@ -196,13 +196,13 @@ def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPic
         chosen = [decision for unit, decision in decisions.items() if name in ("all", split_of[unit])]
         reasons = Counter(decision.reason for decision in chosen)
         kept, decided = reasons[None], len(chosen) - reasons["too_few_votes"]
-        low, high = wilson_interval(kept, decided)
+        low, high = exact_interval(kept, decided)
         dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str) if reason)
         votes = sum(decision.right + decision.wrong for decision in chosen)
         share = f"{kept / decided:.3f} ({low:.3f}–{high:.3f})" if decided else None
         rows.append((name, len(chosen), votes, kept, share, dropped))
     heads = ("split", "descriptions", "votes", "kept", "share of decided", "dropped")
-    note = "in brackets Wilson's interval; the published share is 0.735 of all descriptions (ImageCoDe, section 3.3)"
+    note = "in brackets the exact interval; the published share is 0.735 of all descriptions (ImageCoDe, section 3.3)"
     return Table("Kept descriptions", heads, tuple(rows), note)
 
 
@@ -215,15 +215,15 @@ def accuracy_table(rows: Sequence[Measurement[HumanAccuracy]]) -> Table:
     shown = []
     for row in rows:
         accuracy = row.figure
-        wilson = f"{accuracy.low:.3f}–{accuracy.high:.3f}"
+        exact = f"{accuracy.low:.3f}–{accuracy.high:.3f}"
         crowd = "–" if accuracy.crowd_low is None else f"{accuracy.crowd_low:.3f}–{accuracy.crowd_high:.3f}"
         of = _basis(row.of["kind"], row.of["basis"])
-        shown.append((of, accuracy.votes, accuracy.workers, accuracy.value, wilson, crowd))
+        shown.append((of, accuracy.votes, accuracy.workers, accuracy.value, exact, crowd))
     note = (
-        "over workers: bootstrap over whole workers, the interval to report; Wilson's assumes independent votes. "
+        "over workers: bootstrap over whole workers, the interval to report; the exact one assumes independent votes. "
         "Accepted descriptions were kept because workers were right, which makes that row optimistic. The paper reports 90.8 on test"
     )
-    return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "Wilson", "over workers"), tuple(shown), note)
+    return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "exact", "over workers"), tuple(shown), note)
 
 
 def agreement_table(rows: Sequence[Measurement[Agreement]]) -> Table:

@@ -28,7 +28,7 @@ from ctxr.store.append_only import append
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
 
-Outcome = Literal["chosen", "out_of_range", "unreadable", "refused"]
+Outcome = Literal["chosen", "out_of_range", "ambiguous", "unreadable", "refused"]
 
 KEY = "picture"
 """Of the JSON object that is asked for."""
@@ -39,7 +39,30 @@ KEPT_CHARACTERS = 300
 MOST_TOKENS = 10**9
 """Of one reply: no host counts as many."""
 
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_N = r"(?:(?<![\w.])-)?\d+(?:[.,]\d+)?"
+_NAMED = r"(?:pictures?|images?|img|photos?|frames?|candidates?|options?|numbers?|no\.|#)[^\w.!?;]{0,9}?"
+_SEVERAL = rf"{_N}(?:(?:\s*[,/&–-]|\s+and|\s+or|\s+to)\s*(?:{_NAMED})?{_N})*"
+_NOT_CHOSEN = re.compile(
+    r"\b(?:of|among|from|between)\s+(?:(?:all|the|these|those)\s+)*\d+\b"
+    r"|\b\d+\s+(?:\w+\s+)?(?:pictures|images|photos|frames|candidates|options)\b"
+    rf"|\b(?:not|nor|neither|except|unlike|than|over|instead\s+of)\s+(?:{_NAMED}){{0,2}}{_N}"
+    rf"|{_NAMED}{_N}\s+(?:\w+\s+not|\w*n['’]t|cannot)\b",
+    re.IGNORECASE,
+)
+"""How many pictures there are, and those that an answer rules out."""
+
+_CHOSEN = [
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        rf"\b(?:answer|choice|choose|pick|select|boxed)\b(?:[^\w.!?;]|\b(?:is|be|would|the|for)\b|{_NAMED}){{0,12}}?{_SEVERAL}",
+        rf"\A[^\w-]*{_N}(?=\W*\Z|\s*\n|\s*[,;–—]\s(?!\d)|[.:)](?!.*\s\d+[.:)]\s))|\n[^\w-]*(?:{_NAMED})?{_N}(?=\W*\Z)",
+        rf"{_NAMED}{_SEVERAL}",
+        _N,
+    )
+]
+"""Forms of an answer, the plainest first: after a word such as `answer`, a number by itself, `picture 3`, any number."""
+
+_NUMBER = re.compile(_N)
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
 
 
@@ -49,8 +72,8 @@ class Reply(Record, frozen=True):
     Attributes:
         shift: which picture of the set was number 1, from 0.
         asked: hash over what was sent, to whom.
-        outcome: `chosen`; `out_of_range`, a number that no picture has; `unreadable`, no number, or no answer at all;
-            `refused`, by the model or its host.
+        outcome: `chosen`; `out_of_range`, a number that no picture has; `ambiguous`, several numbers; `unreadable`, no
+            number, or no answer at all; `refused`, by the model or its host.
         number: of the picture as it was shown, from 1. candidate: its image id. Both None unless chosen.
         said: the answer, shortened.
         prompt_tokens, completion_tokens: as the host counts; None where it does not say.
@@ -106,19 +129,25 @@ def read_answer(completion: Mapping[str, Any], size: int) -> ReplyText:
 
 
 def read_text(text: str, size: int) -> ReplyText:
-    """The number that an answer names: that of a JSON object, else the first in the text.
+    """The number that an answer names: that of a JSON object, else the only one that the plainest form in the text names.
 
-    >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Picture 7, as the other 2 are dark.", "none")]
-    [3, 7, None]
+    >>> [read_text(text, 10).number for text in ('{"picture": 3}', "Out of the 10 pictures, picture 3", "Picture 3 or 4")]
+    [3, 3, None]
     """
     # some models think aloud first; numbers in a thought that was cut off are no answer
     final = text.rpartition("</think>")[2].partition("<think>")[0].strip()
     stated = _stated(_FENCE.sub("", final))
     if stated is None:
-        match = _NUMBER.search(final)
-        if match is None or not match[0].lstrip("-").isdigit():
+        left = _NOT_CHOSEN.sub(" ", final)
+        found = next(
+            (named for pattern in _CHOSEN if (named := set(_NUMBER.findall(" ".join(pattern.findall(left)))))), set()
+        )
+        if len(found) > 1:
+            return ReplyText("ambiguous", text=text)
+        number = "".join(found)
+        if not number.lstrip("-").isdigit():
             return ReplyText("unreadable", text=text)
-        stated = int(match[0][:9])
+        stated = int(number[:9])
     return ReplyText("chosen", stated, text) if 1 <= stated <= size else ReplyText("out_of_range", text=text)
 
 

@@ -7,7 +7,19 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Seed, Switch, Text, Workdir
+from ctxr.engine.options import (
+    Choices,
+    Device,
+    NotDecisive,
+    Options,
+    PathOption,
+    Range,
+    Seed,
+    Since,
+    Switch,
+    Text,
+    Workdir,
+)
 from ctxr.engine.report import Table
 from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
@@ -133,7 +145,7 @@ class Eval(Options):
     """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
     test, valid and train that has pairs."""
     compare: bool = False
-    """Test every run against the first: differences with intervals, permutation and McNemar, Holm-corrected."""
+    """Test every run against every other: differences with intervals, permutation and McNemar, Holm-corrected over all of them."""
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
@@ -141,6 +153,9 @@ class Eval(Options):
     videos and albums)."""
     recall: str = "5"
     """Recall@k to print, such as 1,5,10."""
+    trec: Annotated[bool, Since(False)] = False
+    """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
+    --recall."""
     resamples: Draws = 10_000
     """Bootstrap resamples of each interval."""
     permutations: Draws = 10_000
@@ -272,7 +287,7 @@ class ListenReport:
     Attributes:
         run: the artifact. queries: of the sample. requests: in all. answered: of them, so far.
         complete: whether every request was answered. up_to_date: whether it was finished before.
-        outcomes: how many replies were chosen, out_of_range, unreadable, refused.
+        outcomes: how many replies were chosen, out_of_range, ambiguous, unreadable, refused.
         tokens_in, tokens_out: of all replies; in a dry run, about how many there would be.
         cost: at the given prices. uncounted: replies whose tokens the host did not report: they are estimated.
         tables: accuracy by shift, and by position. notes: caveats of the figures.

@@ -6,11 +6,12 @@ from typing import Any
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UsageError
+from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import makes_pairs
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.problems import evaluation_of
 from ctxr.problems.evaluation import SIDES, EvalRequest, Evaluation
-from ctxr.problems.figures import Columns, Summariser
+from ctxr.problems.figures import Columns, Summariser, correct_together
 from ctxr.problems.results import RESULTS, results_name
 from ctxr.store.artifacts import Content, plain
 
@@ -65,7 +66,7 @@ def run(config: Eval, progress: Progress | None = None) -> EvalReport:
 
 def measure(evaluation: Evaluation, config: Eval, progress: Progress) -> None:
     """Find the figures and differences of every split, and what the problem adds."""
-    findings = evaluation.findings
+    findings, measured = evaluation.findings, []
     for split in evaluation.splits:
         summary = Summariser(
             split.name,
@@ -81,9 +82,16 @@ def measure(evaluation: Evaluation, config: Eval, progress: Progress) -> None:
             for run in evaluation.runs:
                 columns[run.name] = evaluation.columns(split, run, summary)
                 task.advance()
-        figures = summary.figures(columns)
-        findings.figures += figures
+        measured.append((split, summary.figures(columns), summary))
         if config.compare:
             findings.differences += summary.differences(evaluation.compared(split, columns), evaluation.single())
+    findings.differences = correct_together(findings.differences)
+    for split, figures, summary in measured:
+        findings.figures += figures
         evaluation.complete(split, figures, summary)
+    if (tests := len(findings.differences)) > (1 - LEVEL) * (config.permutations + 1):
+        findings.notes.append(
+            f"{tests} tests are corrected together, too many for {config.permutations} sign patterns to show any "
+            f"difference: --permutations {25 * tests}, or compare fewer runs"
+        )
     evaluation.finish()

@@ -57,7 +57,10 @@ def agreed(one: Agreement) -> str:
 def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
     """Precision and recall of what was added, and of what the classifier calls entailed where caps left some of that out."""
     measures = {"what was added": revision, "what the classifier calls entailed": classifier}
-    note = "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates"
+    note = (
+        "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates; "
+        "the intervals take what people decided as right"
+    )
     if revision.called == classifier.called:
         measures = {"what was added": revision}
         note += "; no cap left anything out, so this is all that the classifier calls entailed"
@@ -102,7 +105,8 @@ class Audited:
 
     Attributes:
         looked: the pairs of the sample that people decided. revision: of the labels that were added. classifier: of what it
-            calls entailed, caps or not. between: agreement of people among each other, by the name of the coefficient.
+            calls entailed, caps or not. between: agreement of people among each other on entailed or not, by the name of the
+            coefficient. disputed: pairs on which they differ in that.
         with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
         ties: pairs with tied votes. unseen: pairs of the sample without a vote. waiting: pairs with fewer votes than requested.
     """
@@ -111,6 +115,7 @@ class Audited:
     revision: Reliability
     classifier: Reliability
     between: dict[str, Agreement]
+    disputed: int
     with_people: Agreement
     ties: int
     unseen: int
@@ -228,8 +233,8 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
     votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
     waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
     return Audited(
-        audited, reliability(list(parts.values())), reliability(of_classifier), _between(rows), kappa(of_classifier),
-        ties, len(pairs) - len(verdicts) - ties, waiting,
+        audited, reliability(list(parts.values())), reliability(of_classifier), *_between(rows), kappa(of_classifier), ties,
+        len(pairs) - len(verdicts) - ties, waiting,
     )  # fmt: skip
 
 
@@ -254,14 +259,17 @@ def _parts(sample: Sequence[AuditSample], audited: Sequence[AuditVerdict]) -> di
     }
 
 
-def _between(rows: Sequence[Judgment]) -> dict[str, Agreement]:
-    """Agreement among people on the three answers: Fleiss' kappa, and Cohen's where there are just two of them."""
+def _between(rows: Sequence[Judgment]) -> tuple[dict[str, Agreement], int]:
+    """Agreement among people on entailed or not: Fleiss' kappa, and Cohen's where there are just two of them; and how many pairs they
+    differ on."""
     chosen = [row for row in rows if row.value > 0]
     if not chosen:
-        return {}
-    votes = gather([row.query for row in chosen], [row.worker for row in chosen], [row.candidate for row in chosen])
+        return {}, 0
+    entailed = [row.candidate == ENTAILMENT for row in chosen]
+    votes = gather([row.query for row in chosen], [row.worker for row in chosen], entailed)
+    given = Counter(query for query, _ in {(row.query, one) for row, one in zip(chosen, entailed, strict=True)})
     two = {"Cohen's kappa": cohen(votes)} if len(votes.worker_names) == 2 else {}
-    return {"Fleiss' kappa": fleiss(votes), **two}
+    return {"Fleiss' kappa": fleiss(votes), **two}, sum(count > 1 for count in given.values())
 
 
 def _corrected(config: ReviseLabels, folder: Path, audited: Audited) -> list[dict[str, Any]]:
@@ -293,6 +301,7 @@ def _report(
         "audit": folder,
         "round": current.number,
         "sample": describe_sample(len(audited.looked), audited.ties, audited.unseen),
+        "disputed": f"on {audited.disputed:,} pairs people differ in entailed or not",
         **{name: agreed(one) for name, one in audited.between.items()},
         "Cohen's kappa, people and classifier": f"{agreed(audited.with_people)}, weighted to all candidates",
     }

@@ -11,6 +11,7 @@ from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.compare import Clusters, Interval, pearson_interval
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.ranking import accuracy, best, chance, recall, reciprocal_rank
+from ctxr.metrics.retrieval import trec_figures
 from ctxr.metrics.shortcuts import length_bins
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.contextual.examples import WRITERS, BenchmarkQuery, EvalSplit
@@ -93,11 +94,14 @@ def credits_of(split: EvalSplit) -> dict[str, Doubles]:
     return {run: split.mean(run, accuracy) for run in split.runs}
 
 
-def columns_of(split: EvalSplit, run: str, recalls: Sequence[int]) -> Columns:
-    """Every measure of a run overall, and accuracy by view; parts without a question are left out."""
+def columns_of(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) -> Columns:
+    """Every measure of a run overall, with `trec` those of trec_eval too, and accuracy by view; parts without a question are left out."""
     measures = {"accuracy": accuracy, "mrr": reciprocal_rank, "chance": chance}
     measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
     values = {name: split.mean(run, measure) for name, measure in measures.items()}
+    if trec:
+        scorers = [trec_figures(split.scores[name], split.right, recalls) for name in split.seeds[run]]
+        values |= {name: np.mean([one[name] for one in scorers], axis=0) for name in scorers[0]}
     columns: list[tuple[Measure, RatioColumn]] = []
     for view, part, within in parts_of(split.questions):
         shown = values if view == "overall" else {"accuracy": values["accuracy"]}

@@ -145,7 +145,7 @@ class SetEvaluation(Evaluation):
 
     def columns(self, split: EvalSplit, run: Run, summary: Summariser) -> Columns:
         """Accuracy and ranks."""
-        return measuring.columns_of(split, run.name, self.recalls)
+        return measuring.columns_of(split, run.name, self.recalls, self.options.trec)
 
     def compared(self, split: EvalSplit, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """Accuracy by kind of set and phenomenon."""
@@ -166,6 +166,7 @@ class SetEvaluation(Evaluation):
     def finish(self) -> None:
         """The accuracy of people, and what keeps figures from being taken at their word."""
         dataset = self.request.dataset
+        notes.mark_changed_runs(self)
         people = notes.people(dataset)
         if people is not None:
             self.findings.tables["people"] = people

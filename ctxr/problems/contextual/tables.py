@@ -9,7 +9,7 @@ from ctxr.problems.contextual.examples import EvalSplit
 from ctxr.problems.contextual.figures import Correlation, Error, unit_of
 from ctxr.problems.figures import PARTS, Figure, RunDifference
 from ctxr.problems.results import Findings
-from ctxr.problems.tables import STATIC, none_had, p_value, percent, seed_table
+from ctxr.problems.tables import STATIC, corrected_note, difference, none_had, p_value, percent, seed_table
 
 VIEWS = {
     "writers": ("by writer", "whether the writer of the description was seen in train"),
@@ -53,7 +53,7 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
 def difference_table(
     split: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
 ) -> Table | None:
-    """Each run and how it differs from the first, part by part."""
+    """Each run and how it differs from every one before it, part by part."""
     own = [row for row in rows if row.side == split.name]
     if not own:
         return None
@@ -67,14 +67,15 @@ def difference_table(
     for part in dict.fromkeys(question.part for question in own):
         first, name = own[0].against, STATIC.get(part, part)
         queries = next(question.queries for question in own if question.part == part)
-        shown.append((first, name, queries, accuracies[part, first], *[None] * 5))
+        shown.append((first, name, None, queries, accuracies[part, first], *[None] * 5))
         shown += [
             (
                 question.run,
                 name,
+                question.against,
                 question.queries,
                 accuracies[part, question.run],
-                percent(question.interval, signed=True),
+                difference(question),
                 *map(p_value, (question.permutation, question.corrected, question.mcnemar, question.mcnemar_corrected)),
             )
             for question in own
@@ -83,10 +84,10 @@ def difference_table(
     note = (
         f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
         f"small where a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
-        f"{_tied(own)}; Holm: corrected over the runs of a part{none_had([question.interval for question in own])}"
+        f"{_tied(own)}; {corrected_note(rows)}{none_had([question.interval for question in own])}"
     )
-    heads = ("run", "on", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
-    return Table(f"{split.name}: against {own[0].against}", heads, tuple(shown), note)
+    heads = ("run", "on", "against", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
+    return Table(f"{split.name}: differences", heads, tuple(shown), note)
 
 
 def view_tables(split: EvalSplit, figures: Sequence[Figure]) -> dict[str, Table]:
@@ -149,7 +150,9 @@ def _caution(intervals: Sequence[Interval]) -> str:
 
 def _tied(rows: Sequence[RunDifference]) -> str:
     """How many queries McNemar leaves out of all that there are, run by run."""
-    ties = [f"{row.run} {row.tied} of {row.queries:,}" for row in rows if row.part == "all" and row.tied]
+    ties = [
+        f"{row.run} and {row.against} {row.tied} of {row.queries:,}" for row in rows if row.part == "all" and row.tied
+    ]
     return f" ({', '.join(ties)})" if ties else ""
 
 

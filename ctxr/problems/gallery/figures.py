@@ -13,14 +13,24 @@ from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
-from ctxr.metrics.retrieval import Matrix, Numbered, Retrieved, Vectors, caption_retrieval, retrieved
+from ctxr.metrics.retrieval import (
+    Matrix,
+    Numbered,
+    Retrieved,
+    Vectors,
+    caption_retrieval,
+    from_pairs,
+    retrieved,
+    trec_of_pairs,
+)
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure, RunDifference
+from ctxr.problems.gallery.rankings import RANKED
 from ctxr.problems.gallery.splits import GallerySplit, first_owners
 from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
-from ctxr.problems.tables import none_had, p_value, percent
+from ctxr.problems.tables import corrected_note, difference, none_had, p_value, percent
 
 COCO_TEST = 5000
 """Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
@@ -57,13 +67,23 @@ def columns_of(
     scores: Vectors | Matrix,
     truths: Mapping[str, tuple[Numbered, Numbered]],
     recalls: Sequence[int],
+    trec: bool = False,
 ) -> Recalls:
-    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, and what the ground truths say."""
+    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has, and
+    what the ground truths say."""
     galleries, owners = np.array(split.image_galleries), first_owners(split)
     parts: dict[str, list[RatioColumn]] = {}
     for gallery in range(len(split.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
         part, own = scores.part(images, captions), np.searchsorted(images, owners[captions])
+        written = from_pairs(own, np.arange(len(own)))
+        ways = (
+            ("TR", part, written, images[written.queries]),
+            ("IR", part.turned(), written.turned(), owners[captions]),
+        )
+        for direction, one, right, of in ways if trec else ():
+            for measure, values in trec_of_pairs(one, right, recalls, RANKED).items():
+                parts.setdefault(f"TREC {direction} {measure}", []).append(_column(of, values))
         for folds, name in ((1, ""), (5, "1K ")):
             if folds > 1 and not is_coco_test(split.side, [split.images[image] for image in images]):
                 continue
@@ -365,6 +385,7 @@ def recall_tables(split: GallerySplit, figures: Sequence[Figure], by: str) -> di
     galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
     interval = f"in brackets 95 % over {by}s drawn again"
     titles = {"": ("recall", "recall", f"{size}{galleries}. {_ASKED}; {interval}")}
+    titles["TREC"] = ("trec", f"MAP@{RANKED}, P@k and nDCG@k", f"as trec_eval defines them; {_ASKED}; {interval}")
     titles["1K"] = (
         "1k",
         "COCO 1K, recall in five folds",
@@ -415,7 +436,9 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
         sentences.append("all pairs were judged: where by people, E@K is E@M")
     if audited:
         ways = _ways(own)
-        sentences.append(f"corrected: for the classifier's errors by the audit{ways and f', {ways}'}")
+        sentences.append(
+            f"corrected: for the classifier's errors by the audit, taking people as right{ways and f', {ways}'}"
+        )
     if leaked:
         sentences.append("leaked: pictures that the classifier was trained on, – where unknown")
     elif any(one.found.leaked is not None for one in own):
@@ -437,17 +460,18 @@ def _ways(own: Sequence[EntailFigure]) -> str:
 
 
 def difference_table(split: str, rows: Sequence[RunDifference]) -> Table | None:
-    """Each run less the first, measure by measure."""
+    """Each run less every one before it, measure by measure."""
     own = [row for row in rows if row.side == split]
     if not own:
         return None
     shown = tuple(
-        (row.run, row.part, percent(row.interval, signed=True), p_value(row.permutation), p_value(row.corrected))
+        (row.run, row.part, row.against, difference(row), p_value(row.permutation), p_value(row.corrected))
         for row in own
     )
-    note = "points; p: two-sided, pictures flipped whole; Holm: corrected over the runs of a measure"
-    note += none_had([row.interval for row in own])
-    return Table(f"{split}: against {own[0].against}", ("run", "measure", "difference", "p flips", "Holm"), shown, note)
+    note = (
+        f"points; p: two-sided, pictures flipped whole; {corrected_note(rows)}{none_had([row.interval for row in own])}"
+    )
+    return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
 
 
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:
@@ -462,4 +486,4 @@ def _cells(row: EntailFigure) -> tuple[str | int, ...]:
 def _prefix(measure: str) -> str:
     """What a measure's name begins with, other than its direction."""
     head = measure.partition(" ")[0]
-    return head if head in ("1K", *PUBLISHED.values()) else "" if head[:3] in ("TR@", "IR@") else "other"
+    return head if head in ("1K", "TREC", *PUBLISHED.values()) else "" if head[:3] in ("TR@", "IR@") else "other"

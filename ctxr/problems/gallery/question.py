@@ -107,7 +107,10 @@ class GalleryEvaluation(Evaluation):
         """Recall both ways, and Entail@K by each source of labels."""
         answers = self._answers(split)
         scored = run.opened.score((split, self.files_of, self.contents))
-        measured = {scorer: measuring.columns_of(split, one, answers.truths, self.ks) for scorer, one in scored.items()}
+        measured = {
+            scorer: measuring.columns_of(split, one, answers.truths, self.ks, self.options.trec)
+            for scorer, one in scored.items()
+        }
         columns = mean_columns(list(measured.values()))
         answers.seeds += seeds_of(
             split.name, run.name, {scorer: measuring.printed_recall(one) for scorer, one in measured.items()}
@@ -149,6 +152,7 @@ class GalleryEvaluation(Evaluation):
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
         refuse_same_files({row.scorer: None for row in self.rankings})
+        notes.mark_changed_runs(self)
         findings, dataset = self.findings, self.request.dataset
         findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
         findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)

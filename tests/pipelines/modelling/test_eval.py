@@ -1,6 +1,7 @@
 """`ctxr eval`: figures that can be counted by hand, comparison, files for other programs, and refusals."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,15 @@ from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.metrics.compare import Interval
+from ctxr.metrics.proportions import holm
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
 from ctxr.problems.contextual.learner import OpenSets
-from ctxr.problems.notes import IN_MIXTURES
-from ctxr.problems.results import QueryResult
+from ctxr.problems.figures import RunDifference
+from ctxr.problems.notes import ALONE, IN_MIXTURES
+from ctxr.problems.results import QueryResult, latex
+from ctxr.problems.tables import difference
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores as write_table_of_scores
@@ -32,6 +37,7 @@ from tests.pipelines.evaluated import (
     release,
     right_on,
     target_of,
+    trec_eval,
     write_scores,
 )
 from tests.pipelines.world_dataset import write_world_dataset
@@ -108,19 +114,25 @@ def test_a_share_that_nothing_varies_still_has_an_honest_interval(dataset: Path)
     assert cell == "100.0 (29.2–100.0)"
 
 
-def test_runs_are_compared_with_the_first(dataset: Path) -> None:
+def test_every_two_runs_are_compared(dataset: Path) -> None:
     files = [
         write_scores(dataset.parent / "a.jsonl", dataset, right_on(dataset, lambda name: False)),
         write_scores(dataset.parent / "b.jsonl", dataset, right_on(dataset, lambda name: True)),
         write_scores(dataset.parent / "c.jsonl", dataset, right_on(dataset, lambda name: name.startswith(PHOTOS))),
     ]
     report = evaluate(dataset, *files, compare=True)
-    rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
-    assert rows["a", "all"] == (4, "0.0 (0.0–70.8)", None, None, None, None, None)
-    assert rows["b", "all"][:3] == (4, "100.0 (29.2–100.0)", "+100.0 (–)")
-    assert rows["b", "all"][3:] == ("0.250", "0.500", "0.125", "0.250")
-    assert rows["c", "all"][2].startswith("+25.0 (")
-    assert rows["c", "video"] == (3, "0.0 (0.0–84.2)", "+0.0 (–)", "1.000", "1.000", "1.000", "1.000")
+    rows = {row[:3]: row[3:] for row in report.tables["valid/differences"].rows}
+    assert rows["a", "all", None] == (4, "0.0 (0.0–70.8)", None, None, None, None, None)
+    assert rows["b", "all", "a"][:4] == (4, "100.0 (29.2–100.0)", "+100.0 (–)", "0.250")
+    assert rows["c", "all", "a"][2].startswith("+25.0 (")
+    assert rows["c", "video", "a"] == (3, "0.0 (0.0–84.2)", "+0.0 (–)", "1.000", "1.000", "1.000", "1.000")
+    assert rows["c", "all", "b"][2].startswith("-75.0 (")
+    # one family: what two splits print of three pairs in every part
+    told = json.loads((report.results / "figures.json").read_bytes())["differences"]
+    assert {row["side"] for row in told} == {"valid"}
+    assert {(row["run"], row["against"]) for row in told} == {("b", "a"), ("c", "a"), ("c", "b")}
+    assert [row["corrected"] for row in told] == holm([row["permutation"] for row in told])
+    assert [row["mcnemar_corrected"] for row in told] == holm([row["mcnemar"] for row in told])
     assert cells(report.tables["valid/accuracy"]).keys() == {"a", "b", "c"}
     assert report.results.name == "a-vs-b-vs-c"
     assert "valid/differences" not in evaluate(dataset, *files).tables
@@ -136,8 +148,8 @@ def test_a_handful_of_sets_gives_no_interval_and_the_table_says_why(dataset: Pat
     accuracies = [row for row in rows if (row["run"], row["measure"], row["part"]) == ("good", "accuracy", "all")]
     assert [(row["value"], row["low"], row["high"], row["clusters"]) for row in accuracies] == [(0.75, None, None, 3)]
     compared = report.tables["valid/differences"]
-    assert [row[7] for row in compared.rows if row[:2] == ("tied", "all")] == ["–"]
-    assert "tied for a run's highest score (tied 4 of 4)" in compared.note
+    assert [row[8] for row in compared.rows if row[:2] == ("tied", "all")] == ["–"]
+    assert "(tied and good 4 of 4)" in compared.note
 
 
 def test_every_row_of_every_run_is_in_the_artifact(dataset: Path) -> None:
@@ -206,6 +218,28 @@ def test_trec_files_hold_every_candidate_in_its_order(dataset: Path) -> None:
     assert sorted(qrels) == sorted(f"{query} 0 {targets[query]} 1" for query in asked)
 
 
+@pytest.mark.parametrize("step", [1.0, 1e-12])
+def test_trec_eval_finds_in_our_files_what_we_print(dataset: Path, step: float) -> None:
+    # no ties, but differences that single precision does not show
+    file = write_scores(
+        dataset.parent / "a.jsonl", dataset, lambda query, place: 1 + step * (7 * place % 10), ("valid",)
+    )
+    results = evaluate(dataset, file, trec=True, recall="3").results
+    figures = json.loads((results / "figures.json").read_bytes())["figures"]
+    ours = {row["measure"]: row["value"] for row in figures if (row["view"], row["part"]) == ("overall", "all")}
+    for name, value in trec_eval(results / "trec", "a", 3).items():
+        assert ours[name] == pytest.approx(value)
+
+
+def test_ties_stand_in_trec_files_as_trec_eval_orders_them(dataset: Path) -> None:
+    file = write_scores(dataset.parent / "a.jsonl", dataset, lambda query, place: float(place % 3))
+    lines = [line.split() for line in (evaluate(dataset, file).results / "trec" / "a.txt").read_text().splitlines()]
+    for query in {line[0] for line in lines}:
+        own = [line for line in lines if line[0] == query]
+        assert own == sorted(own, key=lambda line: (float(line[4]), line[2].encode()), reverse=True)
+        assert [int(line[3]) for line in own] == list(range(1, len(own) + 1))
+
+
 def test_tables_can_be_pasted(dataset: Path) -> None:
     results = evaluate(dataset, write_scores(dataset.parent / "a_1.jsonl", dataset, at_random(1))).results
     assert "| run | all | video | static | MRR | R@5 |" in (results / "results.md").read_text()
@@ -214,8 +248,47 @@ def test_tables_can_be_pasted(dataset: Path) -> None:
     assert r"a\_1 &" in tex
 
 
-def trained(dataset: Path, name: str, seeds: dict[str, Value], variant: str = "batch", lost: str = "") -> Path:
-    """A run of the project with scores of valid by each seed, trained on some other dataset; a file of it is `lost` since."""
+def test_a_difference_is_starred_where_it_is_significant_and_so_in_latex() -> None:
+    row = RunDifference("test", "all", "b", "a", 9, Interval(0.25, 0.125, 0.375), 0.01, 0.049, None, None)
+    shown = [difference(row), difference(replace(row, corrected=0.051))]
+    assert shown == ["+25.0 (+12.5 to +37.5)*", "+25.0 (+12.5 to +37.5)"]
+    tex = latex(Table("t", ("run", "difference"), (("b †", shown[0]),), ""))
+    assert r"b $\dagger$ & +25.0 (+12.5 to +37.5)$^{*}$" in tex
+
+
+def test_more_tests_than_the_draws_can_tell_are_said(dataset: Path) -> None:
+    files = [
+        write_scores(dataset.parent / f"{name}.jsonl", dataset, at_random(place)) for place, name in enumerate("abc")
+    ]
+    enough, few = (evaluate(dataset, *files, compare=True, permutations=count) for count in (5000, 20))
+    assert set(few.notes) - set(enough.notes)
+
+
+def test_a_run_is_marked_once_the_judgments_under_it_changed(tmp_path: Path) -> None:
+    dataset = write_world_dataset(tmp_path / "dataset")
+    trained(dataset, "base", {"base": at_random(0)}, source=dataset)
+    file = write_scores(tmp_path / "other.jsonl", dataset, at_random(1), ("valid",))
+    as_made = evaluate(dataset, "base", file, split="valid")
+    assert cells(as_made.tables["valid/accuracy"]).keys() == {"base", "other"}
+    before = open_artifact(dataset).manifest
+    content = Content([*before.files], before.counts, {})
+    finish(dataset, kind="dataset", verb="revise-labels", config={"round": 1}, parents=[], content=content)
+    changed = evaluate(dataset, "base", file, split="valid")
+    assert not changed.up_to_date
+    assert cells(changed.tables["valid/accuracy"]).keys() == {"base †", "other"}
+    assert changed.tables["valid/source"].columns[3:] == ("base †", "other")
+
+
+def trained(
+    dataset: Path,
+    name: str,
+    seeds: dict[str, Value],
+    variant: str = "batch",
+    lost: str = "",
+    source: Path | None = None,
+) -> Path:
+    """A run of the project with scores of valid by each seed, trained on `source`, else on some other dataset; a file of it is `lost`
+    since."""
     folder, read = dataset.parent / "work" / "runs" / name, read_dataset(dataset)
     rows = [
         Score(query.id, image, scorer, value(query.id, place))
@@ -225,7 +298,7 @@ def trained(dataset: Path, name: str, seeds: dict[str, Value], variant: str = "b
         for place, image in enumerate(one.images)
     ]
     write_table_of_scores(folder / "scores.jsonl", rows)
-    parents = [Parent("elsewhere", "dataset", "ab" * 32)]
+    parents = [Parent("elsewhere", "dataset", "ab" * 32 if source is None else open_artifact(source).sha256)]
     files = ["scores.jsonl"]
     if lost:
         (folder / lost).parent.mkdir(parents=True)
@@ -254,7 +327,7 @@ def test_a_run_of_the_project_is_found_by_name_and_its_training_is_looked_at(dat
     assert report.results == dataset.parent / "work" / "results" / "base"
     assert "base: trained on another dataset (elsewhere) than this one; the two may share sets" in report.notes
     assert any("where valid chose the epoch of base" in note for note in report.notes)
-    assert share(cells(report.tables["valid/accuracy"])["base"][2]) == 100.0
+    assert share(cells(report.tables["valid/accuracy"])["base †"][2]) == 100.0
     with (folder / "scores.jsonl").open("a") as stream:
         stream.write("\n")
     with pytest.raises(DataError, match=r"scores\.jsonl was changed since it was written"):
@@ -266,12 +339,12 @@ def test_several_seeds_are_one_run_whose_figures_are_their_means(dataset: Path) 
     trained(dataset, "deep", {"deep/seed0": good, "deep/seed1": bad})
     other = write_scores(dataset.parent / "other.jsonl", dataset, bad, ("valid",))
     report = evaluate(dataset, other, "deep", compare=True)
-    assert share(cells(report.tables["valid/accuracy"])["deep"][0]) == 62.5
-    assert cells(report.tables["valid/seeds"])["deep"] == (2, "62.5 ± 53.0", "100.0, 25.0")
+    assert share(cells(report.tables["valid/accuracy"])["deep †"][0]) == 62.5
+    assert cells(report.tables["valid/seeds"])["deep †"] == (2, "62.5 ± 53.0", "100.0, 25.0")
     assert cells(report.tables["valid/errors"])[1][2] == 100.0
-    rows = {(row[0], row[1]): row[2:] for row in report.tables["valid/differences"].rows}
-    assert rows["deep", "all"][2].startswith("+37.5 (")
-    assert rows["deep", "all"][5:] == ("–", "–")
+    rows = {row[:2]: row[3:] for row in report.tables["valid/differences"].rows}
+    assert rows["deep †", "all"][2].startswith("+37.5 (")
+    assert rows["deep †", "all"][5:] == ("–", "–")
     names = {row.run for row in read_table(report.results / "per_query.jsonl", QueryResult)}
     assert names == {"other", "deep/seed0", "deep/seed1"}
     assert sorted(file.name for file in (report.results / "trec").iterdir()) == [
@@ -431,7 +504,7 @@ def test_one_run_cannot_be_compared_and_a_recall_of_every_candidate_is_no_figure
     report = evaluate(
         dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(0)), compare=True, recall="5,10,20"
     )
-    assert any(note.startswith("nothing was compared: --compare tests runs against the first") for note in report.notes)
+    assert ALONE in report.notes
     assert "R@10, R@20 is left out: no set has more than 10 images, so it would be 100.0" in report.notes
     assert report.tables["valid/accuracy"].columns[-2:] == ("MRR", "R@5")
 

@@ -34,6 +34,7 @@ from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
+from tests.pipelines.evaluated import trec_eval
 from tests.pipelines.galleries import extra_pairs, truth_of, write_round
 from tests.pipelines.report_artifacts import project
 from tests.problems.scores import scores_of
@@ -139,6 +140,17 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
         assert len(lines) == len(queries) * min(30, len(candidates))
         told = (folder / "qrels.txt").read_text().splitlines()
         assert sorted(told) == sorted(f"{queries[one]} 0 {candidates[other]} 1" for one, other in pairs)
+
+
+def test_trec_eval_finds_in_the_files_of_a_gallery_what_we_print(evaluate: Evaluates, encoders: list[str]) -> None:
+    report = evaluate(runs=tuple(encoders[:1]), trec=True)
+    figures = json.loads((report.results / "figures.json").read_bytes())["figures"]
+    ours = {row["measure"]: row["value"] for row in figures}
+    for way in ("IR", "TR"):
+        told = trec_eval(report.results / "trec" / way.lower(), plain_name(encoders[0]), 5)
+        assert len(told) == 3
+        for name, value in told.items():
+            assert ours[f"TREC {way} {'MAP@30' if name == 'MAP' else name}"] == pytest.approx(value)
 
 
 def test_the_report_shows_the_tables_of_galleries(evaluate: Evaluates, encoders: list[str], tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from ctxr.annotation.artifacts import Answered, read_tasks, write_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, stratum_of
 from ctxr.errors import UnfinishedError
 from ctxr.metrics.stratified import Stratum, reliability
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
-from ctxr.pipelines.revision.auditing import reliability_table
+from ctxr.pipelines.revision.auditing import judged, reliability_table
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.records import Judgment, Query
@@ -133,6 +134,26 @@ def test_strata_and_decisions_are_those_of_the_ledger(workdir: Path) -> None:
         == f"{len(looked)} of {len(drawn)} pairs of the sample were decided, {ties} ended in a tie"
     )
     assert "Cohen's kappa" in report.facts
+
+
+def said_of(query: str, answers: str) -> list[Judgment]:
+    """A row for each of the three answers of every worker, `e`, `n` or `c`."""
+    names = {"e": ENTAILMENT, "n": "neutral", "c": "contradiction"}
+    return [
+        Judgment(f"entail/{query}/c", name, f"w{worker}", float(given == letter))
+        for worker, given in enumerate(answers)
+        for letter, name in names.items()
+    ]
+
+
+def test_agreement_is_that_on_what_the_round_uses() -> None:
+    pairs = {"a": "ee", "b": "ee", "c": "nc", "d": "cn", "e": "en"}
+    sample = [AuditSample(one, "c", "s", "added", 5, 5, 0.9, 1) for one in pairs]
+    rows = tuple(row for query, answers in pairs.items() for row in said_of(query, answers))
+    found = judged(sample, Answered(Path(), judgments=rows), [])
+    # neutral or contradiction are one decision: people agree on 4 of 5 pairs, where they gave the same answer on 2
+    assert found.between["Cohen's kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
+    assert (found.disputed, found.ties) == (1, 1)
 
 
 def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> None:

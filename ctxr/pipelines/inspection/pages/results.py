@@ -291,7 +291,8 @@ def _table(
     scored: EvaluationRows, split: str, figures: Mapping[Any, Any], sizes: Mapping[str, int], parts: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot, a row for each run with its number of queries; differences where they were tested."""
-    tested = {row["run"]: row for row in scored.differences if row["side"] == split and row["part"] == "all"}
+    own = [row for row in scored.differences if row["side"] == split and row["part"] == "all"]
+    tested = {row["run"]: row for row in own if row["against"] == own[0]["against"]}
     runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
 
     def cells(part: str, measure: str, shown: Callable[[Mapping[str, Any]], str]) -> list[str]:

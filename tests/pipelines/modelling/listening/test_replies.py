@@ -22,6 +22,25 @@ from ctxr.pipelines.modelling.chat import read_answer, read_text, schema, tokens
         ("img3", 3),
         ("#5", 5),
         ("picture-6", 6),
+        ("Out of the 10 pictures, picture 3", 3),
+        ("Of the 10, number 4 fits.", 4),
+        ("I looked at all 10 given pictures. The answer is 3.", 3),
+        ("3 of 10", 3),
+        ("Picture 3 of 10", 3),
+        ("Image number 7 shows 2 dogs", 7),
+        ("Picture no. 5", 5),
+        ("7, as the other 2 are dark", 7),
+        ("3. The dog has 2 balls.", 3),
+        ("Picture 1 shows a dog, picture 2 a cat.\n\nAnswer: **2**", 2),
+        ("Picture 1 shows a dog, picture 2 a cat.\n\n**Picture 2**", 2),
+        ("Pictures 1 and 2 are dark; I would choose picture 4 because 5 is blurred", 4),
+        ("My final answer is: picture 8", 8),
+        ("\\boxed{6}", 6),
+        ("Picture 3 fits better than picture 5", 3),
+        ("Not picture 3 but picture 5", 5),
+        ("Picture 3 doesn't fit, picture 5 does", 5),
+        ('Here it is: {"picture": 3}', 3),
+        ('{"picture": 3, "reason": "2 dogs"}', 3),
     ],
 )
 def test_a_number_is_found(text: str, number: int) -> None:
@@ -29,9 +48,39 @@ def test_a_number_is_found(text: str, number: int) -> None:
     assert (said.outcome, said.number) == ("chosen", number)
 
 
-@pytest.mark.parametrize("text", ["0", "11", "-3", '{"picture": 11}', "99999999999999999999", "9" * 9000])
+@pytest.mark.parametrize(
+    "text",
+    ["0", "11", "-3", "The answer is 12", "Picture 11 of 10", '{"picture": 11}', "99999999999999999999", "9" * 9000],
+)
 def test_a_number_that_no_picture_has_is_told_apart(text: str) -> None:
     assert read_text(text, 10).outcome == "out_of_range"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Picture 3 or picture 4",
+        "Pictures 3, 4 and 5",
+        "picture 3 and 7",
+        "The answer is 3 or 4",
+        "The answer is 3. No, the answer is 5.",
+        "1. a dog 2. a cat",
+        "Picture 1: a dog\nPicture 2: a cat",
+        "3 or 2.5",
+        "4, 7",
+        '{"picture": [3, 4]}',
+    ],
+)
+def test_an_answer_of_several_numbers_is_ambiguous(text: str) -> None:
+    said = read_text(text, 10)
+    assert (said.outcome, said.number) == ("ambiguous", None)
+
+
+@pytest.mark.parametrize(
+    "text", ["None of the 10 pictures", "I see 10 images.", "It is not picture 3", "Picture 3 isn't it"]
+)
+def test_a_number_that_counts_or_rules_out_is_no_choice(text: str) -> None:
+    assert read_text(text, 10).outcome == "unreadable"
 
 
 @pytest.mark.parametrize(
