@@ -73,3 +73,11 @@ def blocked_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
         return ()
     with opened(workdir, database) as journal:
         return tuple(sorted(state.worker for state in journal.workers() if state.state == "blocked"))
+
+
+def replaced_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
+    """Pseudonyms of everybody who is or was on the block list: the server had others do their units again."""
+    if not has_journal(workdir, database):
+        return ()
+    with opened(workdir, database) as journal:
+        return journal.replaced()

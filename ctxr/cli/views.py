@@ -113,12 +113,11 @@ def _next_after_tasks(report: ExportTasksReport) -> str:
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
     """What answers were merged."""
-    reasons = _numbers(report.reasons, "{name} {number}")
     rows = {
         "from": report.platform,
         "new": report.new,
         "known": report.again,
-        "refused": f"{report.refused} ({reasons}; see {report.judgments / 'refused.jsonl'})" if report.refused else 0,
+        "refused": _refused(report.reasons, report.judgments),
         "in all": " of ".join(plural(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
         "notes": " ".join(report.notes) or None,
     }
@@ -138,6 +137,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "queries": counts["queries"],
         "judgments": counts["judgments"],
         "dropped": _numbers(counts["dropped"]),
+        "refused": _refused(report.refused, report.read) if report.refused else None,
     }
     yield Summary(_written(report.up_to_date), rows)
     if report.violations:
@@ -163,6 +163,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
         "waited for a dialogue that did not start; pay for the time",
         [f"{one.worker}: {one.seconds:.0f} s, {one.reason.replace('_', ' ')} ({one.at})" for one in report.waited],
     )
+    yield Sentences("refused answers", [f"{reason}: {number}" for reason, number in report.refused.items()])
 
 
 def page(report: ReportPage) -> Iterator[Block]:
@@ -380,6 +381,14 @@ def checks_document(report: Sequence[Check]) -> dict[str, Any]:
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
     yield from report.tables.values()
     yield Sentences("notes", report.notes)
+
+
+def _refused(reasons: Mapping[str, int], judgments: Path) -> str:
+    if not reasons:
+        return "0"
+    return (
+        f"{sum(reasons.values())} answers ({_numbers(reasons, '{name} {number}')}; see {judgments / 'refused.jsonl'})"
+    )
 
 
 def _finished(up_to_date: bool) -> str:

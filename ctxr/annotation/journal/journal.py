@@ -340,6 +340,13 @@ class Journal:
             rows = tx.rows(select(tables.change).where(change.worker == worker).order_by(change.number))
             return [Change(**{**row, "at": stamp(row["at"]), "undone": bool(row["undone"])}) for row in rows]
 
+    def replaced(self) -> tuple[str, ...]:
+        """Everybody who is or was blocked, sorted."""
+        change = tables.change.c
+        with self._reading() as tx:
+            names = select(change.worker).where(change.after == "blocked").distinct().order_by(change.worker)
+            return tuple(tx.column(names))
+
     def block(self, worker: str, reason: str, by: str, now: datetime) -> WorkerState:
         """Give the worker no more work. What they hold goes back; what they did stays, but counts no more and is not served."""
         with self._writing(now) as tx:

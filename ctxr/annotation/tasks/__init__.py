@@ -4,7 +4,7 @@ It never knows which backend serves it: `render` says what is on the page as a `
 the values that came back, `score` turns them into rows. Nothing here reads a clock, a file or a random number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from ctxr.annotation.forms import Form
@@ -49,3 +49,16 @@ def task_of(unit: Unit) -> Task:
     if name is None or name == "audit":
         raise DataError(f"unit {unit.id!r} is an audit that does not say of what task")
     return _TASKS[name]
+
+
+def counts(answer: Answer, blocked: Collection[str]) -> bool:
+    """Whether an answer counts: neither its worker nor the partner in a talk is among the `blocked`."""
+    return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
+
+
+def free_places(unit: Unit, answers: Iterable[Answer], replaced: Collection[str]) -> int:
+    """How many answers a unit can still take, given those it has; below 0, how many it has too many.
+
+    Answers of workers who are or were blocked, `replaced`, take no place: others were asked to replace them.
+    """
+    return unit.most * task_of(unit).SEATS - sum(counts(answer, replaced) for answer in answers)

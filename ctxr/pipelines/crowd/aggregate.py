@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from ctxr.annotation.answers import collected
+from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments
-from ctxr.annotation.project_journal import blocked_workers
+from ctxr.annotation.project_journal import blocked_workers, replaced_workers
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
@@ -342,7 +342,9 @@ class _Figures:
         self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
+        self.certificate = people.certificate(
+            answered, config.disjoint or _declared(config.workdir), replaced_workers(config.workdir, config.database)
+        )
         self.blocked = tuple(blocked)
 
     def record(self) -> dict[str, list[dict[str, Any]]]:
@@ -396,6 +398,7 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
         tables=figures.tables(),
         holds=not violations,
         violations=violations,
+        refused=refused_answers(source),
         notes=tuple(notes),
     )
 

@@ -194,7 +194,7 @@ class WorkersReport:
 
     Attributes:
         workers: everyone who answered. changed: changes made by this command. changes: all changes, oldest first.
-        waited: time spent on dialogues that did not take place; it must be paid.
+        waited: time spent on dialogues that did not take place; it must be paid. refused: answers, by reason.
     """
 
     workers: "tuple[Worker, ...]"
@@ -202,6 +202,7 @@ class WorkersReport:
     changed: tuple[str, ...]
     changes: "tuple[Change, ...]"
     waited: "tuple[Waited, ...]"
+    refused: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,7 @@ class AggregateReport:
 
     Attributes:
         counts: rows of each table, and what was dropped by reason. violations: answers that break the rules of assignment.
+        refused: answers that were not imported, by reason.
     """
 
     dataset: Path
@@ -259,4 +261,5 @@ class AggregateReport:
     tables: dict[str, Table]
     holds: bool
     violations: tuple[str, ...]
+    refused: Mapping[str, int]
     notes: tuple[str, ...]

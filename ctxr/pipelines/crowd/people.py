@@ -14,9 +14,10 @@ import numpy as np
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks import free_places, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
+from ctxr.errors import plural
 from ctxr.metrics import workers as trust
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
 from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on_images
@@ -189,14 +190,13 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 """As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
 
 
-def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()) -> dict[str, Any]:
+def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = ()) -> dict[str, Any]:
     """The certificate of an assignment.
 
     `queries` lists for each validation and test description whether its author also described for train, and how many of its
     retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
-    worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
-    replace), a worker in both pools of a study declared wholly disjoint. Shown orders are compared with the seeded ones when
-    answers are imported.
+    worker who judged a set whose images they had met, more answers than places (see `free_places`), a worker in both pools of a
+    study declared wholly disjoint. Shown orders are compared with the seeded ones when answers are imported.
     """
     pools: dict[str, set[str]] = defaultdict(set)
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
@@ -204,15 +204,17 @@ def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()
         if unit.purpose == "work" and unit.split is not None:
             pools["train" if unit.split == "train" else "eval"].add(answer.worker)
     shared = sorted(pools["train"] & pools["eval"])
-    votes = Counter(answer.unit for answer in answered.answers if answer.worker not in blocked)
-    most = {name: unit.most * task_of(unit).SEATS for name, unit in answered.units.items()}
+    of_unit: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answered.answers:
+        of_unit[answer.unit].append(answer)
+    spare = {name: -free_places(answered.units[name], answers, replaced) for name, answers in of_unit.items()}
     violations = [
         *(f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors),
         *_known_sets(pairs),
         *(
-            f"{name} has {count} answers, {most[name]} at most were asked for"
-            for name, count in sorted(votes.items())
-            if count > most[name]
+            f"{name} has {plural(count, 'answer')} too many, {answered.units[name].most} at most were asked for"
+            for name, count in sorted(spare.items())
+            if count > 0
         ),
     ]
     if disjoint == "wholly":

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxr.annotation.answers import collected
+from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import CROWD, read_judgments
 from ctxr.annotation.journal.results import Change, Waited
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
@@ -23,7 +23,8 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     progress = progress or Silent()
     config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
-    answered = read_judgments(collected(config.workdir, progress, config.database))
+    source = collected(config.workdir, progress, config.database)
+    answered = read_judgments(source)
     blocked = blocked_workers(config.workdir, config.database)
     rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
     changes: list[Change] = []
@@ -33,7 +34,7 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
             changes = [change for state in journal.workers() for change in journal.changes(state.worker)]
             waited = tuple(journal.waited())
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
-    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited)
+    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited, refused_answers(source))
 
 
 def _change(config: Workers) -> tuple[str, ...]:

@@ -474,3 +474,18 @@ def test_exports_with_other_options_must_be_told_apart(workdir: Path, monkeypatc
     with pytest.raises(UsageError, match="exported with different options: retrieve-label-studio, tag-label-studio"):
         run(config)
     assert run(replace(config, tasks="retrieve-label-studio")).new == len(rows)
+
+
+def test_a_talk_of_two_replaces_one_with_a_blocked_worker() -> None:
+    talk = Unit("t", "dialogue", "s", "s", IMAGES[:1], ordered=True, target="s/1", split="train")
+    turns = [{"user": number % 2, "text": f"turn {number}"} for number in range(5)]
+    said = msgspec.json.encode([*turns, {"user": 0, "text": "", "share": True}]).decode()
+
+    def both(minute: int, slot: int, *pair: str) -> list[Answer]:
+        rows = [answer(talk, worker, minute, slot, turns=said) for worker in pair]
+        return [msgspec.structs.replace(row, values=row.values | {"pair": pair}) for row in rows]
+
+    questions = {"t": AnsweredUnit(talk, SET, PROTOCOL)}
+    rows = (*both(1, 0, "w-a", "w-b"), *both(2, 1, "w-c", "w-d"), *both(3, 2, "w-e", "w-f"))
+    taken = take((), arrived(*rows), questions, {}, ("w-b",))
+    assert (taken.new, codes(taken)) == (4, [("file:5", "enough"), ("file:6", "enough")])

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.unit_factory import audit_units, describe_units, tag_units
 from ctxr.cli.app import app
@@ -24,7 +26,7 @@ from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.tables import read_table
+from ctxr.store.tables import read_table, write_table
 from tests.pipelines.crowd.aggregating.crowd import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
 
@@ -319,3 +321,23 @@ def test_accuracy_is_told_for_each_side_of_the_benchmark(answered: Answered, tmp
         votes = [one.right for one in picks if one.unit.split == side]
         (row,) = [row for row in figures["accuracy"] if (row["kind"], row["basis"]) == (side, "all votes")]
         assert (row["votes"], row["right"]) == (len(votes), sum(votes))
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_refused_answers_are_counted_by_reason(answered: Answered, tmp_path: Path, form: list[str]) -> None:
+    source = write(tmp_path, answered)
+    write_table(source / REFUSED, [Refusal(f"file:{row}", "u", f"w-{row}", "enough", "No.") for row in (1, 2)])
+    command = [
+        "aggregate",
+        "--input",
+        str(source),
+        "--out",
+        str(tmp_path / "dataset"),
+        "-w",
+        str(tmp_path),
+        "--resamples",
+        "20",
+    ]
+    result = CliRunner().invoke(app, [*command, *form])
+    told = json.loads(result.stdout)["refused"] if form else result.stdout
+    assert told == {"enough": 2} if form else "enough 2" in told
