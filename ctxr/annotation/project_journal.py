@@ -80,4 +80,5 @@ def replaced_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
     if not has_journal(workdir, database):
         return ()
     with opened(workdir, database) as journal:
-        return journal.replaced()
+        changes = (change for state in journal.workers() for change in journal.changes(state.worker))
+        return tuple(sorted({change.worker for change in changes if change.after == "blocked"}))

@@ -85,7 +85,7 @@ def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
     yield plan_table(report)
     yield Sentences("assumed", report.notes)
-    yield Summary(f"{report.plan}: written", {"next": "ctxr export-tasks describe"})
+    yield Summary(f"{report.plan}: written", {"people": _people(report.people), "next": "ctxr export-tasks describe"})
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -340,7 +340,8 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
 def serving(server: Opened) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     yield Summary(
-        f"serving at {server.address}", {f"{task} waiting": number for task, number in server.waiting.items()}
+        f"serving at {server.address}",
+        {f"{task} waiting": number for task, number in server.waiting.items()} | {"people": _people(server.people)},
     )
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
@@ -381,6 +382,11 @@ def checks_document(report: Sequence[Check]) -> dict[str, Any]:
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
     yield from report.tables.values()
     yield Sentences("notes", report.notes)
+
+
+def _people(needed: Mapping[str, int]) -> str:
+    pools = {pool: number for pool, number in needed.items() if pool in ("train", "eval")}
+    return f"{needed['all']} are enough" + (f" ({_numbers(pools, '{name} {number}')})" if pools else "")
 
 
 def _refused(reasons: Mapping[str, int], judgments: Path) -> str:

@@ -1,6 +1,7 @@
 """Workers: the pool they are dealt, whether they get work, and every change of that with its reason."""
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from math import exp, lgamma, log
 from typing import Any, get_args
 
@@ -8,8 +9,11 @@ from sqlalchemy import RowMapping, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
+from ctxr.annotation.journal.filling import pool_of
 from ctxr.annotation.journal.results import Pool, Refused, WorkerState
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks import task_of
 
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
@@ -65,9 +69,44 @@ def _deal(tx: Transaction) -> Pool:
     work: dict[str, int] = dict(tx.connection.execute(units).all())
     counted = select(tables.worker.c.pool, func.count()).group_by(tables.worker.c.pool)
     sizes: dict[str, int] = dict(tx.connection.execute(counted).all())
+    return _next_pool(pool_shares(tx.rules.protocol, work), sizes)
+
+
+def _next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
     total = sum(sizes.values()) + 1
-    shares = pool_shares(tx.rules.protocol, work)
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * total - sizes.get(pool, 0)))
+
+
+def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
+    """How many people suffice for `units` and what follows from them: by pool (`train`, `eval`, `any`), and in `all` as they are
+    dealt to the pools.
+
+    Where a task requires an unknown image set, each answer about the set takes another person; elsewhere, each to the same unit.
+    """
+    work: Counter[str] = Counter()
+    of_unit: dict[tuple[str, str], int] = defaultdict(int)
+    of_set: dict[tuple[str, str], int] = defaultdict(int)
+    fresh = set()
+    for unit in units:
+        if unit.purpose != "work":
+            continue
+        task, pool = task_of(unit), pool_of(unit)
+        follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
+        places, key = unit.most * task.SEATS + follows, (pool, unit.image_set)
+        work[pool] += 1
+        of_set[key] += places
+        of_unit[key] = max(of_unit[key], places + len(unit.authors) * (unit.task == "audit"))
+        if task.FRESH or unit.task == "describe":
+            fresh.add(key)
+    needed: dict[str, int] = {}
+    for key, places in of_unit.items():
+        needed[key[0]] = max(needed.get(key[0], 0), of_set[key] if key in fresh else places)
+    shares, sizes = pool_shares(protocol, work), Counter[str]()
+    while sizes.total() < needed.get("any", 0) or any(
+        sizes[pool] + sizes["both"] < needed.get(pool, 0) for pool in ("train", "eval")
+    ):
+        sizes[_next_pool(shares, sizes)] += 1
+    return dict(sorted(needed.items())) | {"all": sizes.total()}
 
 
 def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:

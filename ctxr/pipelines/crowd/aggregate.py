@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments
-from ctxr.annotation.project_journal import blocked_workers, replaced_workers
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened, replaced_workers
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
@@ -322,7 +322,7 @@ def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
     result = execute(stage, progress or Silent())
     if result.artifact is None:
         raise TypeError("a dataset is never written in part")
-    return _report(stage.source, result.artifact, stage.figures, result.up_to_date)
+    return _report(stage, result.artifact, result.up_to_date)
 
 
 class _Figures:
@@ -372,7 +372,8 @@ class _Figures:
         return shown
 
 
-def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: bool) -> AggregateReport:
+def _report(stage: DatasetStage, artifact: Artifact, up_to_date: bool) -> AggregateReport:
+    config, figures = stage.options, stage.figures
     violations = tuple(figures.certificate["violations"])
     workers = figures.certificate["workers"]
     notes = []
@@ -380,6 +381,14 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
     if waiting:
         notes.append(
             f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
+        )
+    unreachable: dict[str, tuple[str, ...]] = {}
+    if config.input is None and has_journal(config.workdir, config.database):
+        with opened(config.workdir, config.database) as journal:
+            unreachable = journal.unreachable()
+    for pool, units in unreachable.items():
+        notes.append(
+            f"{plural(len(units), 'unit')} of pool {pool}, such as {units[0]}, fit nobody enrolled: ctxr serve --invite with more people"
         )
     if figures.blocked:
         notes.append(
@@ -392,13 +401,14 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
         )
     return AggregateReport(
         dataset=artifact.path,
-        read=source,
+        read=stage.source,
         up_to_date=up_to_date,
         counts=dict(artifact.manifest.counts),
         tables=figures.tables(),
         holds=not violations,
         violations=violations,
-        refused=refused_answers(source),
+        refused=refused_answers(stage.source),
+        unreachable=unreachable,
         notes=tuple(notes),
     )
 

@@ -72,7 +72,7 @@ class PlanReport:
     Attributes:
         forecasts: by task. sets: by split. kept: descriptions expected to be kept.
         cost: cents in total. per_kept: cents per kept description. right: assumed accuracy of retrievals.
-        notes: assumptions that were not measured, one sentence each.
+        people: enough to finish it, by pool and in all. notes: assumptions that were not measured, one sentence each.
     """
 
     plan: Path
@@ -83,6 +83,7 @@ class PlanReport:
     cost: int
     per_kept: float
     hours: float
+    people: dict[str, int]
     right: float
     floor: int
     notes: tuple[str, ...]
@@ -130,10 +131,11 @@ class Serve(Options):
 
 @dataclass(frozen=True)
 class Opened:
-    """A running server: its address, the number of open units by task, and sign-in links by name."""
+    """A running server: its address, open units by task, how many people suffice by pool and in all, and sign-in links by name."""
 
     address: str
     waiting: Mapping[str, int]
+    people: Mapping[str, int]
     links: Mapping[str, str]
 
 
@@ -251,7 +253,8 @@ class AggregateReport:
 
     Attributes:
         counts: rows of each table, and what was dropped by reason. violations: answers that break the rules of assignment.
-        refused: answers that were not imported, by reason.
+        refused: answers that were not imported, by reason. unreachable: by pool, units that want more answers and suit nobody
+            enrolled.
     """
 
     dataset: Path
@@ -262,4 +265,5 @@ class AggregateReport:
     holds: bool
     violations: tuple[str, ...]
     refused: Mapping[str, int]
+    unreachable: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...]

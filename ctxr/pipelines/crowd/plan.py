@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.annotation import cost
+from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
@@ -110,6 +112,7 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
         cost=total,
         per_kept=total / kept if kept else 0.0,
         hours=sum(row.hours for row in forecasts),
+        people=people_needed(describe_units(dataset, config), config),
         right=accuracy,
         floor=config.floor,
         notes=tuple(notes),

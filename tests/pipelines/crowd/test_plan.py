@@ -40,6 +40,8 @@ def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
     train = report.sets.get("train", 0)
     assert retrieve.votes == pytest.approx(2 * train + 2 * 2 * (sets - train))
     assert report.kept == pytest.approx(2 * sets)
+    assert report.people["eval"] == 2 + 2 * 3
+    assert report.people["all"] >= max(report.people[pool] for pool in ("train", "eval"))
     assert report.cost == describe.cost + retrieve.cost
     assert open_artifact(work / "plan", "plan").manifest.counts["cost"] == report.cost
     assert as_table(report).rows[0][0] == "describe"

@@ -10,6 +10,7 @@ from ctxr.annotation.artifacts import read_all_tasks, read_judgments
 from ctxr.annotation.config import ExportTasks, ImportAnswers
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.results import Lease
+from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.project_journal import journal_of
 from ctxr.pipelines.crowd.aggregate import run as aggregate
 from ctxr.pipelines.crowd.config import Aggregate, Workers
@@ -66,3 +67,21 @@ def test_what_replaces_the_work_of_a_blocked_worker_counts(work: Path, imported:
     assert len(read_judgments(report.read).answers) == first + again
     assert (report.refused, report.holds) == ({}, True)
     assert aggregate(Aggregate(workdir=work, resamples=20, keep_blocked=True)).holds
+
+
+def test_with_the_people_that_suffice_everything_is_done_and_with_fewer_the_rest_is_named(work: Path) -> None:
+    batch, *_ = read_all_tasks(work)
+    needed = people_needed(batch.units, batch.protocol)
+    finish(work, PEOPLE[:2], 0)
+    report = aggregate(Aggregate(workdir=work, resamples=20))
+    assert report.unreachable
+    stuck = {name for names in report.unreachable.values() for name in names}
+    study = journal(work)
+    assert stuck <= {unit.id for unit in study.units() if unit.task == "retrieve"}
+    assert len(stuck) == study.progress()["retrieve"].open
+    study.close()
+    finish(work, PEOPLE[: needed["all"]], 100)
+    assert aggregate(Aggregate(workdir=work, resamples=20)).unreachable == {}
+    study = journal(work)
+    assert [one.open for one in study.progress().values()] == [0, 0]
+    study.close()
