@@ -85,7 +85,9 @@ def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
     yield plan_table(report)
     yield Sentences("assumed", report.notes)
-    yield Summary(f"{report.plan}: written", {"people": _people(report.people), "next": "ctxr export-tasks describe"})
+    yield Summary(
+        f"{report.plan}: written", {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"}
+    )
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -137,7 +139,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "queries": counts["queries"],
         "judgments": counts["judgments"],
         "dropped": _numbers(counts["dropped"]),
-        "refused": _refused(report.refused, report.read) if report.refused else None,
+        "refused": _refused(report.refused, report.read),
     }
     yield Summary(_written(report.up_to_date), rows)
     if report.violations:
@@ -341,7 +343,8 @@ def serving(server: Opened) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     yield Summary(
         f"serving at {server.address}",
-        {f"{task} waiting": number for task, number in server.waiting.items()} | {"people": _people(server.people)},
+        {f"{task} waiting": number for task, number in server.waiting.items()}
+        | {"people needed": _numbers(server.people)},
     )
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
@@ -384,17 +387,8 @@ def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Blo
     yield Sentences("notes", report.notes)
 
 
-def _people(needed: Mapping[str, int]) -> str:
-    pools = {pool: number for pool, number in needed.items() if pool in ("train", "eval")}
-    return f"{needed['all']} are enough" + (f" ({_numbers(pools, '{name} {number}')})" if pools else "")
-
-
 def _refused(reasons: Mapping[str, int], judgments: Path) -> str:
-    if not reasons:
-        return "0"
-    return (
-        f"{sum(reasons.values())} answers ({_numbers(reasons, '{name} {number}')}; see {judgments / 'refused.jsonl'})"
-    )
+    return f"{_numbers(reasons, '{name} {number}')} (see {judgments / 'refused.jsonl'})" if reasons else "0"
 
 
 def _finished(up_to_date: bool) -> str:
