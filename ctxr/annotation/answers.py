@@ -26,12 +26,12 @@ from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, mturk, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
-from ctxr.annotation.project_journal import blocked_workers, has_journal, opened, replaced_workers
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
-from ctxr.annotation.tasks import counts, free_places, task_of
+from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
@@ -242,14 +242,14 @@ class Taken:
     """What is known after an import.
 
     Attributes:
-        answers: all, by unit and worker; of_unit: by unit. replaced: workers whose answers others may replace.
+        answers: all, by unit and worker; votes: how many by unit, without those of `replaced` workers, which others may replace.
         questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
         accepted: where the rows stand that were taken or were there already.
     """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
-    of_unit: defaultdict[str, list[Answer]] = field(default_factory=lambda: defaultdict(list))
+    votes: Counter[str] = field(default_factory=Counter)
     questions: dict[str, AnsweredUnit] = field(default_factory=dict)
     new: int = 0
     again: int = 0
@@ -336,7 +336,7 @@ def _problem(taken: Taken, written: "_Written", answer: Answer, earlier: Answer 
         return "other_order", "The images were not shown in the order of its slot."
     if problems := task.validate(unit, answer.values, written.before(unit, answer)):
         return problems[0].code, " ".join(problem.sentence for problem in problems)
-    if free_places(unit, taken.of_unit[unit.id], taken.replaced) < 1:
+    if taken.votes[unit.id] >= places(unit):
         return "enough", "The question already has all answers it needs."
     return None
 
@@ -352,7 +352,7 @@ def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
 def _store(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
-    taken.of_unit[answer.unit].append(answer)
+    taken.votes[answer.unit] += counts(answer, taken.replaced)
     outcome = score(question.unit, answer)
     written.add(question.unit, answer, outcome)
     if question.protocol is None:
@@ -455,7 +455,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         arrivals = arrive(config, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
-        taken = _taken(before, arrivals, every, replaced_workers(config.workdir, config.database))
+        taken = _taken(before, arrivals, every, blocked_workers(config.workdir, config.database, ever=True))
         answered = _answered(taken, before, every)
         # refusals of other files, but for those of answers that were taken from this one
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}

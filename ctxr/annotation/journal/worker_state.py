@@ -83,30 +83,26 @@ def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
 
     Where a task requires an unknown image set, each answer about the set takes another person; elsewhere, each to the same unit.
     """
-    work: Counter[str] = Counter()
-    of_unit: dict[tuple[str, str], int] = defaultdict(int)
-    of_set: dict[tuple[str, str], int] = defaultdict(int)
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
     fresh = set()
     for unit in units:
-        if unit.purpose != "work":
-            continue
-        task, pool = task_of(unit), pool_of(unit)
-        follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
-        places, key = unit.most * task.SEATS + follows, (pool, unit.image_set)
-        work[pool] += 1
-        of_set[key] += places
-        of_unit[key] = max(of_unit[key], places + len(unit.authors) * (unit.task == "audit"))
-        if task.FRESH or unit.task == "describe":
-            fresh.add(key)
-    needed: dict[str, int] = {}
-    for key, places in of_unit.items():
-        needed[key[0]] = max(needed.get(key[0], 0), of_set[key] if key in fresh else places)
+        if unit.purpose == "work":
+            task, key = task_of(unit), (pool_of(unit), unit.image_set)
+            follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
+            others = len(unit.authors) if unit.task == "audit" and not task.FRESH else 0
+            places[key].append(unit.most * task.SEATS + follows + others)
+            if task.FRESH or unit.task == "describe":
+                fresh.add(key)
+    work, needed = Counter[str](), Counter[str]()
+    for (pool, name), each in places.items():
+        work[pool] += len(each)
+        needed[pool] = max(needed[pool], sum(each) if (pool, name) in fresh else max(each))
     shares, sizes = pool_shares(protocol, work), Counter[str]()
-    while sizes.total() < needed.get("any", 0) or any(
-        sizes[pool] + sizes["both"] < needed.get(pool, 0) for pool in ("train", "eval")
+    while sizes.total() < needed["any"] or any(
+        sizes[pool] + sizes["both"] < needed[pool] for pool in ("train", "eval")
     ):
         sizes[_next_pool(shares, sizes)] += 1
-    return dict(sorted(needed.items())) | {"all": sizes.total()}
+    return dict(sorted((+needed).items())) | {"all": sizes.total()}
 
 
 def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:

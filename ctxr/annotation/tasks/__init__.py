@@ -4,7 +4,7 @@ It never knows which backend serves it: `render` says what is on the page as a `
 the values that came back, `score` turns them into rows. Nothing here reads a clock, a file or a random number.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ctxr.annotation.forms import Form
@@ -56,9 +56,6 @@ def counts(answer: Answer, blocked: Collection[str]) -> bool:
     return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
 
 
-def free_places(unit: Unit, answers: Iterable[Answer], replaced: Collection[str]) -> int:
-    """How many answers a unit can still take, given those it has; below 0, how many it has too many.
-
-    Answers of workers who are or were blocked, `replaced`, take no place: others were asked to replace them.
-    """
-    return unit.most * task_of(unit).SEATS - sum(counts(answer, replaced) for answer in answers)
+def places(unit: Unit) -> int:
+    """How many answers a unit takes at most; those of workers who are or were blocked take no place, as others replace them."""
+    return unit.most * task_of(unit).SEATS

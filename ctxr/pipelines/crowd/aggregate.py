@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments
-from ctxr.annotation.project_journal import blocked_workers, has_journal, opened, replaced_workers
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.verify import KEEP
@@ -342,9 +342,8 @@ class _Figures:
         self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        self.certificate = people.certificate(
-            answered, config.disjoint or _declared(config.workdir), replaced_workers(config.workdir, config.database)
-        )
+        replaced = blocked_workers(config.workdir, config.database, ever=True)
+        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), replaced)
         self.blocked = tuple(blocked)
 
     def record(self) -> dict[str, list[dict[str, Any]]]:

@@ -14,10 +14,9 @@ import numpy as np
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import free_places, task_of
+from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
-from ctxr.errors import plural
 from ctxr.metrics import workers as trust
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
 from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on_images
@@ -195,7 +194,7 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
 
     `queries` lists for each validation and test description whether its author also described for train, and how many of its
     retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
-    worker who judged a set whose images they had met, more answers than places (see `free_places`), a worker in both pools of a
+    worker who judged a set whose images they had met, more answers than places (see `places`), a worker in both pools of a
     study declared wholly disjoint. Shown orders are compared with the seeded ones when answers are imported.
     """
     pools: dict[str, set[str]] = defaultdict(set)
@@ -204,17 +203,15 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
         if unit.purpose == "work" and unit.split is not None:
             pools["train" if unit.split == "train" else "eval"].add(answer.worker)
     shared = sorted(pools["train"] & pools["eval"])
-    of_unit: dict[str, list[Answer]] = defaultdict(list)
-    for answer in answered.answers:
-        of_unit[answer.unit].append(answer)
-    spare = {name: -free_places(answered.units[name], answers, replaced) for name, answers in of_unit.items()}
+    votes = Counter(unit.id for unit, answer in pairs if counts(answer, replaced))
+    most = {name: places(unit) for name, unit in answered.units.items()}
     violations = [
         *(f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors),
         *_known_sets(pairs),
         *(
-            f"{name} has {plural(count, 'answer')} too many, {answered.units[name].most} at most were asked for"
-            for name, count in sorted(spare.items())
-            if count > 0
+            f"{name} has {count} answers, {most[name]} at most were asked for"
+            for name, count in sorted(votes.items())
+            if count > most[name]
         ),
     ]
     if disjoint == "wholly":

@@ -192,7 +192,7 @@ def run(
             site.identities.close()
 
 
-def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, Mapping[str, int], Mapping[str, int]]:
+def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, dict[str, int], dict[str, int]]:
     """Everything that pages need, with the project's tasks in the journal; how many units of each task wait; and how many
     people suffice for all of them."""
     every = read_all_tasks(config.workdir)
