@@ -120,6 +120,7 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
         "new": report.new,
         "known": report.again,
         "refused": _refused(report.reasons, report.judgments),
+        "without answer": plural(report.unanswered, "unit"),
         "in all": " of ".join(plural(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
         "notes": " ".join(report.notes) or None,
     }

@@ -340,6 +340,7 @@ class _Figures:
         )
         self.coefficients = figures.coefficients(answered, self.picks)
         self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
+        self.full_share_complete = figures.is_full_share_complete(answered, self.picks, blocked)
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         replaced = blocked_workers(config.workdir, config.database, ever=True)
@@ -362,7 +363,7 @@ class _Figures:
         if self.picks:
             shown["kept"] = figures.kept_table(self.decisions, self.picks)
             shown["accuracy"] = figures.accuracy_table(self.accuracies)
-            shown["agreement"] = figures.agreement_table(self.agreements)
+            shown["agreement"] = figures.agreement_table(self.agreements, self.full_share_complete)
             shown["coefficients"] = figures.coefficients_table(self.coefficients)
             shown["habits"] = figures.habits_table(self.habits)
         if self.label_rows:

@@ -137,8 +137,10 @@ def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], 
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:
-    """The share of right retrievals, assumed where none was answered yet."""
-    outcomes = [task_of(unit).score(unit, answer).right for unit, answer in pilot if unit.task == "retrieve"]
+    """The share of right first votes, assumed where none was answered yet: a second is asked for where the first was wrong."""
+    oldest_last = sorted(pilot, key=lambda vote: (vote[1].at, vote[1].worker), reverse=True)
+    first = {unit.id: (unit, answer) for unit, answer in oldest_last if unit.task == "retrieve"}
+    outcomes = [task_of(unit).score(unit, answer).right for unit, answer in first.values()]
     marks = [mark for mark in outcomes if mark is not None]
     if marks:
         return float(sum(marks) / len(marks))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ctxr.annotation.journal.journal import Journal, Step
-from ctxr.annotation.journal.results import Lease, NoWork, Refused
+from ctxr.annotation.journal.results import Lease, NoWork, Pool, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import AnswerLimits
 from ctxr.annotation.tasks import task_of
@@ -267,7 +267,7 @@ def test_who_waits_is_fetched_by_somebody_who_waits_elsewhere(opener: Opener) ->
     enrolled(journal, *(f"w{number}" for number in range(12)))
     pools = {state.pool: state.worker for state in journal.workers()}
     first = leased(journal, pools["both"])
-    other = "eval" if first.unit.split == "train" else "train"
+    other: Pool = "eval" if first.unit.split == "train" else "train"
     second = leased(journal, pools[other])
     assert second.unit != first.unit  # the room that waited is of the other pool
     moved = journal.find(first.token)

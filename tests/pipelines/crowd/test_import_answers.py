@@ -220,6 +220,16 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert read_table(config.folder() / REFUSED, Refusal) == []
 
 
+def test_a_file_cut_between_rows_leaves_units_without_an_answer(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    assert run(config).unanswered == 0
+    shutil.rmtree(config.folder())
+    config.file.write_text(json.dumps(rows[:2]))
+    kept = {row["data"]["ctxr_unit"] for row in rows[:2]}
+    assert run(config).unanswered == len({row["data"]["ctxr_unit"] for row in rows} - kept) > 0
+
+
 @pytest.mark.parametrize("backend", ["mturk", "label-studio"])
 @pytest.mark.parametrize("nobody", ["", " "])
 def test_an_answer_of_nobody_is_refused_and_makes_no_person(

@@ -67,6 +67,22 @@ def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
     assert report.right == pytest.approx(2 / 3)
 
 
+def test_the_accuracy_of_a_pilot_is_that_of_first_votes(work: Path) -> None:
+    units = [unit("retrieve", id=f"retrieve-{number}", truth=("clip/img3",), most=3) for number in range(2)]
+    votes = [
+        (0, "w-b", "clip/img3", 0),
+        (1, "w-a", "clip/img3", 5),
+        (1, "w-b", "clip/img4", 1),
+        (1, "w-c", "clip/img3", 6),
+    ]
+    answers = [
+        Answer(units[row].id, worker, {"pick": (pick,)}, (), 0, f"2026-01-01T00:00:0{second}Z", 9.0, "local")
+        for row, worker, pick, second in votes
+    ]
+    write_pilot(work, units, answers)
+    assert run(planned(work)).right == 0.5
+
+
 def test_pay_below_the_floor_is_refused_and_nothing_written(work: Path) -> None:
     with pytest.raises(UsageError, match=r"below the floor of 8\.00") as caught:
         run(planned(work, retrieve_seconds=60.0))

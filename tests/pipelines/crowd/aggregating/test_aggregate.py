@@ -20,7 +20,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.aggregate import Dropped, run
 from ctxr.pipelines.crowd.config import Aggregate
 from ctxr.pipelines.crowd.people import Worker, certificate
-from ctxr.pipelines.crowd.validation import coefficients, habits
+from ctxr.pipelines.crowd.validation import coefficients, habits, is_full_share_complete
 from ctxr.pipelines.crowd.votes import consensus, decide, picks_of
 from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
@@ -341,3 +341,16 @@ def test_refused_answers_are_counted_by_reason(answered: Answered, tmp_path: Pat
     result = CliRunner().invoke(app, [*command, *form])
     told = json.loads(result.stdout)["refused"] if form else result.stdout
     assert told == {"enough": 2} if form else "enough 2" in told
+
+
+def test_the_full_share_is_complete_with_every_vote_and_not_before(work: Path) -> None:
+    every = crowd(work / "filtered", Protocol(full_share=1.0))
+    picks = picks_of(every)
+    assert is_full_share_complete(every, picks, ())
+    unit = next(pick.unit for pick in picks if pick.unit.full)
+    (last, *others) = (row for row in every.answers if row.unit == unit.id)
+    fewer = replace(every, answers=tuple(row for row in every.answers if row != last))
+    assert not is_full_share_complete(fewer, picks_of(fewer), ())
+    assert not is_full_share_complete(every, picks, (others[0].worker,))
+    unasked = replace(every, answers=tuple(row for row in every.answers if row.unit != unit.id))
+    assert not is_full_share_complete(unasked, picks_of(unasked), ())
