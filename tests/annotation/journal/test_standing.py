@@ -188,3 +188,13 @@ def test_people_that_suffice_are_counted_for_each_pool() -> None:
     # tags may be given by who has seen the set; a talk takes two and who verifies it
     assert people_needed([tagged(one, 3), tagged(two, 2)], PUBLISHED) == {"any": 3, "all": 3}
     assert people_needed([talked(one), talked(one, 1)], PUBLISHED)["any"] == 3
+
+
+@pytest.mark.parametrize(("right", "state"), [(3, "active"), (2, "screened_out")])
+def test_the_pass_mark_itself_is_passed(opener: Opener, right: int, state: str) -> None:
+    sets = image_sets(1)
+    units = [known(one, "qualification") for one in image_sets(4, "q")] + [tagged(one, 9) for one in sets]
+    journal = opener(units, sets, Protocol(qualification=4, qualification_pass=0.75), workers="w1")
+    for number in range(4):
+        answer(journal, leased(journal, "w1"), right=number < right)
+    assert journal.worker("w1").state == state
