@@ -426,6 +426,19 @@ def test_a_third_vote_is_asked_for_where_two_differ(workdir: Path, monkeypatch: 
     assert len(archive(workdir).read_text().splitlines()) == len(judged) + 4
 
 
+def test_a_vote_of_a_blocked_worker_is_asked_for_again(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
+    export_tasks(config)
+    unit = next(unit for unit in read_tasks(config.folder()).units if unit.split == "valid")
+    for name in ("A1", "A2"):
+        fake.work(fake.hit_of(unit.id), name, {"pick": unit.truth}, study.START, study.START + timedelta(seconds=20))
+    monkeypatch.setattr("ctxr.annotation.answers.blocked_workers", lambda *_, **__: (study.person("A1"),))
+    run(ImportAnswers(workdir=workdir, platform_of="mturk", extend=True))
+    assert fake.hits[fake.hit_of(unit.id)]["MaxAssignments"] == 3
+
+
 def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_for(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
