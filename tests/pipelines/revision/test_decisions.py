@@ -23,7 +23,7 @@ def pool(images: list[int], captions: list[int], scores: list[float]) -> Candida
 
 
 def decided(rows: Candidates, probability: list[float], per_image: int = 0, per_caption: int = 0) -> list[int]:
-    return decide(rows, np.array(probability), 0.5, per_image, per_caption).tolist()
+    return [int(code) for code in decide(rows, np.array(probability), 0.5, per_image, per_caption)]
 
 
 def test_a_probability_at_the_threshold_is_entailed_and_one_below_is_not() -> None:
