@@ -31,7 +31,7 @@ from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
-from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
@@ -190,7 +190,7 @@ def _after_hits(config: ImportAnswers, exported: Exported, arrivals: Arrivals, t
             mturk.join_pool(client, pool, sorted(people[name]))
     notes = []
     if config.extend:
-        most = _wanted(exported, taken)
+        most = _wanted(exported, taken, blocked_workers(config.workdir, config.database))
         for tasks in exported.tasks:
             record = tasks.path / "mturk" / HITS[config.live]
             if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
@@ -198,16 +198,20 @@ def _after_hits(config: ImportAnswers, exported: Exported, arrivals: Arrivals, t
     return notes
 
 
-def _wanted(exported: Exported, taken: "Taken") -> dict[str, int]:
+def _wanted(exported: Exported, taken: "Taken", blocked: Collection[str]) -> dict[str, int]:
     """Assignments that each unit's HIT wants in all: votes from elsewhere need none, and an assignment whose answer was
-    refused is spent."""
+    refused, or does not count, is spent."""
     marks: dict[str, list[bool | None]] = defaultdict(list)
     elsewhere: Counter[str] = Counter()
+    spent = Counter(refusal.unit for refusal in taken.refused if refusal.code != REJECTED_SINCE)
     for answer in taken.answers.values():
-        if answer.unit in exported.units:
+        if answer.unit not in exported.units:
+            continue
+        if counts(answer, blocked):
             marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
             elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
-    spent = Counter(refusal.unit for refusal in taken.refused if refusal.code != REJECTED_SINCE)
+        else:
+            spent[answer.unit] += answer.backend == mturk.PLATFORM
     wants = {}
     for unit in exported.units.values():
         if unit.purpose == "work" and (unit.id in marks or unit.id in spent):
@@ -238,7 +242,7 @@ class Taken:
     """What is known after an import.
 
     Attributes:
-        answers: all, by unit and worker; votes: how many by unit, without those of `blocked` workers, which others may replace.
+        answers: all, by unit and worker; votes: how many by unit, without those of `replaced` workers, which others may replace.
         questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
         accepted: where the rows stand that were taken or were there already.
@@ -251,7 +255,7 @@ class Taken:
     again: int = 0
     refused: list[Refusal] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
-    blocked: Collection[str] = ()
+    replaced: Collection[str] = ()
 
     def answered(self) -> dict[str, Unit]:
         """Units with an answer, by id."""
@@ -263,14 +267,14 @@ def take(
     arrivals: Arrivals,
     questions: Mapping[str, AnsweredUnit],
     past: Mapping[str, AnsweredUnit],
-    blocked: Collection[str] = (),
+    replaced: Collection[str] = (),
 ) -> Taken:
     """The answers that were there and those that arrived and fit, in the order of their times.
 
     An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
     tasks are gone.
     """
-    taken, written = Taken(questions=dict(questions), blocked=blocked), _Written()
+    taken, written = Taken(questions=dict(questions), replaced=replaced), _Written()
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
         stored = _rounds(taken, stored, partial(_store, taken, written))
@@ -332,7 +336,7 @@ def _problem(taken: Taken, written: "_Written", answer: Answer, earlier: Answer 
         return "other_order", "The images were not shown in the order of its slot."
     if problems := task.validate(unit, answer.values, written.before(unit, answer)):
         return problems[0].code, " ".join(problem.sentence for problem in problems)
-    if taken.votes[unit.id] >= unit.most * task.SEATS:
+    if taken.votes[unit.id] >= places(unit):
         return "enough", "The question already has all answers it needs."
     return None
 
@@ -348,7 +352,7 @@ def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
 def _store(taken: Taken, written: "_Written", row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
-    taken.votes[answer.unit] += answer.worker not in taken.blocked
+    taken.votes[answer.unit] += counts(answer, taken.replaced)
     outcome = score(question.unit, answer)
     written.add(question.unit, answer, outcome)
     if question.protocol is None:
@@ -423,6 +427,13 @@ REFUSED = "refused.jsonl"
 """Answers that were not taken, and why; a row goes when its file is imported again or its answer is taken from another."""
 
 
+def refused_answers(judgments: Path) -> dict[str, int]:
+    """How many answers were refused, by reason, when the artifact `judgments` was imported."""
+    file = judgments / REFUSED
+    reasons = Counter(row.code for row in read_table(file, Refusal)) if file.is_file() else Counter[str]()
+    return dict(sorted(reasons.items()))
+
+
 def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswersReport:
     """Merge answers into the judgments.
 
@@ -444,7 +455,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         arrivals = arrive(config, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
-        taken = _taken(before, arrivals, every, blocked_workers(config.workdir, config.database))
+        taken = _taken(before, arrivals, every, blocked_workers(config.workdir, config.database, ever=True))
         answered = _answered(taken, before, every)
         # refusals of other files, but for those of answers that were taken from this one
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
@@ -467,6 +478,8 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, {}, parents, [REFUSED], home=out)
+        given = {unit for unit, _ in taken.answers}
+        unanswered = sum(unit.purpose == "work" and name not in given for name, unit in exported.units.items())
         notes = finish_import(config, exported, arrivals, taken)
     reasons = Counter(refusal.code for refusal in taken.refused)
     return ImportAnswersReport(
@@ -479,10 +492,11 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         dict(sorted(reasons.items())),
         ready.manifest.counts if ready else {},
         notes,
+        unanswered,
     )
 
 
-def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks], blocked: Collection[str]) -> Taken:
+def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks], replaced: Collection[str]) -> Taken:
     questions: dict[str, AnsweredUnit] = {}
     for tasks in every:
         for unit in tasks.units:
@@ -493,9 +507,9 @@ def _taken(before: Answered | None, arrivals: Arrivals, every: list[Tasks], bloc
                     hint="export one of them again, with the options of the other",
                 )
     if before is None:
-        return take((), arrivals, questions, {}, blocked)
+        return take((), arrivals, questions, {}, replaced)
     past = {name: AnsweredUnit(unit, before.sets[unit.image_set], None) for name, unit in before.units.items()}
-    return take(before.answers, arrivals, questions, past, blocked)
+    return take(before.answers, arrivals, questions, past, replaced)
 
 
 def _answered(taken: Taken, before: Answered | None, every: list[Tasks]) -> Answered:

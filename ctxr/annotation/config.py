@@ -278,7 +278,7 @@ class ImportAnswersReport:
     Attributes:
         judgments: the folder. platform: where the answers are from. up_to_date: nothing changed.
         new: answers taken. again: those that were there already. refused: those that were not taken; reasons: how many by code.
-        counts: the manifest's. notes: one sentence each.
+        counts: the manifest's. notes: one sentence each. unanswered: exported units without any answer.
     """
 
     judgments: Path
@@ -290,3 +290,4 @@ class ImportAnswersReport:
     reasons: dict[str, int]
     counts: dict[str, Any]
     notes: list[str]
+    unanswered: int

@@ -67,9 +67,12 @@ def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
         journal.close()
 
 
-def blocked_workers(workdir: Path, database: str = "") -> tuple[str, ...]:
-    """Pseudonyms of everybody on the block list, sorted; empty without a journal."""
+def blocked_workers(workdir: Path, database: str = "", *, ever: bool = False) -> tuple[str, ...]:
+    """Pseudonyms of everybody on the block list, sorted; empty without a journal. `ever`: also who was on it once, whose units
+    the server gave to others."""
     if not has_journal(workdir, database):
         return ()
     with opened(workdir, database) as journal:
-        return tuple(sorted(state.worker for state in journal.workers() if state.state == "blocked"))
+        names = [state.worker for state in journal.workers() if ever or state.state == "blocked"]
+        was = {change.worker for name in names for change in journal.changes(name) if change.after == "blocked"}
+    return tuple(sorted(was))

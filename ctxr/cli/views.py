@@ -85,7 +85,9 @@ def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
     yield plan_table(report)
     yield Sentences("assumed", report.notes)
-    yield Summary(f"{report.plan}: written", {"next": "ctxr export-tasks describe"})
+    yield Summary(
+        f"{report.plan}: written", {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"}
+    )
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
@@ -122,12 +124,12 @@ def _next_after_tasks(report: ExportTasksReport) -> str:
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
     """What answers were merged."""
-    reasons = _numbers(report.reasons, "{name} {number}")
     rows = {
         "from": report.platform,
         "new": report.new,
         "known": report.again,
-        "refused": f"{report.refused} ({reasons}; see {report.judgments / 'refused.jsonl'})" if report.refused else 0,
+        "refused": _refused(report.reasons, report.judgments),
+        "without answer": plural(report.unanswered, "unit"),
         "in all": " of ".join(plural(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
         "notes": " ".join(report.notes) or None,
     }
@@ -147,6 +149,7 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "queries": counts["queries"],
         "judgments": counts["judgments"],
         "dropped": _numbers(counts["dropped"]),
+        "refused": _refused(report.refused, report.read),
     }
     yield Summary(_written(report.up_to_date), rows)
     if report.violations:
@@ -169,6 +172,7 @@ def workers(report: WorkersReport) -> Iterator[Block]:
         ],
     )
     yield report.owed
+    yield Sentences("refused answers", [f"{reason}: {number}" for reason, number in report.refused.items()])
 
 
 def page(report: ReportPage) -> Iterator[Block]:
@@ -345,7 +349,9 @@ def evaluation(report: EvalReport) -> Iterator[Block]:
 def serving(server: Opened) -> Iterator[Block]:
     """Where people sign in, while the server runs."""
     yield Summary(
-        f"serving at {server.address}", {f"{task} waiting": number for task, number in server.waiting.items()}
+        f"serving at {server.address}",
+        {f"{task} waiting": number for task, number in server.waiting.items()}
+        | {"people needed": _numbers(server.people)},
     )
     yield "[bold]sign-in links[/]"
     for name, link in server.links.items():  # whole, however narrow the terminal: they are copied
@@ -386,6 +392,10 @@ def checks_document(report: Sequence[Check]) -> dict[str, Any]:
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
     yield from report.tables.values()
     yield Sentences("notes", report.notes)
+
+
+def _refused(reasons: Mapping[str, int], judgments: Path) -> str:
+    return f"{_numbers(reasons, '{name} {number}')} (see {judgments / 'refused.jsonl'})" if reasons else "0"
 
 
 def _finished(up_to_date: bool) -> str:

@@ -342,7 +342,7 @@ def test_a_terminal_without_a_sign_shows_another_in_its_place(tmp_path: Path) ->
 
 def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     counts = {"answers": 1, "workers": 1}
-    report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, [])
+    report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, [], 0)
     monkeypatch.setattr("ctxr.annotation.answers.run", lambda config, progress: report)
     result = runner.invoke(app, ["import-answers"])
     assert "1 answer of 1 worker\n" in result.stdout

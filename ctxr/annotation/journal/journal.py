@@ -44,6 +44,8 @@ CHECKED = "retrieve"
 """The task among which hidden questions are mixed."""
 
 _IN_HANDS = select(unit.id).where(unit.decided.is_(None), unit.live > 0, leasing.SUITS).limit(1)
+_WANTING = select(unit.id, unit.side, unit.seats).where(leasing.FREE, unit.purpose == "work", leasing.WELL_MADE)
+_SUITING = select(unit.id).where(leasing.FREE, leasing.SUITS)
 _EXPIRED = (
     select(tables.lease)
     .where(leasing.lease.state == "live", leasing.lease.expires <= bindparam("now"))
@@ -288,6 +290,18 @@ class Journal:
                 task: TaskProgress(units=count, answered=answered.get(task, 0), open=int(undecided), leases=int(live))
                 for task, count, undecided, live in tx.connection.execute(units)
             }
+
+    def unreachable(self) -> dict[str, tuple[str, ...]]:
+        """By pool, ids of the units that want another answer and suit nobody who enrolled and may work."""
+        with self._reading() as tx:
+            lacking = {row["id"]: (row["side"], row["seats"]) for row in tx.rows(_WANTING)}
+            workers = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))
+            for worker in workers if lacking else ():
+                for name in tx.column(_SUITING, **leasing.suit_parameters(worker, "work", None)):
+                    pool, seats = lacking.pop(name, ("", 1))
+                    lacking |= {name: (pool, seats - 1)} if seats > 1 else {}
+        pools = sorted({pool for pool, _ in lacking.values()} if workers else ())
+        return {pool: tuple(sorted(name for name in lacking if lacking[name][0] == pool)) for pool in pools}
 
     def done_by(self, worker: str) -> int:
         """Answers of a worker; 0 for one who never enrolled."""

@@ -20,7 +20,7 @@ from ctxr.annotation.journal.database import Transaction, moment
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.protocol import shown_order, verdict, wanted
 from ctxr.annotation.records import Answer, Purpose, Unit
-from ctxr.annotation.tasks import NAMES, task_of
+from ctxr.annotation.tasks import NAMES, counts, task_of
 
 HOLDS = ("live", "answered")
 """States of a lease that has a place in its unit."""
@@ -230,13 +230,15 @@ def stop(work: Unit, right: int, wrong: int, unknown: int) -> str | None:
 
 def _votes(tx: Transaction, work: Unit) -> list[bool | None]:
     """Whether each vote that counts is right; a talk of two is one vote, and counts if neither is blocked."""
-    slots: dict[int, list[tuple[Answer, str]]] = {}
+    slots: dict[int, Answer] = {}
+    blocked: set[str] = set()
     for payload, state in tx.connection.execute(_OF_UNIT, {"name": work.id}):
         vote = msgspec.json.decode(payload, type=Answer)
-        slots.setdefault(vote.slot, []).append((vote, state))
+        slots.setdefault(vote.slot, vote)
+        if state == "blocked":
+            blocked.add(vote.worker)
     score = task_of(work).score
-    counted = [votes for votes in slots.values() if "blocked" not in {state for _, state in votes}]
-    return [score(work, votes[0][0]).right for votes in counted]
+    return [score(work, vote).right for vote in slots.values() if counts(vote, blocked)]
 
 
 def _set_counts(

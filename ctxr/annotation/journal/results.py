@@ -152,6 +152,7 @@ class ChatRoom:
         finished: whether the talk is whole and stored.
         partner_left: the partner left before the share, and another is looked for; False once one came.
         done: whether this seat has finished. closed: nothing more can happen here.
+        apart: somebody else waits who may not be paired with this seat.
     """
 
     seat: int
@@ -163,3 +164,4 @@ class ChatRoom:
     partner_left: bool
     done: bool
     closed: bool
+    apart: bool

@@ -28,10 +28,11 @@ lease, room = tables.lease.c, tables.room.c
 _WAITING = (
     select(tables.room)
     .select_from(tables.room.join(tables.unit, leasing.unit.id == room.unit))
-    .where(room.state == "waiting", leasing.SUITS)
+    .where(room.state == "waiting", room.id != bindparam("own"), leasing.SUITS)
     .order_by(room.opened, room.id)
     .limit(1)
 )
+_OTHERS = select(room.id).where(room.state == "waiting", room.id != bindparam("own")).order_by(room.opened, room.id)
 _UNIT = (
     select(leasing.unit.payload)
     .join_from(tables.room, tables.unit, leasing.unit.id == room.unit)
@@ -44,7 +45,9 @@ def open_room(tx: Transaction, unit: RowMapping, worker: str) -> str:
     slot = leasing.free_slot(tx, unit["id"])
     name = _new_room(tx, unit["id"], slot)
     leasing.count_live(tx, unit["id"])
-    return _sit(tx, unit, worker, name, slot, seat=SENDER)
+    token = _sit(tx, unit, worker, name, slot, seat=SENDER)
+    _invite(tx, name)
+    return token
 
 
 def join(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None) -> str | None:
@@ -115,6 +118,7 @@ def view(tx: Transaction, row: RowMapping) -> ChatRoom:
         partner_left=talk.deserted or 1 - seat in talk.left,
         done=seat in talk.done,
         closed=talk.closed,
+        apart=len(talk.present) < 2 and bool(tx.column(_OTHERS, own=row["room"])),
     )
 
 
@@ -156,18 +160,36 @@ def leave_room(tx: Transaction, row: RowMapping, state: str, reason: str) -> Non
 def _find_partner(tx: Transaction, row: RowMapping) -> None:
     """Move a worker without a partner to a room where one waits, or to a new room of the same unit."""
     present = row["expires"] > tx.now
-    waiting = _waiting(tx, worker_state.require(tx, row["worker"]), None, row["token"]) if present else None
-    if waiting is None:
-        unit, name = tx.get(tables.unit, id=row["unit"]), _new_room(tx, row["unit"], row["slot"])
-        _move(tx, row, unit, name, row["slot"], seat=row["seat"])
-    else:
-        partner, unit = _seats(tx, waiting["id"])[0], tx.get(tables.unit, id=waiting["unit"])
-        leasing.count_live(tx, row["unit"], -1)
-        _move(tx, row, unit, waiting["id"], waiting["slot"], seat=1 - partner["seat"])
-        _pair(tx, waiting["id"], partner)
+    waiting = _waiting(tx, worker_state.require(tx, row["worker"]), None, but=row["token"]) if present else None
+    if waiting is not None:
+        _join(tx, row, waiting)
+        return
+    unit, name = tx.get(tables.unit, id=row["unit"]), _new_room(tx, row["unit"], row["slot"])
+    _move(tx, row, unit, name, row["slot"], seat=row["seat"])
+    _enter(tx, unit, row["token"], "alone")
     if present:
         _extend(tx, row["token"])
-    _enter(tx, unit, row["token"], "alone" if waiting is None else "join")
+        _invite(tx, name)
+
+
+def _join(tx: Transaction, row: RowMapping, waiting: RowMapping) -> None:
+    """Move a worker without a partner to a room where one waits."""
+    partner, unit = _seats(tx, waiting["id"])[0], tx.get(tables.unit, id=waiting["unit"])
+    leasing.count_live(tx, row["unit"], -1)
+    _move(tx, row, unit, waiting["id"], waiting["slot"], seat=1 - partner["seat"])
+    _pair(tx, waiting["id"], partner)
+    _extend(tx, row["token"])
+    _enter(tx, unit, row["token"], "join")
+
+
+def _invite(tx: Transaction, name: str) -> None:
+    """Fetch who has waited longest in another room, of those who may do the unit of this one."""
+    for other in tx.column(_OTHERS, own=name):
+        (row,) = _seats(tx, other)
+        if waiting := _waiting(tx, worker_state.require(tx, row["worker"]), None, but=row["token"], own=other):
+            tx.update(tables.room, {"id": other}, state="closed")
+            _join(tx, row, waiting)
+            return
 
 
 def _finish(tx: Transaction, name: str) -> None:
@@ -185,8 +207,10 @@ def _finish(tx: Transaction, name: str) -> None:
     tx.update(tables.room, {"id": name}, state="finished")
 
 
-def _waiting(tx: Transaction, worker: RowMapping, tasks: Collection[str] | None, but: str = "") -> RowMapping | None:
-    return tx.row(_WAITING, **leasing.suit_parameters(worker, "work", tasks, but))
+def _waiting(
+    tx: Transaction, worker: RowMapping, tasks: Collection[str] | None, but: str = "", own: str = ""
+) -> RowMapping | None:
+    return tx.row(_WAITING, own=own, **leasing.suit_parameters(worker, "work", tasks, but))
 
 
 def _seats(tx: Transaction, name: str) -> list[RowMapping]:

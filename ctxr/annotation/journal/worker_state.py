@@ -1,6 +1,7 @@
 """Workers: the pool they are dealt, whether they get work, and every change of that with its reason."""
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from math import exp, lgamma, log
 from typing import Any, get_args
 
@@ -8,8 +9,11 @@ from sqlalchemy import RowMapping, func, select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import SURE, Transaction
+from ctxr.annotation.journal.filling import pool_of
 from ctxr.annotation.journal.results import Pool, Refused, WorkerState
 from ctxr.annotation.protocol import Protocol
+from ctxr.annotation.records import Unit
+from ctxr.annotation.tasks import task_of
 
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
@@ -65,9 +69,40 @@ def _deal(tx: Transaction) -> Pool:
     work: dict[str, int] = dict(tx.connection.execute(units).all())
     counted = select(tables.worker.c.pool, func.count()).group_by(tables.worker.c.pool)
     sizes: dict[str, int] = dict(tx.connection.execute(counted).all())
+    return _next_pool(pool_shares(tx.rules.protocol, work), sizes)
+
+
+def _next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:
     total = sum(sizes.values()) + 1
-    shares = pool_shares(tx.rules.protocol, work)
     return max(shares, key=lambda pool: (shares[pool] > 0, shares[pool] * total - sizes.get(pool, 0)))
+
+
+def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
+    """How many people suffice for `units` and what follows from them: by pool (`train`, `eval`, `any`), and in `all` as they are
+    dealt to the pools.
+
+    Where a task requires an unknown image set, each answer about the set takes another person; elsewhere, each to the same unit.
+    """
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    fresh = set()
+    for unit in units:
+        if unit.purpose == "work":
+            task, key = task_of(unit), (pool_of(unit), unit.image_set)
+            follows = {"describe": protocol.votes(unit.split)[1], "dialogue": protocol.verify_votes}.get(unit.task, 0)
+            others = len(unit.authors) if unit.task == "audit" and not task.FRESH else 0
+            places[key].append(unit.most * task.SEATS + follows + others)
+            if task.FRESH or unit.task == "describe":
+                fresh.add(key)
+    work, needed = Counter[str](), Counter[str]()
+    for (pool, name), each in places.items():
+        work[pool] += len(each)
+        needed[pool] = max(needed[pool], sum(each) if (pool, name) in fresh else max(each))
+    shares, sizes = pool_shares(protocol, work), Counter[str]()
+    while sizes.total() < needed["any"] or any(
+        sizes[pool] + sizes["both"] < needed[pool] for pool in ("train", "eval")
+    ):
+        sizes[_next_pool(shares, sizes)] += 1
+    return dict(sorted((+needed).items())) | {"all": sizes.total()}
 
 
 def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:

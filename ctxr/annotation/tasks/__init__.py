@@ -4,7 +4,7 @@ It never knows which backend serves it: `render` says what is on the page as a `
 the values that came back, `score` turns them into rows. Nothing here reads a clock, a file or a random number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ctxr.annotation.forms import Form
@@ -49,3 +49,13 @@ def task_of(unit: Unit) -> Task:
     if name is None or name == "audit":
         raise DataError(f"unit {unit.id!r} is an audit that does not say of what task")
     return _TASKS[name]
+
+
+def counts(answer: Answer, blocked: Collection[str]) -> bool:
+    """Whether an answer counts: neither its worker nor the partner in a talk is among the `blocked`."""
+    return {answer.worker, *answer.values.get(dialogue.PAIR, ())}.isdisjoint(blocked)
+
+
+def places(unit: Unit) -> int:
+    """How many answers a unit takes at most; those of workers who are or were blocked take no place, as others replace them."""
+    return unit.most * task_of(unit).SEATS

@@ -187,6 +187,8 @@ def _presence(room: ChatRoom) -> str:
         return "Your partner is here."
     if room.partner_left:
         return "Your partner has left. We are looking for another one; the time you wait counts."
+    if room.apart:
+        return "Somebody else is waiting for other tasks than yours. You need another partner; you can wait, which counts, or leave."
     return "Waiting for a partner. The time you wait counts, and you can leave whenever you like."
 
 

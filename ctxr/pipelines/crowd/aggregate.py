@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from ctxr.annotation.answers import collected
+from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments
-from ctxr.annotation.project_journal import blocked_workers
+from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.describe import FIELD, REASON
@@ -324,7 +324,7 @@ def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
     result = execute(stage, progress or Silent())
     if result.artifact is None:
         raise TypeError("a dataset is never written in part")
-    return _report(stage.source, result.artifact, stage.figures, result.up_to_date)
+    return _report(stage, result.artifact, result.up_to_date)
 
 
 class _Figures:
@@ -342,9 +342,11 @@ class _Figures:
         )
         self.coefficients = figures.coefficients(answered, self.picks)
         self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
+        self.full_share_complete = figures.is_full_share_complete(answered, self.picks, blocked)
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), blocked)
+        replaced = blocked_workers(config.workdir, config.database, ever=True)
+        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), replaced)
         self.overruled = overruled(answered)
         self.blocked = tuple(blocked)
 
@@ -364,7 +366,7 @@ class _Figures:
         if self.picks:
             shown["kept"] = figures.kept_table(self.decisions, self.picks)
             shown["accuracy"] = figures.accuracy_table(self.accuracies)
-            shown["agreement"] = figures.agreement_table(self.agreements)
+            shown["agreement"] = figures.agreement_table(self.agreements, self.full_share_complete)
             shown["coefficients"] = figures.coefficients_table(self.coefficients)
             shown["habits"] = figures.habits_table(self.habits)
         if self.label_rows:
@@ -385,7 +387,8 @@ def overruled(answered: Answered) -> Table:
     return Table("Reasons against the wording check", ("query", "worker", "description", "reason"), rows)
 
 
-def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: bool) -> AggregateReport:
+def _report(stage: DatasetStage, artifact: Artifact, up_to_date: bool) -> AggregateReport:
+    config, figures = stage.options, stage.figures
     violations = tuple(figures.certificate["violations"])
     workers = figures.certificate["workers"]
     notes = []
@@ -393,6 +396,14 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
     if waiting:
         notes.append(
             f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
+        )
+    unreachable: dict[str, tuple[str, ...]] = {}
+    if config.input is None and has_journal(config.workdir, config.database):
+        with opened(config.workdir, config.database) as journal:
+            unreachable = journal.unreachable()
+    for pool, units in unreachable.items():
+        notes.append(
+            f"{plural(len(units), 'unit')} of pool {pool}, such as {units[0]}, fit nobody enrolled: ctxr serve --invite with more people"
         )
     if figures.blocked:
         notes.append(
@@ -405,12 +416,14 @@ def _report(source: Path, artifact: Artifact, figures: _Figures, up_to_date: boo
         )
     return AggregateReport(
         dataset=artifact.path,
-        read=source,
+        read=stage.source,
         up_to_date=up_to_date,
         counts=dict(artifact.manifest.counts),
         tables=figures.tables(),
         holds=not violations,
         violations=violations,
+        refused=refused_answers(stage.source),
+        unreachable=unreachable,
         notes=tuple(notes),
     )
 

@@ -87,7 +87,7 @@ class PlanReport:
     Attributes:
         forecasts: by task. sets: by split. kept: descriptions expected to be kept.
         cost: in all, in minor units of `currency`. per_kept: per kept description. right: assumed accuracy of retrievals.
-        notes: assumptions that were not measured, one sentence each.
+        people: enough to finish it, by pool and in all. notes: assumptions that were not measured, one sentence each.
     """
 
     plan: Path
@@ -98,6 +98,7 @@ class PlanReport:
     cost: int
     per_kept: float
     hours: float
+    people: dict[str, int]
     right: float
     floor: int
     currency: str
@@ -146,10 +147,11 @@ class Serve(Options):
 
 @dataclass(frozen=True)
 class Opened:
-    """A running server: its address, the number of open units by task, and sign-in links by name."""
+    """A running server: its address, open units by task, how many people suffice by pool and in all, and sign-in links by name."""
 
     address: str
     waiting: Mapping[str, int]
+    people: Mapping[str, int]
     links: Mapping[str, str]
 
 
@@ -211,6 +213,7 @@ class WorkersReport:
     Attributes:
         workers: everyone who answered. changed: changes made by this command. changes: all changes, oldest first.
         waited: time spent on dialogues that did not take place; it must be paid. owed: what each has earned.
+        refused: answers, by reason.
     """
 
     workers: "tuple[Worker, ...]"
@@ -219,6 +222,7 @@ class WorkersReport:
     changes: "tuple[Change, ...]"
     waited: "tuple[Waited, ...]"
     owed: Table
+    refused: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -267,6 +271,8 @@ class AggregateReport:
 
     Attributes:
         counts: rows of each table, and what was dropped by reason. violations: answers that break the rules of assignment.
+        refused: answers that were not imported, by reason. unreachable: by pool, units that want more answers and suit nobody
+            enrolled.
     """
 
     dataset: Path
@@ -276,4 +282,6 @@ class AggregateReport:
     tables: dict[str, Table]
     holds: bool
     violations: tuple[str, ...]
+    refused: Mapping[str, int]
+    unreachable: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer, Unit
-from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
 from ctxr.metrics import workers as trust
@@ -189,14 +189,13 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 """As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
 
 
-def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()) -> dict[str, Any]:
+def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = ()) -> dict[str, Any]:
     """The certificate of an assignment.
 
     `queries` lists for each validation and test description whether its author also described for train, and how many of its
     retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
-    worker who judged a set whose images they had met, more votes than allowed (but for those of `blocked` workers, which others
-    replace), a worker in both pools of a study declared wholly disjoint. Shown orders are compared with the seeded ones when
-    answers are imported.
+    worker who judged a set whose images they had met, more answers than places (see `places`), a worker in both pools of a
+    study declared wholly disjoint. Shown orders are compared with the seeded ones when answers are imported.
     """
     pools: dict[str, set[str]] = defaultdict(set)
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
@@ -204,8 +203,8 @@ def certificate(answered: Answered, disjoint: str, blocked: Collection[str] = ()
         if unit.purpose == "work" and unit.split is not None:
             pools["train" if unit.split == "train" else "eval"].add(answer.worker)
     shared = sorted(pools["train"] & pools["eval"])
-    votes = Counter(answer.unit for answer in answered.answers if answer.worker not in blocked)
-    most = {name: unit.most * task_of(unit).SEATS for name, unit in answered.units.items()}
+    votes = Counter(unit.id for unit, answer in pairs if counts(answer, replaced))
+    most = {name: places(unit) for name, unit in answered.units.items()}
     violations = [
         *(f"{row.worker} judged their own work in {unit.id}" for unit, row in pairs if row.worker in unit.authors),
         *_known_sets(pairs),

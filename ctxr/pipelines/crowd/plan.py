@@ -7,10 +7,12 @@ from typing import Any
 
 from ctxr.annotation import cost
 from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks
+from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.platforms.sheets import first_votes
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.task_batch import check_counts
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
@@ -110,6 +112,7 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
         cost=total,
         per_kept=total / kept if kept else 0.0,
         hours=sum(row.hours for row in forecasts),
+        people=people_needed(describe_units(dataset, config), config),
         right=accuracy,
         floor=floor,
         currency=currency,
@@ -178,8 +181,10 @@ def _seconds(task: str, option: float | None, pilot: list[tuple[Unit, Answer]], 
 
 
 def _accuracy(pilot: list[tuple[Unit, Answer]], notes: list[str]) -> float:
-    """The share of right retrievals, assumed where none was answered yet."""
-    outcomes = [task_of(unit).score(unit, answer).right for unit, answer in pilot if unit.task == "retrieve"]
+    """The share of right first votes, assumed where none was answered yet: a second is asked for where the first was wrong."""
+    oldest_last = sorted(pilot, key=lambda vote: (vote[1].at, vote[1].worker), reverse=True)
+    first = {unit.id: (unit, answer) for unit, answer in oldest_last if unit.task == "retrieve"}
+    outcomes = [task_of(unit).score(unit, answer).right for unit, answer in first.values()]
     marks = [mark for mark in outcomes if mark is not None]
     if marks:
         return float(sum(marks) / len(marks))

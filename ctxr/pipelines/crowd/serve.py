@@ -21,6 +21,7 @@ from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.launch import codes_file
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
@@ -176,12 +177,12 @@ def run(
         )
     listening = _listen(config.host, config.port)
     with listening:
-        site, waiting = open_site(config, _base_url(config, listening), progress)
+        site, waiting, people = open_site(config, _base_url(config, listening), progress)
         remember(config.workdir, config.database)
         before = {task: one.answered for task, one in site.journal.progress().items()}
         bell = Bell()
         try:
-            opened(Opened(site.access.base_url, waiting, _links(config, site.signer, site.access)))
+            opened(Opened(site.access.base_url, waiting, people, _links(config, site.signer, site.access)))
             answer_requests(
                 make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
             )
@@ -191,8 +192,9 @@ def run(
             site.identities.close()
 
 
-def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, Mapping[str, int]]:
-    """Everything that pages need, with the project's tasks in the journal; and how many units of each task wait."""
+def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, dict[str, int], dict[str, int]]:
+    """Everything that pages need, with the project's tasks in the journal; how many units of each task wait; and how many
+    people suffice for all of them."""
     every = read_all_tasks(config.workdir)
     everything = _ours(every, progress)
     _warn_of_unfinished(config.workdir, progress)
@@ -227,7 +229,8 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, M
     waiting = {task: one.open for task, one in journal.progress().items() if not site.tasks or task in site.tasks}
     if not any(waiting.values()):
         progress.warn("no unit is open" + (f" of --tasks {config.tasks}" if site.tasks else ""))
-    return site, {task: count for task, count in waiting.items() if count}
+    people = people_needed((unit for tasks in everything for unit in tasks.units), everything[0].protocol)
+    return site, {task: count for task, count in waiting.items() if count}, people
 
 
 def _ours(everything: Sequence[Tasks], progress: Progress) -> Sequence[Tasks]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.records import Answer
+from ctxr.annotation.tasks.values import query_of
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.report import Table
 from ctxr.metrics.agreement import Agreement, Level, by_units, cohen, fleiss, gwet
@@ -226,7 +227,18 @@ def accuracy_table(rows: Sequence[Measurement[HumanAccuracy]]) -> Table:
     return Table("Human accuracy", ("of", "votes", "workers", "accuracy", "exact", "over workers"), tuple(shown), note)
 
 
-def agreement_table(rows: Sequence[Measurement[Agreement]]) -> Table:
+def is_full_share_complete(answered: Answered, picks: Sequence[RetrieverPick], blocked: Collection[str]) -> bool:
+    """Whether every description was voted on, and those of the full share got all votes; what `blocked` workers wrote aside."""
+    votes = Counter(pick.unit.id for pick in picks if pick.worker not in blocked)
+    texts = (
+        row for row in answered.answers if answered.units[row.unit].task == "describe" and row.worker not in blocked
+    )
+    voted = {pick.unit.query for pick in picks} >= {query_of(row.unit, row.worker) for row in texts}
+    full = [pick for pick in picks if pick.unit.full and pick.describer not in blocked]
+    return voted and bool(full) and all(votes[pick.unit.id] >= pick.unit.most for pick in full)
+
+
+def agreement_table(rows: Sequence[Measurement[Agreement]], full_share_complete: bool) -> Table:
     """Alpha as a table for people, with intervals over units and workers; `figures.json` has those over units too."""
     columns = {
         "nominal on image ids": "on images",
@@ -244,7 +256,7 @@ def agreement_table(rows: Sequence[Measurement[Agreement]]) -> Table:
     note = (
         "nominal alpha of image ids and of positions in the set; interval alpha of positions for frames in temporal order. "
         "In brackets the 95 % interval over units and workers. The released script computes accepted only, where votes agree "
-        "by selection. The full share got all votes and is unbiased"
+        "by selection" + (". The full share got all votes and is unbiased" if full_share_complete else "")
     )
     return Table("Krippendorff's alpha", ("votes of", "units", "votes", *columns.values()), tuple(shown), note)
 

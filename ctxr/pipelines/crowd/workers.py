@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxr.annotation.answers import collected
+from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import CROWD, read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.cost import planned_floor
@@ -33,7 +33,8 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
     progress = progress or Silent()
     config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
-    answered = read_judgments(collected(config.workdir, progress, config.database))
+    source = collected(config.workdir, progress, config.database)
+    answered = read_judgments(source)
     blocked = blocked_workers(config.workdir, config.database)
     rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
     changes: list[Change] = []
@@ -46,7 +47,8 @@ def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
             waited = tuple(journal.waited())
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
-    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited, owed)
+    refused = refused_answers(source)
+    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited, owed, refused)
 
 
 def owed_table(

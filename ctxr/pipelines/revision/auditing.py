@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxr.annotation.answers import collected
+from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, read_tasks
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
@@ -305,6 +305,8 @@ def _report(
         **{name: agreed(one) for name, one in audited.between.items()},
         "Cohen's kappa, people and classifier": f"{agreed(audited.with_people)}, weighted to all candidates",
     }
+    if refused := refused_answers(config.workdir / JUDGMENTS):
+        facts["refused"] = ", ".join(f"{reason} {number}" for reason, number in refused.items())
     notes = []
     if audited.unseen:
         hint = export_hint(config, current.number)

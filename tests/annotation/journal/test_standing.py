@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.journal.worker_state import chance_below, pool_shares
+from ctxr.annotation.journal.worker_state import chance_below, people_needed, pool_shares
 from ctxr.annotation.protocol import Protocol
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.model import chance_below as added_up
 from tests.annotation.journal.study import (
+    PUBLISHED,
     START,
     after,
     answer,
@@ -21,6 +22,7 @@ from tests.annotation.journal.study import (
     reason,
     retrieved,
     tagged,
+    talked,
 )
 
 
@@ -173,3 +175,26 @@ def test_who_is_blocked_again_by_an_undo_holds_nothing(opener: Opener) -> None:
     assert journal.undo("w1", "a robot after all", "lead", START).state == "blocked"
     with pytest.raises(Refused, match="went to somebody else"):
         answer(journal, lease)
+
+
+def test_people_that_suffice_are_counted_for_each_pool() -> None:
+    one, two = image_sets(2)
+    describes = [described(one, place, split="train") for place in range(3)]
+    describes += [described(two, place, split="test") for place in range(3)]
+    # a set takes its describers and another person for each vote: 3 + 3 * 1 and 3 + 3 * 3
+    assert people_needed(describes, Protocol(disjoint="none")) == {"eval": 12, "train": 6, "all": 12}
+    wholly = people_needed(describes, Protocol(disjoint="wholly"))
+    assert wholly["all"] == 24
+    # tags may be given by who has seen the set; a talk takes two and who verifies it
+    assert people_needed([tagged(one, 3), tagged(two, 2)], PUBLISHED) == {"any": 3, "all": 3}
+    assert people_needed([talked(one), talked(one, 1)], PUBLISHED)["any"] == 3
+
+
+@pytest.mark.parametrize(("right", "state"), [(3, "active"), (2, "screened_out")])
+def test_the_pass_mark_itself_is_passed(opener: Opener, right: int, state: str) -> None:
+    sets = image_sets(1)
+    units = [known(one, "qualification") for one in image_sets(4, "q")] + [tagged(one, 9) for one in sets]
+    journal = opener(units, sets, Protocol(qualification=4, qualification_pass=0.75), workers="w1")
+    for number in range(4):
+        answer(journal, leased(journal, "w1"), right=number < right)
+    assert journal.worker("w1").state == state

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ctxr.annotation.journal.journal import Journal, Step
-from ctxr.annotation.journal.results import Lease, NoWork, Refused
+from ctxr.annotation.journal.results import Lease, NoWork, Pool, Refused
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import AnswerLimits
 from ctxr.annotation.tasks import task_of
@@ -255,6 +255,27 @@ def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
     first, second = together(journal, "w1", "w2")
     assert {journal.worker("w1").pool, journal.worker("w2").pool} == {"train", "eval"}
     assert first.unit != second.unit
+    assert [journal.here(one.token, one.worker, START).apart for one in (first, second)] == [True, True]
+    journal.act("leave", first.token, "w1", START)
+    assert not journal.room(second.token).apart
+
+
+def test_who_waits_is_fetched_by_somebody_who_waits_elsewhere(opener: Opener) -> None:
+    sets = image_sets(2)
+    units = [talked(sets[0], split="train"), talked(sets[1], split="test")]
+    journal = opener(units, sets, Protocol(disjoint="partly", shared_workers=0.5))
+    enrolled(journal, *(f"w{number}" for number in range(12)))
+    pools = {state.pool: state.worker for state in journal.workers()}
+    first = leased(journal, pools["both"])
+    other: Pool = "eval" if first.unit.split == "train" else "train"
+    second = leased(journal, pools[other])
+    assert second.unit != first.unit  # the room that waited is of the other pool
+    moved = journal.find(first.token)
+    assert moved is not None
+    assert (moved.unit, moved.slot, moved.seat) == (second.unit, second.slot, 1)
+    assert journal.room(first.token).present
+    assert journal.room(second.token).present
+    assert journal.progress()["dialogue"].leases == 1
 
 
 def test_a_random_evening_of_talks_keeps_every_promise(opener: Opener) -> None:

@@ -220,6 +220,16 @@ def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
     assert read_table(config.folder() / REFUSED, Refusal) == []
 
 
+def test_a_file_cut_between_rows_leaves_units_without_an_answer(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, rows = labelled(workdir, monkeypatch)
+    assert config.file is not None
+    assert run(config).unanswered == 0
+    shutil.rmtree(config.folder())
+    config.file.write_text(json.dumps(rows[:2]))
+    kept = {row["data"]["ctxr_unit"] for row in rows[:2]}
+    assert run(config).unanswered == len({row["data"]["ctxr_unit"] for row in rows} - kept) > 0
+
+
 @pytest.mark.parametrize("backend", ["mturk", "label-studio"])
 @pytest.mark.parametrize("nobody", ["", " "])
 def test_an_answer_of_nobody_is_refused_and_makes_no_person(
@@ -416,6 +426,19 @@ def test_a_third_vote_is_asked_for_where_two_differ(workdir: Path, monkeypatch: 
     assert len(archive(workdir).read_text().splitlines()) == len(judged) + 4
 
 
+def test_a_vote_of_a_blocked_worker_is_asked_for_again(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMTurk()
+    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
+    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
+    export_tasks(config)
+    unit = next(unit for unit in read_tasks(config.folder()).units if unit.split == "valid")
+    for name in ("A1", "A2"):
+        fake.work(fake.hit_of(unit.id), name, {"pick": unit.truth}, study.START, study.START + timedelta(seconds=20))
+    monkeypatch.setattr("ctxr.annotation.answers.blocked_workers", lambda *_, **__: (study.person("A1"),))
+    run(ImportAnswers(workdir=workdir, platform_of="mturk", extend=True))
+    assert fake.hits[fake.hit_of(unit.id)]["MaxAssignments"] == 3
+
+
 def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_for(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -474,3 +497,18 @@ def test_exports_with_other_options_must_be_told_apart(workdir: Path, monkeypatc
     with pytest.raises(UsageError, match="exported with different options: retrieve-label-studio, tag-label-studio"):
         run(config)
     assert run(replace(config, tasks="retrieve-label-studio")).new == len(rows)
+
+
+def test_a_talk_of_two_replaces_one_with_a_blocked_worker() -> None:
+    talk = Unit("t", "dialogue", "s", "s", IMAGES[:1], ordered=True, target="s/1", split="train")
+    turns = [{"user": number % 2, "text": f"turn {number}"} for number in range(5)]
+    said = msgspec.json.encode([*turns, {"user": 0, "text": "", "share": True}]).decode()
+
+    def both(minute: int, slot: int, *pair: str) -> list[Answer]:
+        rows = [answer(talk, worker, minute, slot, turns=said) for worker in pair]
+        return [msgspec.structs.replace(row, values=row.values | {"pair": pair}) for row in rows]
+
+    questions = {"t": AnsweredUnit(talk, SET, PROTOCOL)}
+    rows = (*both(1, 0, "w-a", "w-b"), *both(2, 1, "w-c", "w-d"), *both(3, 2, "w-e", "w-f"))
+    taken = take((), arrived(*rows), questions, {}, ("w-b",))
+    assert (taken.new, codes(taken)) == (4, [("file:5", "enough"), ("file:6", "enough")])

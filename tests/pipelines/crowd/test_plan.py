@@ -40,6 +40,8 @@ def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
     train = report.sets.get("train", 0)
     assert retrieve.votes == pytest.approx(2 * train + 2 * 2 * (sets - train))
     assert report.kept == pytest.approx(2 * sets)
+    assert report.people["eval"] == 2 + 2 * 3
+    assert report.people["all"] >= max(report.people[pool] for pool in ("train", "eval"))
     assert report.cost == describe.cost + retrieve.cost
     assert open_artifact(work / "plan", "plan").manifest.counts["cost"] == report.cost
     assert as_table(report).rows[0][0] == "describe"
@@ -63,6 +65,22 @@ def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
     report = run(planned(work))
     assert (report.forecasts[1].seconds, report.forecasts[1].measured) == (24.0, 3)
     assert report.right == pytest.approx(2 / 3)
+
+
+def test_the_accuracy_of_a_pilot_is_that_of_first_votes(work: Path) -> None:
+    units = [unit("retrieve", id=f"retrieve-{number}", truth=("clip/img3",), most=3) for number in range(2)]
+    votes = [
+        (0, "w-b", "clip/img3", 0),
+        (1, "w-a", "clip/img3", 5),
+        (1, "w-b", "clip/img4", 1),
+        (1, "w-c", "clip/img3", 6),
+    ]
+    answers = [
+        Answer(units[row].id, worker, {"pick": (pick,)}, (), 0, f"2026-01-01T00:00:0{second}Z", 9.0, "local")
+        for row, worker, pick, second in votes
+    ]
+    write_pilot(work, units, answers)
+    assert run(planned(work)).right == 0.5
 
 
 def test_pay_below_the_floor_is_refused_and_nothing_written(work: Path) -> None:

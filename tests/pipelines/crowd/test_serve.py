@@ -84,6 +84,7 @@ def test_a_server_says_what_waits_and_how_to_come_in_and_ends_with_what_came(tmp
             text += line
         server = json.loads(text)
         assert server["waiting"] == {"entail": 1, "verify": 1}
+        assert server["people"]["all"] == 1
         assert list(server["links"]) == ["worker 1"]
         with httpx.Client(follow_redirects=True) as visitor:
             invitation = visitor.get(server["links"]["worker 1"])
@@ -137,7 +138,7 @@ def test_links_of_a_team_are_the_same_after_a_restart(tmp_path: Path, monkeypatc
 def test_a_study_is_let_in_as_it_was_exported_and_its_codes_are_read_when_they_are_there(tmp_path: Path) -> None:
     work = prolific_project(tmp_path)
     for served, expected in (("retrieve", []), ("describe,retrieve", ["describe"]), ("", ["describe"])):
-        site, _ = open_site(Serve(workdir=work, tasks=served), "http://here", Silent())
+        site, *_ = open_site(Serve(workdir=work, tasks=served), "http://here", Silent())
         site.journal.close()
         site.identities.close()
         assert list(site.access.studies) == expected

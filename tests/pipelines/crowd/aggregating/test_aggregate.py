@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from ctxr.annotation.answers import REFUSED
 from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.platforms.arrivals import Refusal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.unit_factory import audit_units, describe_units, tag_units
 from ctxr.cli.app import app
@@ -18,13 +20,13 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.aggregate import Dropped, run
 from ctxr.pipelines.crowd.config import Aggregate
 from ctxr.pipelines.crowd.people import Worker, certificate
-from ctxr.pipelines.crowd.validation import coefficients, habits
+from ctxr.pipelines.crowd.validation import coefficients, habits, is_full_share_complete
 from ctxr.pipelines.crowd.votes import consensus, decide, picks_of
 from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file
-from ctxr.store.tables import read_table
+from ctxr.store.tables import read_table, write_table
 from tests.pipelines.crowd.aggregating.crowd import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
 
@@ -327,3 +329,36 @@ def test_accuracy_is_told_for_each_side_of_the_benchmark(answered: Answered, tmp
         votes = [one.right for one in picks if one.unit.split == side]
         (row,) = [row for row in figures["accuracy"] if (row["kind"], row["basis"]) == (side, "all votes")]
         assert (row["votes"], row["right"]) == (len(votes), sum(votes))
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_refused_answers_are_counted_by_reason(answered: Answered, tmp_path: Path, form: list[str]) -> None:
+    source = write(tmp_path, answered)
+    write_table(source / REFUSED, [Refusal(f"file:{row}", "u", f"w-{row}", "enough", "No.") for row in (1, 2)])
+    command = [
+        "aggregate",
+        "--input",
+        str(source),
+        "--out",
+        str(tmp_path / "dataset"),
+        "-w",
+        str(tmp_path),
+        "--resamples",
+        "20",
+    ]
+    result = CliRunner().invoke(app, [*command, *form])
+    told = json.loads(result.stdout)["refused"] if form else result.stdout
+    assert told == {"enough": 2} if form else "enough 2" in told
+
+
+def test_the_full_share_is_complete_with_every_vote_and_not_before(work: Path) -> None:
+    every = crowd(work / "filtered", Protocol(full_share=1.0))
+    picks = picks_of(every)
+    assert is_full_share_complete(every, picks, ())
+    unit = next(pick.unit for pick in picks if pick.unit.full)
+    (last, *others) = (row for row in every.answers if row.unit == unit.id)
+    fewer = replace(every, answers=tuple(row for row in every.answers if row != last))
+    assert not is_full_share_complete(fewer, picks_of(fewer), ())
+    assert not is_full_share_complete(every, picks, (others[0].worker,))
+    unasked = replace(every, answers=tuple(row for row in every.answers if row.unit != unit.id))
+    assert not is_full_share_complete(unasked, picks_of(unasked), ())
