@@ -128,7 +128,7 @@ def test_options_are_checked_first_and_a_folder_of_others_is_left_alone(tmp_path
         execute(Copies(Copy(tmp_path / "out", 10)))
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "dear.txt").write_text("dear")
-    with pytest.raises(UsageError, match="part of an artifact"):
+    with pytest.raises(UsageError, match="of an artifact"):
         execute(Copies(Copy(tmp_path / "letters")))
 
 

@@ -70,7 +70,7 @@ def test_photos_without_captions_are_named_as_such(tmp_path: Path, images: list[
     [
         ({"images": {}}, r"`images` is an object, not a list"),
         ({"images": [3]}, r"images\[0\] is a number, not an object"),
-        ({"images": []}, r"no image in it"),
+        ({"images": []}, r"no image"),
         (
             {"images": [{"id": "7", "file_name": "a.jpg"}]},
             r"images\[0\] \(id '7'\): `id` .*text",

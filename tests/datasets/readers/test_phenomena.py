@@ -54,8 +54,8 @@ def test_tags_outside_their_range_are_left_out_and_said(tmp_path: Path) -> None:
     [
         (annotation_yaml([(NAME, 1, "con,zzz")]), r":4: set .*, index 1: unknown phenomenon code 'zzz'"),
         (annotation_yaml([(NAME, 12, "con")]), r":2: set .*: target 12 .*\(0 to 9\)"),
-        ("", r"valid.yaml: .*mapping of set names"),
-        ("- a\n- b\n", r":1: .*mapping of set names"),
+        ("", r"valid.yaml: .*mapping of set"),
+        ("- a\n- b\n", r":1: .*mapping of set"),
         ("s:\n  - a\n", r":2: .*set s: .*mapping of target"),
         ("s:\n  x:\n    description: a\n    annotation: q\n", r":2: set s, index 'x'"),
         ("s:\n  1:\n    description: a\n", r"index '1' .*as annotation"),
