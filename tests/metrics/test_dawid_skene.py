@@ -114,7 +114,7 @@ def test_smoothing_leaves_nothing_impossible() -> None:
 
 def test_labels_that_are_images_of_many_sets_are_refused() -> None:
     rows = np.arange(9000)
-    with pytest.raises(DataError, match="2 workers with a table of 9000 x 9000 labels"):
+    with pytest.raises(DataError, match=r"2 workers .* 9000 x 9000"):
         dawid_skene(gather(rows // 2, rows % 2, rows))
 
 

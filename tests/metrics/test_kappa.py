@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError
-from ctxr.metrics.agreement import Agreement, cohen, fleiss, gwet, masi, masi_alpha, tag_alphas
+from ctxr.metrics.agreement import NO_PAIR, Agreement, cohen, fleiss, gwet, masi, masi_alpha, tag_alphas
 from ctxr.metrics.votes import Votes, gather
 from tests.metrics.crowd import table, tables
 
@@ -64,7 +64,7 @@ def test_cohen_compares_two_and_says_when_it_cannot() -> None:
     with pytest.raises(DataError, match="compares two workers, and 3 voted"):
         cohen(table([[1, 2], [1, 2], [1, 1]]))
     assert cohen(table([[1, 1], [1, 1]])) == Agreement(None, 2, 4, "no variation")
-    assert cohen(table([[1, None], [None, 1]])) == Agreement(None, 0, 0, "no unit with two votes")
+    assert cohen(table([[1, None], [None, 1]])) == Agreement(None, 0, 0, NO_PAIR)
     assert cohen(table([["left", "right"], ["left", "right"]])).value == 1.0
 
 
@@ -91,7 +91,7 @@ def test_fleiss_and_gwet_are_their_definitions(rows: list[list[float | str | Non
     wanted = slow_agreeing(rows)
     kappa, first, ten = fleiss(table(rows)), gwet(table(rows)), gwet(table(rows), categories=10)
     if wanted is None:
-        assert kappa == first == ten == Agreement(None, 0, 0, "no unit with two votes")
+        assert kappa == first == ten == Agreement(None, 0, 0, NO_PAIR)
         return
     observed, shares = wanted
     chance = sum(share * share for share in shares.values())

@@ -177,11 +177,11 @@ def test_decisions_wait_until_the_votes_are_enough() -> None:
 
 
 def test_counts_and_thresholds_that_cannot_be_are_refused() -> None:
-    with pytest.raises(UsageError, match="right votes must lie between 0 and all votes"):
+    with pytest.raises(UsageError, match="0 and all votes"):
         skills([3], [2], 0.5)
     with pytest.raises(UsageError, match=r"threshold 2 must lie in 0\.\.1"):
         skills([1], [2], 2)
-    with pytest.raises(UsageError, match=r"poor 0\.9 must not exceed good 0\.8"):
+    with pytest.raises(UsageError, match=r"poor 0\.9 .* good 0\.8"):
         decisions([1], [2], good=0.8, poor=0.9)
 
 

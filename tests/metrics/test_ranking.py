@@ -94,11 +94,11 @@ def test_no_query_gives_no_figure() -> None:
 def test_a_score_that_is_no_number_is_refused_with_its_place(value: float) -> None:
     scores = np.zeros((3, 4))
     scores[2, 1] = value
-    with pytest.raises(DataError, match=f"query 2: the score of candidate 1 is {value}"):
+    with pytest.raises(DataError, match=rf"query 2: .* candidate 1 is {value}"):
         count_ranks(scores, np.zeros(3, np.int64), block=4)
 
 
 @pytest.mark.parametrize("right", [np.array([0, 1]), np.array([[True, False], [False, True]])])
 def test_a_query_without_a_right_candidate_is_refused(right: np.ndarray) -> None:
-    with pytest.raises(DataError, match="query 1: no candidate is right"):
+    with pytest.raises(DataError, match="query 1: no candidate"):
         count_ranks(np.array([[0.0, 0.0], [0.0, -np.inf]]), right)

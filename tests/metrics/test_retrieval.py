@@ -128,9 +128,9 @@ def test_hits_count_half_where_a_tie_leaves_half_the_room() -> None:
 @pytest.mark.parametrize(
     ("scores", "right", "says"),
     [
-        (np.zeros((1, 2)), {1: [0]}, "names more than the 1 queries and 2 candidates"),
-        (np.zeros((1, 2)), {0: [2]}, "names more than the 1 queries and 2 candidates"),
-        (np.array([[0.0, np.nan]]), {0: [0]}, "query 0: the score of candidate 1 is nan"),
+        (np.zeros((1, 2)), {1: [0]}, "1 queries and 2 candidates"),
+        (np.zeros((1, 2)), {0: [2]}, "1 queries and 2 candidates"),
+        (np.array([[0.0, np.nan]]), {0: [0]}, "query 0: .* candidate 1 is nan"),
     ],
 )
 def test_what_cannot_be_ranked_is_refused(scores: np.ndarray, right: dict[int, list[int]], says: str) -> None:
@@ -139,9 +139,9 @@ def test_what_cannot_be_ranked_is_refused(scores: np.ndarray, right: dict[int, l
 
 
 def test_owners_and_folds_must_fit() -> None:
-    with pytest.raises(DataError, match="do not all name one of 2 pictures"):
+    with pytest.raises(DataError, match="one of 2 pictures"):
         caption_retrieval(Matrix(np.zeros((2, 1))), np.array([2]))
-    with pytest.raises(DataError, match="2 pictures cannot be divided into 5 folds"):
+    with pytest.raises(DataError, match=r"2 pictures .* 5 folds"):
         caption_retrieval(Matrix(np.zeros((2, 1))), np.array([0]), folds=5)
     with pytest.raises(DataError, match="negative number"):
         relate({-1: [0]})

@@ -45,7 +45,7 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         gather([1, 2], ["a"], [1, 2])
     with pytest.raises(DataError, match=r"vote 1 has no value \(NaN\)"):
         gather([1, 2], ["a", "b"], [1.0, float("nan")])
-    with pytest.raises(DataError, match="a column mixes kinds"):
+    with pytest.raises(DataError, match="column mixes kinds"):
         gather([1, 2], ["a", "b"], ["left", None])
 
 

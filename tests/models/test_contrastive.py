@@ -240,7 +240,7 @@ def test_no_memory_for_one_query_is_said(tmp_path: Path) -> None:
         raise MemoryError
 
     scorer.encoder.encode_image = full
-    with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
+    with pytest.raises(CtxrError, match="no memory left"):
         trainer(tmp_path, scorer=scorer, callbacks=Callbacks()).run()
 
 
@@ -348,7 +348,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_weights(tmp_path: Path) ->
     one = trainer(tmp_path, replace(SMALL, weak="extra-batch"), scorer)
     with torch.no_grad():
         scorer.encoder.words.weight.fill_(float("nan"))
-    with pytest.raises(CtxrError, match="the loss is nan in epoch 1, step 1 of 3"):
+    with pytest.raises(CtxrError, match="nan in epoch 1, step 1 of 3"):
         one.run()
 
 

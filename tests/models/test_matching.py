@@ -300,14 +300,14 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rerank": 4}, "rerank = 4 needs an encoder of vectors to find the candidates, and rerank_by is ''"),
-        ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "needs an encoder of vectors to find the candidates"),
+        ({"rerank": 4}, "rerank = 4 .* rerank_by is ''"),
+        ({"rerank": 4, "rerank_by": "random:uniter-tiny"}, "encoder of vectors"),
         (
             {"rerank": 4, "rerank_by": "ctxr-tiny", "encoder": "ctxr-tiny", "loss": "softmax"},
-            "rerank is for encoders of pairs, and the recipe is for ctxr-tiny",
+            "rerank is for .* ctxr-tiny",
         ),
-        ({"rerank": -1}, "rerank = -1 is out of range"),
-        ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss does not apply to the variant 'in-batch'"),
+        ({"rerank": -1}, "rerank = -1"),
+        ({"loss": "binary", "encoder": "ctxr-tiny"}, "loss does .*'in-batch'"),
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:

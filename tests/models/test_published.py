@@ -45,7 +45,7 @@ def test_an_error_that_says_more_stays_as_it_is() -> None:
     def make() -> None:
         raise UsageError("there is no folder x", hint="name another")
 
-    with pytest.raises(UsageError, match="there is no folder x"):
+    with pytest.raises(UsageError, match="no folder x"):
         careful("encoder 'x'", make)()
 
 
@@ -76,9 +76,9 @@ def test_a_file_that_holds_more_or_other_than_weights_is_refused_and_runs_nothin
 ) -> None:
     file = tmp_path / "weights.pth"
     for content, message in (
-        ({"a": torch.zeros(1), "extra": Harmful()}, "damaged, or a pickle that holds more than tensors"),
-        (b"PK\x03\x04 cut off", "no plain file of weights"),
-        ([torch.zeros(1)], "holds no table of names and tensors"),
+        ({"a": torch.zeros(1), "extra": Harmful()}, "damaged, or a pickle"),
+        (b"PK\x03\x04 cut off", "no plain file"),
+        ([torch.zeros(1)], "no table of"),
     ):
         if isinstance(content, bytes):
             file.write_bytes(content)

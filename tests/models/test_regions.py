@@ -172,7 +172,7 @@ def test_both_kinds_of_files_and_both_architectures_are_read(
 
 def test_weights_of_something_else_are_refused(tmp_path: Path, detector: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(DataError, match="holds no weights of torchvision's fasterrcnn_resnet50_fpn"):
+    with pytest.raises(DataError, match="torchvision's fasterrcnn_resnet50_fpn"):
         DetectorRegions(tmp_path / "other.safetensors", 5, "cpu")
     state = load_file(detector)
     del state["rpn.head.cls_logits.weight"]
@@ -185,7 +185,7 @@ def test_missing_weights_are_one_sentence_and_nothing_is_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(CtxrError, match="are not on this machine"):
+    with pytest.raises(CtxrError, match="on this machine"):
         weights_here()
     file = tmp_path / "hub" / "checkpoints" / "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth"
     file.parent.mkdir(parents=True)
@@ -194,5 +194,5 @@ def test_missing_weights_are_one_sentence_and_nothing_is_downloaded(
 
 
 def test_an_encoder_without_a_map_is_refused() -> None:
-    with pytest.raises(UsageError, match="of the kind Linear has no grid"):
+    with pytest.raises(UsageError, match="kind Linear"):
         feature_map(torch.nn.Linear(2, 2), torch.zeros(1, 3, 4, 4))

@@ -243,13 +243,13 @@ def test_a_block_equals_the_slow_obvious_one() -> None:
 
 
 def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(ValueError, match="3 heads do not divide a width of 8"):
+    with pytest.raises(ValueError, match=r"3 heads .* 8"):
         Block(8, heads=3)
 
 
 def test_a_scorer_of_vectors_says_what_it_cannot_take(encoders: Path) -> None:
     batch = random_batch(make_scorer("batch", encoders))
-    with pytest.raises(ValueError, match="without an encoder was given pixels"):
+    with pytest.raises(ValueError, match="without an encoder"):
         ClipScorer()(batch)
 
 
@@ -273,5 +273,5 @@ def test_a_head_that_starts_at_the_cosine_scores_as_its_encoder_does(positions: 
     assert not torch.allclose(scorer(batch), 7.0 * ClipScorer()(batch), atol=0.1)
     scorer.start_at_cosine(7.0)
     torch.testing.assert_close(scorer(batch), 7.0 * ClipScorer()(batch), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match="only a head over products"):
+    with pytest.raises(ValueError, match="head over products"):
         ClipScorer().start_at_cosine(7.0)

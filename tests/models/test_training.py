@@ -226,10 +226,10 @@ def test_a_loss_that_is_no_number_stops_says_where_and_keeps_the_last_good_check
     trainer = make_trainer(tmp_path)
     assert isinstance(trainer.objective.train.images, Table)
     trainer.objective.train.images.content[0] = torch.nan
-    message = r"the loss is nan in epoch 2, step \d of 3; the last good checkpoint is .*best.safetensors"
+    message = r"nan in epoch 2, step \d of 3; .*best.safetensors"
     with pytest.raises(CtxrError, match=message) as caught:
         trainer.run()
-    assert caught.value.hint == "try a smaller rate: --set lr=0.00025"
+    assert caught.value.hint.endswith(" --set lr=0.00025")
     assert (tmp_path / BEST).read_bytes() == before
 
 
@@ -238,7 +238,7 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
     good, bad = make_questions(scorer), make_questions(scorer)
     assert isinstance(bad.images, Table)
     bad.images.content[1] = torch.nan
-    with pytest.raises(CtxrError, match="validation scores after epoch 1 are not finite; no epoch was finished"):
+    with pytest.raises(CtxrError, match=r"validation .* epoch 1 .*no epoch"):
         make_trainer(tmp_path, scorer=scorer, questions=good, valid=bad).run()
     assert not (tmp_path / STATE).exists()
 
@@ -246,9 +246,7 @@ def test_validation_scores_that_are_no_numbers_stop_before_the_epoch_is_kept(tmp
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_without_validation_weights_that_score_no_numbers_are_not_kept(tmp_path: Path, epochs: int) -> None:
     recipe = replace(SMALL, lr=1e30, batch=18, epochs=epochs)  # one step an epoch: its loss was taken before it
-    with pytest.raises(
-        CtxrError, match="scores of training queries after epoch 1 are not finite; no epoch was finished"
-    ):
+    with pytest.raises(CtxrError, match=r"training queries .* epoch 1 .*no epoch"):
         make_trainer(tmp_path, recipe, valid=None).run()
     assert not (tmp_path / BEST).exists()
 

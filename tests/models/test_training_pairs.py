@@ -98,7 +98,7 @@ def test_scoring_without_memory_for_one_query_is_one_sentence_and_other_errors_s
 
         in_microbatches(torch.arange(4), 4, "cpu", work)
 
-    with pytest.raises(CtxrError, match="no memory left on cpu for one query"):
+    with pytest.raises(CtxrError, match="no memory left"):
         fails(RuntimeError("can't allocate memory: you tried to allocate 1 bytes"))
     with pytest.raises(RuntimeError, match="shapes"):
         fails(RuntimeError("shapes do not fit"))

@@ -58,7 +58,7 @@ def test_every_recipe_belongs_to_the_problem_that_trains_it(recipe: str) -> None
 
 def test_a_model_without_a_variant_is_contextual_and_an_unknown_variant_is_that_of_no_problem() -> None:
     assert type(problem_of({})) is type(find_problem("contextual"))
-    with pytest.raises(DataError, match="no problem has the variant 'modul'") as caught:
+    with pytest.raises(DataError, match="the variant 'modul'") as caught:
         problem_of({"variant": "modul"})
     assert "module" in str(caught.value.hint)
 

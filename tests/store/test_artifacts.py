@@ -79,21 +79,21 @@ def test_a_newer_format_is_refused_with_the_cure(tmp_path: Path) -> None:
     make(tmp_path / "a")
     file = tmp_path / "a" / MANIFEST
     file.write_text(file.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
-    with pytest.raises(DataError, match=f"format {FORMAT + 1}, newer than this ctxr understands") as caught:
+    with pytest.raises(DataError, match=f"format {FORMAT + 1}, newer") as caught:
         open_artifact(tmp_path / "a")
-    assert caught.value.hint == "install a newer ctxr"
+    assert "newer ctxr" in caught.value.hint
 
 
 def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
     make(tmp_path / "a")
     (tmp_path / "a" / MANIFEST).write_text('{"kind": ')
-    with pytest.raises(DataError, match="is not a manifest of ctxr") as caught:
+    with pytest.raises(DataError, match="not a manifest") as caught:
         open_artifact(tmp_path / "a")
     assert caught.value.hint == "name another folder"  # a web page's, say: never to be deleted
     (tmp_path / "a" / ".ctxr").touch()
     with pytest.raises(DataError, match="is damaged") as caught:
         open_artifact(tmp_path / "a")
-    assert caught.value.hint == f"delete {tmp_path / 'a' / MANIFEST} and run its command again"
+    assert str(tmp_path / "a" / MANIFEST) in caught.value.hint
 
 
 def test_another_kind_of_artifact_is_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_folder_is_held_against_another_process_and_freed_by_its_death(tmp_pat
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(UnfinishedError, match="being written by another"), locked(folder):
+        with pytest.raises(UnfinishedError, match="written by another"), locked(folder):
             pass
         process.kill()
         process.wait()
@@ -144,11 +144,11 @@ def test_partial_files_of_a_killed_run_are_removed_at_any_depth_but_not_through_
 @pytest.mark.parametrize(
     ("number", "kind", "sentence", "hint"),
     [
-        (errno.ENOLCK, CtxrError, "has no file locks", "where flock works"),
-        (errno.ENOTSUP, CtxrError, "has no file locks", "where flock works"),
-        (errno.ENOSYS, CtxrError, "has no file locks", "where flock works"),
+        (errno.ENOLCK, CtxrError, "no file locks", "where flock works"),
+        (errno.ENOTSUP, CtxrError, "no file locks", "where flock works"),
+        (errno.ENOSYS, CtxrError, "no file locks", "where flock works"),
         (errno.EIO, CtxrError, "cannot be written: refused", "choose another folder"),
-        (errno.EWOULDBLOCK, UnfinishedError, "being written by another", "wait for it"),
+        (errno.EWOULDBLOCK, UnfinishedError, "written by another", "wait for it"),
     ],
 )
 def test_a_lock_that_fails_says_why(
@@ -165,9 +165,9 @@ def test_a_lock_that_fails_says_why(
 
 def test_a_folder_with_strangers_in_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_text("precious")
-    with pytest.raises(UsageError, match=r"holds 'photo\.jpg', which is not part of an artifact") as caught:
+    with pytest.raises(UsageError, match=r"'photo\.jpg'") as caught:
         require_ours(tmp_path)
-    assert caught.value.hint.startswith("choose an empty or new folder: --out")
+    assert "--out" in caught.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
 
 

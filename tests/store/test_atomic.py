@@ -24,18 +24,18 @@ def test_a_full_disk_is_one_sentence_and_keeps_the_old_file(tmp_path: Path) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
-        with pytest.raises(CtxrError, match="the disk is full") as caught:
+        with pytest.raises(CtxrError, match="disk is full") as caught:
             write_bytes(tmp_path / "f", b"x" * 100_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "run the same command again" in caught.value.hint
+    assert "same command again" in caught.value.hint
     assert (tmp_path / "f").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["f"]
 
 
 def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CtxrError, match="a file stands in its way"):
+    with pytest.raises(CtxrError, match="in its way"):
         write_bytes(tmp_path / "file" / "x", b"")
 
 
@@ -85,7 +85,7 @@ def test_what_was_there_stays_until_the_new_one_is_whole(
 
     monkeypatch.setattr("os.replace" if linking else "os.link", refuse)
     monkeypatch.setattr("pathlib.Path.replace" if linking else "shutil.copyfile", refuse)
-    with pytest.raises(CtxrError, match="the disk is full"):
+    with pytest.raises(CtxrError, match="disk is full"):
         link_or_copy(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]

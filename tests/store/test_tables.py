@@ -65,11 +65,11 @@ def test_a_damaged_table_is_never_to_be_deleted(tmp_path: Path) -> None:
     file.write_text("{\n")
     with pytest.raises(DataError) as caught:
         read_table(file, Image)
-    assert caught.value.hint == "restore the line, or the file from a copy"
+    assert caught.value.hint.startswith("restore the line")
     (file.parent / "manifest.json").write_text("{}")
     with pytest.raises(DataError) as caught:
         read_table(file, Image)
-    assert caught.value.hint == f"restore it from a copy, or run the command that made {file.parent} again as before"
+    assert f"command that made {file.parent} again" in caught.value.hint
 
 
 def test_latin_1_in_a_table_is_named_by_line(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_a_byte_order_mark_and_blank_lines_are_no_error(tmp_path: Path) -> None:
 def test_a_key_that_occurs_twice_is_refused_in_reading_and_in_writing(tmp_path: Path) -> None:
     row = '{"group":"a","split":"train"}\n'
     (tmp_path / "t.jsonl").write_text(row + row)
-    with pytest.raises(DataError, match="rows 1 and 2 have the same key group='a'"):
+    with pytest.raises(DataError, match=r"rows 1 and 2 .*group='a'"):
         read_table(tmp_path / "t.jsonl", Split)
-    with pytest.raises(DataError, match="two rows have the same key group='a'"):
+    with pytest.raises(DataError, match=r"two rows .*group='a'"):
         write_table(tmp_path / "u.jsonl", [Split("a", "train"), Split("a", "test")])
 
 
@@ -101,5 +101,5 @@ def test_a_time_that_is_no_fraction_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(
         '{"source":"a","shot":0,"start_index":0,"start_time":"1/0","end_index":1,"end_time":"1/2"}\n'
     )
-    with pytest.raises(DataError, match=r"t\.jsonl:1 \(source='a', shot=0\): '1/0' is not a fraction"):
+    with pytest.raises(DataError, match=r"t\.jsonl:1 \(source='a', shot=0\): '1/0'"):
         read_table(tmp_path / "t.jsonl", Shot)

@@ -82,7 +82,7 @@ def test_a_benchmark_can_be_of_one_kind_alone(tmp_path: Path, video: float) -> N
 
 
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--video 1.5 is out of range"):
+    with pytest.raises(UsageError, match=r"--video 1.5"):
         write_benchmark(WorldBenchmark(tmp_path / "d", video=1.5))
 
 

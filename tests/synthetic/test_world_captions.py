@@ -164,7 +164,7 @@ def test_training_pairs_stand_on_no_picture_that_is_searched_or_judged(drawn: Pa
     seen = {content[pair.image] for pair in training if pair.image}
     assert not seen & {content[image] for image in searched}
     tested = [pair for pair in pairs if pair.split == "test"]
-    with pytest.raises(DataError, match="training pairs are about evaluated pictures, the first is world/test/"):
+    with pytest.raises(DataError, match=r"training pairs .* world/test/"):
         refuse_leaks(tested, searched)
 
 
@@ -186,12 +186,12 @@ def test_figures_of_the_true_ranking_are_perfect_by_the_truth_and_not_by_the_ann
     ("wrong", "says"),
     [
         ({"train": 0, "valid": 0, "test": 0, "pair_train": 0, "pair_valid": 0}, "needs pictures"),
-        ({"train": -1}, "--train -1 is out of range"),
-        ({"seed": -1}, "--seed -1 is out of range"),
+        ({"train": -1}, "--train -1"),
+        ({"seed": -1}, "--seed -1"),
         ({"least": 3, "most": 2}, "cannot have 3 to 2 captions"),
-        ({"hypotheses": 1}, "--hypotheses 1 is out of range"),
-        ({"say": ("Shows", "Sings")}, "captions cannot be made of Shows, Sings"),
-        ({"say": ("Before",)}, "captions cannot be made of Before"),
+        ({"hypotheses": 1}, "--hypotheses 1"),
+        ({"say": ("Shows", "Sings")}, "of Shows, Sings"),
+        ({"say": ("Before",)}, "made of Before"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, object], says: str, tmp_path: Path) -> None:

@@ -29,11 +29,11 @@ def told(error: pytest.ExceptionInfo[CtxrError]) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("mysql://localhost/crowd", "mysql is neither SQLite nor PostgreSQL"),
-        ("postgresql+nonsense://localhost/crowd", "postgresql.nonsense is not a driver that SQLAlchemy knows"),
-        ("postgresql+asyncpg://localhost/crowd", "the driver asyncpg of postgresql.asyncpg is not installed"),
-        ("postgresql://user:only-for-tests@host:port/crowd", "'host:port/crowd' is not the address of a database"),
-        ("sqlite://", "a journal in memory would be lost with the program"),
+        ("mysql://localhost/crowd", "mysql is neither"),
+        ("postgresql+nonsense://localhost/crowd", "postgresql.nonsense is not"),
+        ("postgresql+asyncpg://localhost/crowd", "asyncpg of postgresql.asyncpg"),
+        ("postgresql://user:only-for-tests@host:port/crowd", "'host:port/crowd'"),
+        ("sqlite://", "in memory"),
     ],
 )
 def test_an_address_that_is_none_is_told(address: str, message: str) -> None:
@@ -51,10 +51,10 @@ def test_a_server_that_is_not_there_is_told() -> None:
 
 
 def test_a_wrong_password_or_database_is_told(postgres: Server) -> None:
-    with pytest.raises(CtxrError, match="refuses the user or the password") as error:
+    with pytest.raises(CtxrError, match="or the password") as error:
         open_journal(postgres.url(password="wrong"))  # noqa: S106
     told(error)
-    with pytest.raises(CtxrError, match="has no database of that name") as error:
+    with pytest.raises(CtxrError, match="of that name") as error:
         open_journal(postgres.url("nowhere"))
     told(error)
 
@@ -68,7 +68,7 @@ def test_any_driver_may_be_named(postgres: Server) -> None:
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
     path.write_text("my thesis, the only copy" * 100)
-    with pytest.raises(DataError, match=r"answers\.sqlite is not a SQLite database") as error:
+    with pytest.raises(DataError, match=r"answers\.sqlite is not") as error:
         open_journal(path)
     told(error)
     assert path.read_text() == "my thesis, the only copy" * 100
@@ -106,7 +106,7 @@ def test_a_folder_in_the_place_of_the_file_or_of_its_folder_is_told(tmp_path: Pa
         open_journal(tmp_path)
     told(error)
     (tmp_path / "file").write_text("")
-    with pytest.raises(CtxrError, match="a file stands in its way") as error:
+    with pytest.raises(CtxrError, match="in its way") as error:
         open_journal(tmp_path / "file" / "answers.sqlite")
     told(error)
 
@@ -116,7 +116,7 @@ def test_a_file_that_another_program_holds_is_told_and_works_again_afterwards(tm
     journal = open_journal(path, busy_seconds=0.1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(CtxrError, match=r"answers\.sqlite is locked by another program") as error:
+    with pytest.raises(CtxrError, match=r"answers\.sqlite is locked") as error:
         journal.enrol("w1", "local", START)
     told(error)
     other.execute("ROLLBACK")
@@ -139,7 +139,7 @@ def test_a_full_disk_is_told_and_what_was_acknowledged_is_kept(tmp_path: Path) -
         while True:
             kept.append(answer(journal, leased(journal, "w1", tasks=["describe"])).answer)
 
-    with pytest.raises(CtxrError, match=r"the disk is full: .*answers\.sqlite could not be written") as error:
+    with pytest.raises(CtxrError, match=r"disk is full: .*answers\.sqlite") as error:
         fill()
     told(error)
     assert kept

@@ -36,7 +36,7 @@ def test_the_same_submission_twice_is_stored_once_and_another_is_refused(opener:
     assert (first.again, again.again, again.answer) == (False, True, first.answer)
     assert (first.answer.at, first.answer.seconds) == ("2026-11-21T09:02:30.000Z", 150.0)
     assert first.answer.backend == "local"
-    with pytest.raises(Refused, match="your first answer is kept") as refused:
+    with pytest.raises(Refused, match="answer is kept") as refused:
         journal.submit(lease.token, "w1", {"description": ("quite another text about the same dog",)}, after(9))
     assert refused.value.reason == "already_answered"
     assert journal.answers() == [first.answer]
@@ -64,7 +64,7 @@ def test_what_the_task_does_not_take_is_refused_with_every_problem(opener: Opene
     (one,) = sets = image_sets(1)
     journal = opener([described(one)], sets, workers="w1")
     lease = leased(journal, "w1")
-    with pytest.raises(Refused, match="Please add more detail") as refused:
+    with pytest.raises(Refused, match="add more detail") as refused:
         journal.submit(lease.token, "w1", {"description": ("the next image",)}, START)
     assert [problem.code for problem in refused.value.problems] == ["too_short", "mentions_other_images"]
     with pytest.raises(Refused, match="cannot be stored"):
@@ -81,7 +81,7 @@ def test_a_text_sent_before_or_copied_from_others_is_refused(opener: Opener) -> 
     journal.submit(leased(journal, "w1").token, "w1", TEXT, START)
     lease = leased(journal, "w1", tasks=["describe"])
     assert journal.exposure(lease) == Exposure(own=TEXT["description"])
-    with pytest.raises(Refused, match="nearly the same text before") as refused:
+    with pytest.raises(Refused, match="same text before") as refused:
         journal.submit(lease.token, "w1", TEXT, START)
     assert [problem.code for problem in refused.value.problems] == ["repeats_yourself"]
 
@@ -112,12 +112,12 @@ def test_units_are_added_once_and_never_with_another_content(opener: Opener) -> 
     first = opener([described(sets[0])], sets)
     second = opener([described(sets[0]), described(sets[1])], sets)
     assert first.units() == second.units() == [described(sets[0]), described(sets[1])]
-    with pytest.raises(DataError, match="unit 'tag-s0' is in the journal with another content"):
+    with pytest.raises(DataError, match=r"unit 'tag-s0' .* another content"):
         opener([tagged(sets[0], 1), tagged(sets[0], 2)], sets)
     assert len(first.units()) == 2
-    with pytest.raises(DataError, match="image set 's0' is in the journal with another content"):
+    with pytest.raises(DataError, match=r"set 's0' .* another content"):
         opener((), [msgspec.structs.replace(sets[0], mean_distance=0.5)])
-    with pytest.raises(DataError, match="unit 'describe-t0-0' is about image set 't0', which was not given"):
+    with pytest.raises(DataError, match=r"unit 'describe-t0-0' .* image set 't0'"):
         opener([described(image_sets(1, "t")[0])])
 
 
@@ -146,13 +146,13 @@ def test_an_answered_unit_that_is_asked_no_more_is_no_state_to_serve_from(opener
     sets = image_sets(2)
     journal = opener([described(one) for one in sets], sets, workers="w1")
     name = answer(journal, leased(journal, "w1")).answer.unit
-    with pytest.raises(DataError, match=f"1 answered units, such as '{name}', are in no exported tasks any more"):
+    with pytest.raises(DataError, match=rf"1 answered units, .*'{name}'"):
         opener([], (), exported=[unit.id for unit in journal.units() if unit.id != name])
     assert journal.progress()["describe"].open == 1
 
 
 def test_a_protocol_that_asks_more_questions_than_there_are_is_refused(opener: Opener) -> None:
-    with pytest.raises(UsageError, match="qualification needs 3 questions, and the tasks contain 1"):
+    with pytest.raises(UsageError, match=r"qualification needs 3 .* 1"):
         opener([known(image_sets(1)[0], "qualification")], (), Protocol(qualification=3))
 
 
@@ -230,5 +230,5 @@ def test_who_asks_for_other_tasks_gives_back_what_they_hold(opener: Opener) -> N
 
 def test_a_time_without_zone_is_a_mistake(opener: Opener) -> None:
     journal = opener()
-    with pytest.raises(ValueError, match="does not say its time zone"):
+    with pytest.raises(ValueError, match="time zone"):
         journal.enrol("w1", "local", START.replace(tzinfo=None))

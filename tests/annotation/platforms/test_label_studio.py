@@ -96,19 +96,19 @@ def changed(tmp_path: Path, change: Any) -> Path:
     [
         (
             lambda rows: rows[1]["data"].update(ctxr_unit="u-other"),
-            r"export\.json:2: the unit 'u-other' is in no export",
+            r"export\.json:2: .*'u-other'",
         ),
-        (lambda rows: rows[1]["data"].pop("ctxr_unit"), r"export\.json:2: there is no ctxr_unit in its data"),
+        (lambda rows: rows[1]["data"].pop("ctxr_unit"), r"export\.json:2: .*ctxr_unit"),
         (lambda rows: rows[1]["data"].update(text_1="Edited."), r"export\.json:2: text_1 is 'Edited\.'"),
         (lambda rows: rows[0]["data"]["ctxr_order"].reverse(), r"export\.json:1: ctxr_order is"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=3), r"export\.json:1: ctxr_slot is 3"),
         (lambda rows: rows[0]["data"].update(ctxr_slot="0"), r"export\.json:1: ctxr_slot is '0'"),
         (lambda rows: rows[0]["data"].update(ctxr_slot=False), r"export\.json:1: ctxr_slot is False"),
         (lambda rows: rows[2].pop("annotations"), r"export\.json:3: .*annotations"),
-        (lambda rows: rows[2]["annotations"][0].update(created_at="soon"), r"'soon' is not a time"),
+        (lambda rows: rows[2]["annotations"][0].update(created_at="soon"), r"'soon' is not"),
         (
             lambda rows: rows[2]["annotations"][0].update(created_at="9999-12-31T23:00:00-08:00"),
-            r"'9999-.*' is not a time",
+            r"'9999-.*' is not",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """The pages as a browser without a script sees them: every task from the link to the stored answer."""
 
 import logging
+import re
 import socket
 
 import pytest
@@ -72,7 +73,7 @@ def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_cro
     sent = read(visitor.get("/next")).form().send(visitor, description="the cat on the next image")
     page = read(sent)
     assert sent.status_code == 422
-    assert "points at other images" in page.problems[0]
+    assert "other images" in page.problems[0]
     assert page.form().fields["description"] == ["the cat on the next image"]
     assert crowd.site.journal.answers() == []
     assert read(page.form().send(visitor, description="...", reason="it is right")).problems
@@ -83,7 +84,8 @@ def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(make_cro
 def test_a_choice_that_is_wrong_stays_ticked_and_says_why(make_crowd: MakeCrowd) -> None:
     visitor = make_crowd(UNITS["verify"]).invited("ada")
     page = read(read(visitor.get("/next")).form().send(visitor, verdict=["keep", "typos"]))
-    assert page.problems == ["A conversation with a fault is not kept. Please untick one of them."]
+    (problem,) = page.problems
+    assert "untick" in problem
     assert page.form().fields["verdict"] == ["keep", "typos"]
     assert "Please answer" in read(page.form().send(visitor, verdict=[])).problems[0]
 
@@ -93,7 +95,7 @@ def test_a_draft_is_kept_and_there_again_on_the_next_visit(make_crowd: MakeCrowd
     form = page.form()
     link = form.action.rsplit("/", 1)[1]
     told = visitor.post("/check", data=form.fields | {"link": [link], "description": ["the third frame, a dog"]}).json()
-    assert "points at other images" in told["problems"][0]
+    assert "at other images" in told["problems"][0]
     assert read(visitor.get("/next")).form().fields["description"] == ["the third frame, a dog"]
 
 
@@ -114,7 +116,7 @@ def test_a_round_is_counted_and_ends_with_thanks(make_crowd: MakeCrowd) -> None:
         assert f"{count} of 2" in page.text
         form = read(page).form()
         sent = form.send(visitor, **{name: given[0] for name, given in form.offered.items()})
-    assert read(sent).headline == "Thank you, that was a round"
+    assert read(sent).headline.endswith("a round")
     assert "0 of 2" in visitor.get(read(sent).links[-1]).text
 
 
@@ -124,7 +126,7 @@ def test_who_takes_a_break_gives_the_page_to_somebody_else(make_crowd: MakeCrowd
     page = read(ada.get("/next"))
     assert read(ben.get("/next")).headline == "A short wait"
     assert read(page.form("/stop").send(ada)).headline == "See you later"
-    assert read(ben.get("/next")).headline == "Describe the marked image"
+    assert read(ben.get("/next")).headline.endswith("marked image")
 
 
 def test_who_is_blocked_is_told_kindly(make_crowd: MakeCrowd) -> None:
@@ -132,7 +134,7 @@ def test_who_is_blocked_is_told_kindly(make_crowd: MakeCrowd) -> None:
     visitor = crowd.invited("ada")
     visitor.get("/")
     crowd.site.journal.block(crowd.worker("ada"), "too fast", "lead", crowd.site.now())
-    assert read(visitor.get("/next")).headline == "Thank you for your work"
+    assert read(visitor.get("/next")).headline.startswith("Thank you")
 
 
 def test_what_was_typed_after_the_time_was_over_is_shown_back(make_crowd: MakeCrowd) -> None:
@@ -140,9 +142,9 @@ def test_what_was_typed_after_the_time_was_over_is_shown_back(make_crowd: MakeCr
     ada, ben = crowd.invited("ada"), crowd.invited("ben")
     page = read(ada.get("/next"))
     crowd.clock.pass_by(31)
-    assert read(ben.get("/next")).headline == "Describe the marked image"
+    assert read(ben.get("/next")).headline.endswith("marked image")
     late = page.form().send(ada, description=GOOD)
-    assert (late.status_code, read(late).headline) == (410, "Your time for this one is over")
+    assert (late.status_code, read(late).headline.startswith("Your time")) == (410, True)
     assert GOOD in late.text
     assert ada.get(page.form().action).status_code == 410
 
@@ -153,8 +155,8 @@ def test_the_same_answer_twice_is_stored_once_and_another_is_refused_but_not_los
     for _ in range(3):
         assert form.send(visitor, description=GOOD).status_code == 200
     other = form.send(visitor, description="A blue cat sits to the right of it.")
-    assert (other.status_code, read(other).headline) == (409, "This one is already sent")
-    assert "A blue cat sits" in other.text
+    assert (other.status_code, read(other).headline.endswith("already sent")) == (409, True)
+    assert "A blue cat" in other.text
     assert len(crowd.site.journal.answers()) == 1
 
 
@@ -204,7 +206,7 @@ def test_what_cannot_be_stored_is_shown_back_and_the_operator_told(
     monkeypatch.setattr(crowd.site.journal, "save_draft", full)
     told = form.send(visitor, description=GOOD)
     assert (told.status_code, GOOD in told.text, "disk" in told.text) == (503, True, False)
-    assert capsys.readouterr().err == "the disk is full: answers.sqlite could not be written: free some space\n"
+    assert re.match(r"[a-z ]+: answers\.sqlite .*: free some space\n$", capsys.readouterr().err)
     link = form.action.rsplit("/", 1)[1]
     checked = visitor.post("/check", data=form.fields | {"link": [link], "description": [GOOD]})
     assert (checked.status_code, len(checked.json()["problems"])) == (503, 1)

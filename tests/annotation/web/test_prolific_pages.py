@@ -112,7 +112,7 @@ def test_a_code_that_nobody_knows_yet_is_waited_for_and_not_made_up(make_crowd: 
     crowd = make_crowd(*ENTAIL, studies={"pilot": Study(lambda: codes, 1, ("entail",))})
     visitor = crowd.visitor()
     page = sent(visitor, visitor.get(entry()))
-    assert "is not available yet" in page.text
+    assert "not available yet" in page.text
     assert "<code>" not in page.text
     codes["COMPLETED"] = "C2LATE"
     assert code_of(visitor.get("/next")) == "C2LATE"
@@ -135,9 +135,9 @@ def test_a_participants_id_alone_does_not_open_their_unit(make_crowd: MakeCrowd)
     owner, thief = crowd.visitor(), crowd.visitor()
     page = owner.get(entry())
     refused = thief.get(entry(visit="z"))
-    assert (refused.status_code, read(refused).headline) == (403, "This submission cannot be opened")
+    assert (refused.status_code, read(refused).headline.endswith("be opened")) == (403, True)
     assert thief.get(entry(person=OTHER)).status_code == 403
-    assert "You need a personal link" in thief.get("/next").text
+    assert "a personal link" in thief.get("/next").text
     assert len(crowd.site.identities.visits()) == leased(crowd) == 1
     assert crowd.visitor().get(entry()).url == page.url  # the same submission, in another browser of theirs
     assert read(owner.get(entry(visit="b"))).form()  # who gave the first one back on Prolific has a new one

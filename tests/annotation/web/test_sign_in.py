@@ -12,12 +12,12 @@ def test_anybody_may_come_in_with_a_name_where_the_door_is_open(make_crowd: Make
     visitor = crowd.visitor()
     welcome = read(read(visitor.get("/")).form("/enter").send(visitor, name="  Ada   L "))
     assert welcome.headline == "Welcome, Ada L"
-    assert read(visitor.get(welcome.links[0])).headline == "Describe the marked image"
+    assert read(visitor.get(welcome.links[0])).headline.endswith("marked image")
     again = crowd.visitor()
     invitation = read(again.get(welcome.links[1]))
     assert invitation.headline == "Welcome"
-    assert read(invitation.form().send(again)).headline == "Describe the marked image"
-    assert read(again.get(welcome.links[1])).headline == "Describe the marked image"
+    assert read(invitation.form().send(again)).headline.endswith("marked image")
+    assert read(again.get(welcome.links[1])).headline.endswith("marked image")
 
 
 def test_a_link_puts_nobody_into_the_place_of_another(make_crowd: MakeCrowd) -> None:
@@ -40,19 +40,20 @@ def test_a_name_that_is_taken_is_not_lent_to_a_stranger(make_crowd: MakeCrowd) -
         visitor = crowd.visitor()
         sent = read(visitor.get("/")).form("/enter").send(visitor, name="Ada")
         assert sent.status_code == expected
-    assert "This name is already taken" in read(sent).problems[0]
+    assert "already taken" in read(sent).problems[0]
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a" * 61, "a\x00b"])
 def test_a_name_that_is_none_is_asked_for_again(make_crowd: MakeCrowd, name: str) -> None:
     visitor = make_crowd(anybody=True).visitor()
     sent = read(visitor.get("/")).form("/enter").send(visitor, name=name)
-    assert (sent.status_code, read(sent).problems) == (422, ["Please write a name of one to sixty characters."])
+    assert sent.status_code == 422
+    assert "one to sixty" in read(sent).problems[0]
 
 
 def test_a_closed_door_lets_nobody_enrol(make_crowd: MakeCrowd) -> None:
     visitor = make_crowd().visitor()
-    assert read(visitor.get("/")).headline == "You need a personal link"
+    assert read(visitor.get("/")).headline.endswith("personal link")
     assert visitor.post("/enter", data={"name": "Ada"}).status_code == 404
     assert visitor.get("/p/pilot").status_code == 404
     assert visitor.get("/mturk").status_code == 404

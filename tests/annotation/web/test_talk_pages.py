@@ -103,10 +103,11 @@ def test_an_empty_message_and_one_to_nobody_are_refused_and_kept_in_the_box(make
     alone = say(ada, first, "anybody?")
     assert (alone.status_code, read(alone).form("/say").fields["text"]) == (422, ["anybody?"])
     room_of(site, "ben")
-    assert read(say(ada, first, "  ")).problems == ["Please write something before you send it."]
+    assert "before you send" in read(say(ada, first, "  ")).problems[0]
     form = read(ada.get(first)).form("/say")
     told = ada.post(form.action, data=form.fields | {"text": [""]}, headers={"accept": "application/json"})
-    assert (told.status_code, told.json()["problems"]) == (409, ["Please write something before you send it."])
+    assert told.status_code == 409
+    assert "before you send" in told.json()["problems"][0]
 
 
 def test_a_bell_forgets_who_has_gone() -> None:
@@ -145,7 +146,7 @@ def test_a_message_that_comes_too_late_is_shown_back(make_crowd: MakeCrowd) -> N
     for _ in range(2):  # the room closes with the first
         late = form.send(ada, text="a long and careful thought")
         assert (late.status_code, "a long and careful thought" in late.text) == (409, True)
-        assert "You were away for too long" in late.text
+        assert "for too long" in late.text
 
 
 def test_a_message_on_a_form_that_has_grown_old_is_shown_back(make_crowd: MakeCrowd) -> None:
@@ -153,5 +154,5 @@ def test_a_message_on_a_form_that_has_grown_old_is_shown_back(make_crowd: MakeCr
     form = read(ada.get(first)).form("/say")
     form.fields["csrf"] = ["made in a session that is over"]
     old = form.send(ada, text="a long and careful thought")
-    assert (old.status_code, read(old).headline) == (403, "This form has grown old")
+    assert (old.status_code, read(old).headline.endswith("grown old")) == (403, True)
     assert "a long and careful thought" in old.text

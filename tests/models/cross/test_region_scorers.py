@@ -100,13 +100,13 @@ def test_what_an_encoder_cannot_take_it_says() -> None:
     encoder = RegionEncoder(REGIONS["uniter"])
     candidates, mask = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool)
     texts = torch.ones(1, 3, dtype=torch.int64)
-    with pytest.raises(ValueError, match="has 9 numbers, and 6 features and 5 of a box are wanted"):
+    with pytest.raises(ValueError, match=r"9 numbers, .*6 features and 5 of"):
         encoder.pairs(torch.zeros(1, 2, 9), texts, candidates, mask)
     with pytest.raises(ValueError, match="has 121 tokens, and 120 positions"):
         encoder.pairs(torch.zeros(1, 2, 11), torch.ones(1, 121, dtype=torch.int64), candidates, mask)
-    with pytest.raises(ValueError, match="heads do not divide a width"):
+    with pytest.raises(ValueError, match="divide a width"):
         RegionEncoder(replace(REGIONS["vilbert"], crossed_heads=7))
-    with pytest.raises(ValueError, match="joint stage needs two streams of the same"):
+    with pytest.raises(ValueError, match="joint stage"):
         RegionEncoder(replace(REGIONS["vilbert"], stages=("joint",)))
 
 

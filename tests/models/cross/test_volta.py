@@ -120,19 +120,19 @@ def test_the_published_configs_are_the_ones_of_the_package(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_embeddings": "vl-bert"}, "image_embeddings is 'vl-bert', wanted vilbert or uniter"),
+        ({"image_embeddings": "vl-bert"}, "image_embeddings is 'vl-bert'"),
         ({"fusion_method": "sum"}, "fusion_method is 'sum', wanted 'mul'"),
-        ({"hidden_size": "16"}, "hidden_size is '16', wanted a whole number"),
-        ({"hidden_size": 18}, "4 heads, which do not divide a width of 18"),
-        ({"tt_attn_sublayers": [0, 2.5]}, r"tt_attn_sublayers is \[0, 2.5\], wanted a list of sublayers"),
+        ({"hidden_size": "16"}, "hidden_size is '16'"),
+        ({"hidden_size": 18}, "4 heads, .* 18"),
+        ({"tt_attn_sublayers": [0, 2.5]}, r"tt_attn_sublayers is \[0, 2.5\]"),
         ({"tv_attn_sublayers": []}, "sublayers 0 and 1 are neither ViLBERT's nor UNITER's"),
         ({"t_ff_sublayers": [1, 3, 4]}, "has 5 sublayers"),
-        ({"v_pooler_size": 21}, "poolers of two sizes"),
-        ({"hidden_dropout_prob": 0.2}, "several rates of dropout"),
-        ({"sublayer2intermediate_size": {"1": 99}}, "gives sublayer 0 a size of its own"),
-        ({"v_intermediate_size": 30}, "shares sublayers between streams of two sizes"),
+        ({"v_pooler_size": 21}, "of two sizes"),
+        ({"hidden_dropout_prob": 0.2}, "rates of dropout"),
+        ({"sublayer2intermediate_size": {"1": 99}}, "sublayer 0 a size"),
+        ({"v_intermediate_size": 30}, "between streams"),
         ({"bert_model": "roberta-base"}, "bert_model is 'roberta-base'"),
-        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much', wanted a number from 0 to 1"),
+        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much'"),
     ],
 )
 def test_a_config_of_something_else_is_one_sentence(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_must_hold_one_file_of_each_kind(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no folder") as nothing:
+    with pytest.raises(UsageError, match="no folder") as nothing:
         load_cross(f"volta:{tmp_path / 'nowhere'}")
     assert "--set encoder=volta:FOLDER" in nothing.value.hint
     make_checkpoint(tmp_path, UNITER, make_state(UNITER))
@@ -172,17 +172,17 @@ def test_a_folder_must_hold_one_file_of_each_kind(tmp_path: Path) -> None:
         load_cross(f"volta:{tmp_path}")
     (tmp_path / "pytorch_model_8.bin").unlink()
     (tmp_path / "vocab.txt").unlink()
-    with pytest.raises(DataError, match=r"there is no vocabulary .*vocab.txt") as caught:
+    with pytest.raises(DataError, match=r"no vocabulary .*vocab.txt") as caught:
         load_cross(f"volta:{tmp_path}")
     assert "bert-base-uncased" in caught.value.hint
     (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "more"]), encoding="utf-8")
-    with pytest.raises(DataError, match="has 40 word pieces, and the config has 39"):
+    with pytest.raises(DataError, match=r"40 word pieces, .* 39"):
         load_cross(f"volta:{tmp_path}")
     (tmp_path / "ctrl.json").write_text("[")
-    with pytest.raises(DataError, match=r"ctrl.json: not readable as JSON"):
+    with pytest.raises(DataError, match=r"ctrl.json: .* JSON"):
         load_cross(f"volta:{tmp_path}")
     (tmp_path / "ctrl.json").write_text("[" * 200_000)
-    with pytest.raises(DataError, match=r"ctrl.json: not readable as JSON"):
+    with pytest.raises(DataError, match=r"ctrl.json: .* JSON"):
         load_cross(f"volta:{tmp_path}")
     (tmp_path / "ctrl.json").unlink()
     with pytest.raises(DataError, match=r"config \(config.json, \*.json\), found none"):

@@ -67,7 +67,7 @@ def test_a_larger_picture_has_more_patches_at_places_in_between(tmp_path: Path) 
     assert larger.shape == (1, 10, 2)
     assert larger[0, 0].tolist() == [0, 0]
     torch.testing.assert_close(larger[0, 5], torch.tensor([2.5, 2.5]))
-    with pytest.raises(DataError, match="50 pixels cannot be cut into patches of 8"):
+    with pytest.raises(DataError, match=r"50 pixels .* patches of 8"):
         albef_source(f"albef:{tmp_path / 'one'}", ClassifierRecipe(image_size=50))
 
 
@@ -78,13 +78,13 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"lacks text_encoder\.encoder\.layer\.2\.crossattention\.self\.key\.weight"):
         albef_source(f"albef:{lacking}", AS_PUBLISHED)
     foreign = make_albef(tmp_path / "foreign", state | {"tagger.weight": torch.zeros(1)})
-    with pytest.raises(DataError, match=r"holds tagger\.weight that nothing here takes"):
+    with pytest.raises(DataError, match=r"tagger\.weight"):
         albef_source(f"albef:{foreign}", AS_PUBLISHED)
     with pytest.raises(DataError, match="does not fit: 3 of 3 layers fuse"):
         albef_source(f"albef:{make_albef(tmp_path / 'high', state, fusion_layer=3)}", AS_PUBLISHED)
     with pytest.raises(DataError, match=r"words\.text\.0\.widen\.weight is \(48, 32\), wanted \(40, 32\)"):
         albef_source(f"albef:{make_albef(tmp_path / 'shape', state, intermediate_size=40)}", AS_PUBLISHED)
-    with pytest.raises(UsageError, match="there is no folder") as caught:
+    with pytest.raises(UsageError, match="no folder") as caught:
         albef_source(f"albef:{tmp_path / 'nowhere'}", AS_PUBLISHED)
     assert "--set image=albef:FOLDER" in caught.value.hint
     assert "--recipe entailment-tiny" in caught.value.hint

@@ -57,10 +57,10 @@ def test_branches_are_told_apart_by_what_they_start_from(source: ImageSource) ->
 
 
 def test_a_branch_wider_than_the_space_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"width = 512 is more than the 256 of ctxr-tiny"):
+    with pytest.raises(UsageError, match=r"width = 512 .* 256 of ctxr-tiny"):
         find_text(NAME, replace(SIZES, width=512)).build()
 
 
 def test_a_tower_that_pools_otherwise_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"the cells of Linear cannot be told in the space of its texts"):
+    with pytest.raises(UsageError, match=r"cells of Linear"):
         into_space(torch.nn.Linear(2, 2))

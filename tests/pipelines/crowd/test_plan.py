@@ -49,9 +49,7 @@ def test_a_plan_counts_what_three_targets_of_each_set_take(work: Path) -> None:
 
 def test_what_is_assumed_is_said(work: Path) -> None:
     notes = run(planned(work)).notes
-    assert [note.split(":")[0] for note in notes] == [
-        "no describe has been timed yet", "no retrieve has been timed yet", "no retrieval has been answered yet",
-    ]  # fmt: skip
+    assert [" ".join(note.split()[:2]) for note in notes] == ["no describe", "no retrieve", "no retrieval"]  # fmt: skip
 
 
 def test_a_pilot_replaces_assumptions_by_medians(work: Path) -> None:
@@ -84,14 +82,14 @@ def test_the_accuracy_of_a_pilot_is_that_of_first_votes(work: Path) -> None:
 
 
 def test_pay_below_the_floor_is_refused_and_nothing_written(work: Path) -> None:
-    with pytest.raises(UsageError, match=r"below the floor of 8\.00") as caught:
+    with pytest.raises(UsageError, match=r"floor of 8\.00") as caught:
         run(planned(work, retrieve_seconds=60.0))
     assert caught.value.hint == "--retrieve-reward 14"
     assert not (work / "plan").exists()
 
 
 def test_an_unknown_fee_is_asked_for(work: Path) -> None:
-    with pytest.raises(UsageError, match="depends on your account"):
+    with pytest.raises(UsageError, match="on your account"):
         run(planned(work, platform="prolific"))
 
 
@@ -113,7 +111,7 @@ def test_hits_of_ten_assignments_alone_cost_twice_the_fee(work: Path) -> None:
 
 
 def test_without_sets_there_is_nothing_to_plan(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="no finished image sets"):
+    with pytest.raises(UnfinishedError, match="finished image sets"):
         run(planned(tmp_path))
 
 

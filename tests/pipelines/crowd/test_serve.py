@@ -165,14 +165,14 @@ def test_an_unfinished_task_is_named_and_the_others_are_served(tmp_path: Path, m
     work = project(tmp_path)
     (work / "tasks" / "retrieve").mkdir()
     assert opened(Serve(workdir=work), monkeypatch).waiting == {"describe": 1}
-    assert [text.rsplit("/", 1)[1] for text in warned] == ["retrieve is unfinished and is not served"]
+    assert [text.rsplit("/", 1)[1].split()[0] for text in warned] == ["retrieve"]
 
 
 def test_an_open_network_without_https_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     monkeypatch.setattr(Silent, "warn", lambda _, text: warned.append(text))
     opened(Serve(workdir=project(tmp_path), host="0.0.0.0"), monkeypatch)  # noqa: S104
-    assert [text.split(":")[0] for text in warned] == ["answers and personal links are sent unencrypted"]
+    assert ["unencrypted" in text for text in warned] == [True]
     opened(Serve(workdir=tmp_path, host="0.0.0.0", base_url="https://crowd.example"), monkeypatch)  # noqa: S104
     assert len(warned) == 1
 
@@ -185,7 +185,7 @@ def test_a_port_in_use_is_told_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="holds no finished tasks"):
+    with pytest.raises(UnfinishedError, match="no finished tasks"):
         run(Serve(workdir=tmp_path, port=0))
 
 
@@ -194,10 +194,10 @@ def test_without_tasks_there_is_nothing_to_serve(tmp_path: Path) -> None:
     [
         ({"tasks": "describe,retreive"}, "--tasks names 'retreive'"),
         ({"port": 70000}, "--port 70000"),
-        ({"bundle": 0}, "--bundle 0 is out of range"),
-        ({"rate": -1.0}, "--rate -1.0 is out of range"),
-        ({"base_url": "crowd.example"}, "is not an address"),
-        ({"workers_file": Path("nowhere.txt")}, "nowhere.txt does not exist"),
+        ({"bundle": 0}, "--bundle 0"),
+        ({"rate": -1.0}, "--rate -1.0"),
+        ({"base_url": "crowd.example"}, "not an address"),
+        ({"workers_file": Path("nowhere.txt")}, "nowhere.txt does not"),
         ({"host": "256.0.0.1"}, "256.0.0.1:0 cannot be used"),
     ],
 )
@@ -215,7 +215,7 @@ def test_tasks_of_two_protocols_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_a_picture_outside_its_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="leads out of its folder"):
+    with pytest.raises(DataError, match="of its folder"):
         run(Serve(workdir=project(tmp_path, path="../../../etc/passwd"), port=0))
 
 
@@ -228,7 +228,7 @@ def test_what_was_exported_for_a_platform_of_its_own_is_done_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = project(tmp_path, "verify", backend="label-studio")
-    with pytest.raises(UsageError, match="was exported for label-studio, and there is nothing else"):
+    with pytest.raises(UsageError, match="exported for label-studio"):
         run(Serve(workdir=work, port=0))
     (tmp_path / "sets").rename(tmp_path / "old")
     assert opened(Serve(workdir=project(tmp_path, "entail")), monkeypatch).waiting == {"entail": 1}

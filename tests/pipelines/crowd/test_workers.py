@@ -59,7 +59,7 @@ def test_blocking_has_a_reason_is_seen_and_can_be_taken_back(known: Path) -> Non
 def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path) -> None:
     with pytest.raises(UsageError, match="need a reason"):
         run(Workers(workdir=known, block=("w-spammer",)))
-    with pytest.raises(UsageError, match="no worker is called 'w-nobody'"):
+    with pytest.raises(UsageError, match="called 'w-nobody'"):
         run(Workers(workdir=known, block=("w-spammer", "w-nobody"), reason="both"))
     assert run(Workers(workdir=known)).changes == ()
 
@@ -70,7 +70,7 @@ def test_a_worker_can_be_named_by_a_beginning_or_by_an_invitation(known: Path) -
         journal.enrol(bob, "local", NOW)
     assert run(Workers(workdir=known, block=("w-spam",), reason="x")).changed == ("blocked w-spammer: now blocked",)
     assert run(Workers(workdir=known, block=("Bob",), reason="x")).changed == (f"blocked {bob}: now blocked",)
-    with pytest.raises(UsageError, match="in two ways at once"):
+    with pytest.raises(UsageError, match="in two ways"):
         run(Workers(workdir=known, block=("Bob",), allow=("Bob",), reason="x"))
 
 
@@ -110,7 +110,7 @@ def test_what_each_worker_is_owed_is_a_table_in_a_currency(tmp_path: Path) -> No
 def test_before_anybody_answered_there_is_nobody(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError, match="judgments"):
         run(Workers(workdir=tmp_path))
-    with pytest.raises(UnfinishedError, match="no journal of answers"):
+    with pytest.raises(UnfinishedError, match="no journal"):
         run(Workers(workdir=tmp_path, block=("w",), reason="x"))
 
 
@@ -124,5 +124,5 @@ def test_a_database_that_was_served_once_is_never_passed_over(tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"are in postgresql\S*://me:\*\*\*@host/crowd") as caught:
         run(Workers(workdir=tmp_path))
     assert "PASSWORD@host/crowd" in caught.value.hint
-    with pytest.raises(UsageError, match="is not an address"):
+    with pytest.raises(UsageError, match="not an address"):
         journal_of(tmp_path, "foo")

@@ -45,7 +45,7 @@ def test_a_changed_picture_is_refused_by_filter_and_mended_by_building_again(
     footage: Path, built: Path, sets: Path, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     harm(first_picture(sets))
-    with pytest.raises(DataError, match=r"img\d+\.jpg was (changed|removed) since it was written"):
+    with pytest.raises(DataError, match=r"img\d+\.jpg was (changed|removed)"):
         refilter(sets, tmp_path / "filtered", min_size=10)
     assert not build(footage, sets).up_to_date
     assert same_tree(sets, built)
@@ -123,7 +123,7 @@ def test_sets_that_are_made_anew_while_they_are_filtered_are_not_mixed(
         return pick_from_ledger(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr("ctxr.pipelines.curation.filter_stage.pick_from_ledger", meanwhile)
-    with pytest.raises(UnfinishedError, match="was rebuilt in the meantime"):
+    with pytest.raises(UnfinishedError, match="in the meantime"):
         refilter(sets, tmp_path / "filtered", min_size=10)
     assert not (tmp_path / "filtered" / "manifest.json").exists()
 

@@ -88,12 +88,12 @@ def test_small_images_fall_out(built: Path, tmp_path: Path) -> None:
 
 def test_a_limit_that_the_sets_were_built_with_is_not_dropped_silently(footage: Path, tmp_path: Path) -> None:
     build(footage, tmp_path / "sets", sources=(str(footage / "photos"),), brisque=2.0)
-    with pytest.raises(DataError, match=r"built with --brisque 2\.0, which this filter leaves out"):
+    with pytest.raises(DataError, match=r"--brisque 2\.0"):
         refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
 
 
 def test_filtering_needs_a_limit_and_finished_sets(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to filter by"):
+    with pytest.raises(UsageError, match="nothing to filter"):
         run(Filter(workdir=tmp_path))
     with pytest.raises(UnfinishedError, match="does not exist"):
         run(Filter(workdir=tmp_path, brisque=0.65))

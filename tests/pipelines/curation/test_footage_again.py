@@ -45,9 +45,9 @@ def test_an_album_is_found_by_the_hash_of_all_its_photos(footage: Path, tmp_path
     (found,) = [one for one in find_sources([str(footage)]).found if one.kind == "photos"]
     sources = SourceLocator(tmp_path, footage, Silent())
     assert sources.album(Source("holiday", "photos", "holiday", found.sha256, 1)) == footage / "photos" / "album"
-    with pytest.raises(VideoError, match=r"does not hold holiday \(holiday, sha256 0000") as lost:
+    with pytest.raises(VideoError, match=r"holiday \(holiday, sha256 0000") as lost:
         sources.album(Source("holiday", "photos", "holiday", "0" * 64, 1))
     assert lost.value.reason == "no_such_file"
-    with pytest.raises(VideoError, match=r"photos.album has this name but other content") as other:
+    with pytest.raises(VideoError, match=r"photos.album .*other content") as other:
         sources.album(Source("album", "photos", "album", "0" * 64, 1))
     assert other.value.reason == "changed"

@@ -38,7 +38,7 @@ def test_nothing_is_looked_for_before_a_frame_is_wanted() -> None:
 def test_a_frame_that_is_not_there_leaves_the_child_fit(clip: Path) -> None:
     with ChildFrameReader(lambda: clip) as reader:
         first = reader.read(1, Fraction(1, RATE))
-        with pytest.raises(VideoError, match=r"clip\.mp4: frame 99 at .* is not in the file") as failed:
+        with pytest.raises(VideoError, match=r"clip\.mp4: frame 99 at .*in the file") as failed:
             reader.read(99, Fraction(99, RATE))
         assert failed.value.reason == "frame_not_found"
         assert reader.read(1, Fraction(1, RATE)).tobytes() == first.tobytes()

@@ -48,7 +48,8 @@ def test_a_run_that_removes_sources_is_refused_in_numbers_and_changes_nothing(
     refused = build(sets.parent, one)
     assert refused.exit_code == 2
     assert f"removes 2 of 3 sources (clip1, clip2) and {len(rest)} of {len(ids(sets))} sets in {sets}" in refused.stderr
-    assert "--add to keep these sources, --yes to go on" in refused.stderr
+    assert "--add" in refused.stderr
+    assert "--yes" in refused.stderr
     assert same_tree(sets, built)
     told = build(sets.parent, one, "--yes")
     assert told.exit_code == 0
@@ -99,7 +100,7 @@ def test_other_options_need_consent_where_people_were_asked(
     refused = build(sets.parent, footage / "videos", *option)
     assert refused.exit_code == 2
     assert f"replaces {len(ids(sets))} of {len(ids(sets))} sets" in refused.stderr
-    assert f"tasks or answers are about {len(asked)} of these sets" in refused.stderr
+    assert f"are about {len(asked)} of" in refused.stderr
     assert "--add" not in refused.stderr
     assert same_tree(sets, built)
     shutil.rmtree(sets.parent / "tasks")
@@ -151,7 +152,7 @@ def test_filter_asks_before_it_takes_sets_that_tasks_are_about(
     assert ctxr("filter", "-w", project, "--brisque", LIMIT).exit_code == 0
     refused = ctxr("filter", "-w", project, *words)
     assert refused.exit_code == 2
-    assert "tasks or answers are about" in refused.stderr
+    assert "tasks or answers" in refused.stderr
     assert same_tree(project / "filtered", filtered)
     assert ctxr("filter", "-w", project, *words, "--yes").exit_code == 0
     assert open_artifact(project / "filtered").manifest.config["brisque"] == limit.get("brisque")

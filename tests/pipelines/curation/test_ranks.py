@@ -57,14 +57,14 @@ def typed(rough: Path, out: Path, *more: object) -> list[str]:
 
 def test_ranks_one_after_the_other_and_a_merge_equal_one_run(rough: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "sets"
-    with pytest.raises(UnfinishedError, match="no rank has worked") as nothing:
+    with pytest.raises(UnfinishedError, match="no rank") as nothing:
         merge(Merge(artifact=out))
     assert str(nothing.value.hint).endswith(f"ctxr build-sets videos/ --out {out} --rank 0 --world-size 2")
     for rank in (2, 0):
         report = make(rough, out, rank=rank, world_size=3)
         assert report.rank == f"{rank} of 3"
     assert not (out / MANIFEST).exists()
-    with pytest.raises(UnfinishedError, match="1 source of 4 not finished by any rank: clip1") as caught:
+    with pytest.raises(UnfinishedError, match=r"1 source of 4 .*: clip1") as caught:
         merge(Merge(artifact=out))
     assert caught.value.hint.startswith(f"ctxr build-sets {rough}")
     assert "--rank 1 --world-size 3" in caught.value.hint
@@ -118,7 +118,7 @@ def test_a_merge_that_lacks_a_unit_leaves_the_earlier_result(rough: Path, whole:
     (more / "videos" / "zoo.mp4").write_text("this is no video either")
     make(more, out, rank=2, world_size=3)
     before = (out / MANIFEST).read_bytes()
-    with pytest.raises(UnfinishedError, match="not finished by any rank: text, zoo"):
+    with pytest.raises(UnfinishedError, match="by any rank: text, zoo"):
         merge(Merge(artifact=out))
     assert (out / MANIFEST).read_bytes() == before
 
@@ -147,7 +147,7 @@ def test_ranks_share_a_lock_that_excludes_the_merge(rough: Path, tmp_path: Path)
         for command in (["merge", str(out)], typed(rough, out)):
             shown = runner.invoke(app, command)
             assert shown.exit_code == 4
-            assert "is being written by another ctxr process" in shown.stderr
+            assert "another ctxr process" in shown.stderr
     with locked(out):
         assert runner.invoke(app, typed(rough, out, "--rank", 1, "--world-size", 4)).exit_code == 4
 
@@ -182,12 +182,12 @@ def test_ranks_may_differ_in_what_decides_no_result(rough: Path, whole: Path, tm
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
     make(rough, tmp_path / "sets", rank=1, world_size=4)
     make(rough, tmp_path / "sets", rank=0, world_size=4, workers=2, rate=4.0)
-    with pytest.raises(DataError, match="ranks 0 and 1 ran with different options: --rate 4"):
+    with pytest.raises(DataError, match=r"ranks 0 and 1 .*: --rate 4"):
         merge(Merge(artifact=tmp_path / "sets"))
     (tmp_path / "sets").rename(tmp_path / "moved")
     make(rough, tmp_path / "moved", rank=0, world_size=1)
     (tmp_path / "moved").rename(tmp_path / "sets")
-    with pytest.raises(UsageError, match="another folder from here"):
+    with pytest.raises(UsageError, match="another folder"):
         merge(Merge(artifact=tmp_path / "sets"))
 
 
@@ -204,7 +204,7 @@ def test_a_rank_changes_nothing_of_a_result_that_was_edited(rough: Path, whole: 
     shutil.copytree(whole, tmp_path / "sets")
     ledger = tmp_path / "sets" / "sources" / "clip1" / "ledger.jsonl"
     ledger.write_text("")
-    with pytest.raises(DataError, match="has changed since it was written"):
+    with pytest.raises(DataError, match="changed since"):
         make(rough, tmp_path / "sets", rank=0, world_size=2)
     make(rough, tmp_path / "sets")
     assert same_tree(tmp_path / "sets", whole)

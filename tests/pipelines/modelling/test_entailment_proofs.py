@@ -50,7 +50,7 @@ def test_nothing_is_proved_by_rows_that_were_not_compared(capsys: pytest.Capture
     assert capsys.readouterr().err == ""
     assert verdict({"text": better}) == 2
     assert verdict({}) == 2
-    assert "full was not compared with text and image" in capsys.readouterr().err
+    assert "full was not" in capsys.readouterr().err
 
 
 def test_what_was_added_is_held_against_what_is_clear() -> None:

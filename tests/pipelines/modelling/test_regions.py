@@ -239,12 +239,12 @@ def pickled(_number: int, arrays: Arrays) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (wider, "x has 9 features where other files have 8"),
+        (wider, "x has 9 .* 8"),
         (fewer, r"x is float32 \(5, 8\) and bbox float32 \(4, 4\)"),
-        (outside, "bbox leaves the picture of 48 by 48 pixels"),
-        (endless, "or holds a value that is not finite"),
-        (sizeless, "lacks the size of its picture"),
-        (pickled, "is not a readable .npz: Object arrays cannot be loaded"),
+        (outside, "48 by 48 pixels"),
+        (endless, "not finite"),
+        (sizeless, "of its picture"),
+        (pickled, "readable .npz: Object arrays"),
     ],
 )
 def test_files_that_do_not_fit_are_refused_by_name(
@@ -272,7 +272,7 @@ def test_a_file_that_declares_more_numbers_than_it_holds_is_refused_by_name(
     file = min(folder.rglob("*.npz"))
     with zipfile.ZipFile(file, "w") as held:
         held.writestr("x.npy", member)
-    with pytest.raises(DataError, match=rf"{file.name} is not a readable .npz: "):
+    with pytest.raises(DataError, match=rf"{file.name} .* readable .npz: "):
         run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
 
 
@@ -281,25 +281,25 @@ def test_a_file_that_unpacks_to_too_much_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(regions_run, "MOST_BYTES", 100)
     folder = export_files(dataset, tmp_path / "features")
-    with pytest.raises(DataError, match=r"is not a readable \.npz: its arrays have more than 100 bytes"):
+    with pytest.raises(DataError, match=r"\.npz: .* 100 bytes"):
         run(RegionsConfig(dataset, f"file:{folder}", workdir=tmp_path / "work"))
 
 
 def test_a_folder_without_a_fitting_file_is_refused(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"has no \.npz for any of 30 pictures"):
+    with pytest.raises(DataError, match=r"no \.npz .* 30 pictures"):
         run(RegionsConfig(dataset, f"file:{tmp_path / 'empty'}", workdir=tmp_path / "work"))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "grid"}, "is none of grid:ENCODER"),
-        ({"by": "yolo:x"}, "is none of grid:ENCODER"),
-        ({"by": "file:nowhere"}, "nowhere is not a folder"),
+        ({"by": "grid"}, "grid:ENCODER"),
+        ({"by": "yolo:x"}, "grid:ENCODER"),
+        ({"by": "file:nowhere"}, "nowhere is not"),
         ({"by": "grid:no-such"}, "unknown encoder 'no-such'"),
-        ({"most": 0}, "--most 0 is out of range"),
-        ({"name": "../up"}, "is not a folder name"),
+        ({"most": 0}, "--most 0"),
+        ({"name": "../up"}, "a folder name"),
     ],
 )
 def test_wrong_words_are_one_sentence(dataset: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -312,7 +312,7 @@ def test_a_detector_without_weights_says_where_they_belong(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    with pytest.raises(CtxrError, match="weights of torchvision's Faster R-CNN are not on this machine"):
+    with pytest.raises(CtxrError, match="torchvision's Faster R-CNN"):
         run(RegionsConfig(dataset, "faster-rcnn", workdir=tmp_path / "work"))
 
 
@@ -333,11 +333,11 @@ def test_a_reader_refuses_arrays_of_another_shape(dataset: Path, encoder: str, t
         with pytest.raises(DataError, match=message):
             read_regions(folder).of([rows[-1].sha256])
     shard.write_bytes(b"\x93NUMPY nonsense")
-    with pytest.raises(DataError, match="is not an array of regions"):
+    with pytest.raises(DataError, match="array of regions"):
         read_regions(folder).of([rows[0].sha256])
     shard.unlink()
     with pytest.raises(DataError, match=r"00000\.npy is missing"):
         read_regions(folder).of([rows[0].sha256])
     write_table(folder / "pictures.jsonl", [RegionRow("a" * 64, "x", 0, 0, 11)])
-    with pytest.raises(DataError, match="names what cannot be there"):
+    with pytest.raises(DataError, match="cannot be there"):
         read_regions(folder)

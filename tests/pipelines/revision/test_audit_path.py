@@ -87,7 +87,7 @@ def test_answers_about_a_round_leave_the_dataset_as_it_was(workdir: Path, tmp_pa
     own = tmp_path / "own.jsonl"
     own.write_text(json.dumps(pair) + "\n", encoding="utf-8")
     on_a_platform(workdir, lambda unit: "entailment", "own", candidates=own, input=workdir / "dataset")
-    assert "work/dataset is an artifact that ctxr world-captions wrote" in ctxr(workdir, "aggregate", code=2)
+    assert "ctxr world-captions wrote" in ctxr(workdir, "aggregate", code=2)
     assert open_artifact(workdir / "dataset").sha256 == before
     ctxr(workdir, "aggregate", "--out", str(tmp_path / "other"))
     made = read_dataset(tmp_path / "other")
@@ -102,7 +102,7 @@ def test_a_second_round_is_asked_about_beside_the_first(workdir: Path) -> None:
     on_a_platform(workdir, lambda unit: "entailment")
     run(replace(config, threshold=0.6), classifier=StandIn(workdir / "dataset", sensitivity=0.9, specificity=0.93))
     # pairs that stand in both samples were answered already
-    assert "pairs of the sample were not judged: ctxr export-tasks entail" in ctxr(workdir, "revise-labels", "--audit")
+    assert "ctxr export-tasks entail" in ctxr(workdir, "revise-labels", "--audit")
     ctxr(workdir, "export-tasks", "entail")
     both = {unit.id for unit in read_tasks(workdir / "tasks" / "entail").units}
     assert first < both
@@ -157,9 +157,9 @@ def test_descriptions_of_ten_image_sets_are_audited_by_people(tmp_path: Path) ->
     assert told["precision"]["value"] == pytest.approx(1 / len(also))
     assert told["recall"]["value"] == pytest.approx(1.0)
     assert "undone" in ctxr(work, "revise-labels", "--undo")
-    with pytest.raises(UsageError, match="every round is undone"):
+    with pytest.raises(UsageError, match="round is undone"):
         run(ReviseLabels(workdir=work, audit=True))
-    with pytest.raises(UsageError, match="entail needs the pairs that are judged"):
+    with pytest.raises(UsageError, match=r"pairs .* judged"):
         export_tasks(ExportTasks(task="entail", workdir=work))
     ctxr(work, "revise-labels", "--redo")
     assert run(ReviseLabels(workdir=work, audit=True)).did == "audited"

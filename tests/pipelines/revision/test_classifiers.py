@@ -1,6 +1,7 @@
 """Which classifier decides where none is named."""
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_the_only_classifier_of_a_project_decides_and_of_several_one_is_named(tm
     config = ReviseLabels(workdir=tmp_path)
     trained(tmp_path / "classifiers" / "half-done", kind="run")
     assert find_classifier(config) == ""
-    with pytest.raises(UnfinishedError, match="holds no classifier of entailment"):
+    with pytest.raises(UnfinishedError, match="classifier of entailment"):
         open_classifier(config)
     one = trained(tmp_path / "classifiers" / "one")
     assert find_classifier(config) == str(one)
@@ -35,15 +36,15 @@ def test_the_only_classifier_of_a_project_decides_and_of_several_one_is_named(tm
         find_classifier(config)
     assert find_classifier(ReviseLabels(workdir=tmp_path, classifier="two")) == str(two)
     (tmp_path / "classifiers" / "three").mkdir()
-    with pytest.raises(UnfinishedError, match="holds no finished classifier"):
+    with pytest.raises(UnfinishedError, match="no finished classifier"):
         open_classifier(ReviseLabels(workdir=tmp_path, classifier="three"))
     for wrong, hint in (
-        ("nosuch", "the classifiers are one, two"),
-        ("tow", "did you mean two? the classifiers are one, two"),
+        ("nosuch", "are one, two"),
+        ("tow", r"mean two\? .*are one, two"),
     ):
-        with pytest.raises(UsageError, match=f"there is no classifier '{wrong}' in") as caught:
+        with pytest.raises(UsageError, match=f"classifier '{wrong}' in") as caught:
             find_classifier(ReviseLabels(workdir=tmp_path, classifier=wrong))
-        assert caught.value.hint == hint
+        assert re.search(hint, caught.value.hint)
 
 
 def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:
@@ -57,11 +58,10 @@ def test_a_plan_tells_the_threshold_and_who_chose_it(tmp_path: Path) -> None:
     content = Content(["seed0/config.json"], {}, {})
     finish(folder, kind="classifier", verb="train", config={}, parents=[], content=content)
     config = ReviseLabels(workdir=tmp_path)
-    own = "0.625, the classifier's own: chosen on dev in training, with a precision of 0.750 there"
-    assert threshold(config, str(folder)) == own
+    assert re.findall(r"\d\.\d+", threshold(config, str(folder))) == ["0.625", "0.750"]
     assert threshold(replace(config, threshold=0.9), str(folder)) == "0.9, by --threshold"
     assert "a precision of 0.9 on dev" in threshold(replace(config, precision=0.9), str(folder))
-    with pytest.raises(UnfinishedError, match="two holds no finished classifier"):
+    with pytest.raises(UnfinishedError, match=r"two .*finished classifier"):
         threshold(config, str(tmp_path / "classifiers" / "two"))
 
 

@@ -148,4 +148,4 @@ def test_what_was_looked_at_of_a_round_that_was_taken_back_weighs_nothing(workdi
     rows = told(side, labels, vectors, Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100))
     table = entailment_table(side.name, rows)
     assert table is not None
-    assert "stratum by stratum" in table.note
+    assert "by stratum" in table.note

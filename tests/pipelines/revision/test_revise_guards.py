@@ -1,5 +1,6 @@
 """What a revision refuses: rounds that were edited, pictures that were learned from; and what its threshold rests on."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -59,9 +60,7 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
     (said,) = progress.warned
-    assert said.startswith(
-        "on dev the threshold 0.750 rests on 1 pair, fewer than 20: its precision may be as low as 0.02"
-    )
+    assert re.match(r".*threshold 0\.750 .* 1 pair, .* 20: .* 0\.02", said)
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
     edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir=workdir, progress=progress)
     assert (edge.value, edge.called) == (0.96875, 1)
@@ -81,15 +80,15 @@ def test_rounds_that_were_edited_are_not_put_in_force(name: str, workdir: Path) 
         replace(ReviseLabels(workdir=workdir), undo=True), options(workdir), options(workdir, threshold=0.9),
         ReviseLabels(workdir=workdir, by="hashed"), ReviseLabels(workdir=workdir, audit=True),
     ):  # fmt: skip
-        with pytest.raises(DataError, match=rf"{name} was changed since it was written") as refused:
+        with pytest.raises(DataError, match=rf"{name} was changed") as refused:
             run(config, classifier=judge)
-        assert "restore it from a copy, or start over with --out ANOTHER" in (refused.value.hint or "")
+        assert "--out ANOTHER" in (refused.value.hint or "")
     with pytest.raises(DataError, match=rf"{name} was changed"):
         sample_of(workdir, out / "rounds" / "001" / "sample.jsonl")
     with pytest.raises(DataError, match=rf"{name} was changed"):
         people_of([out], workdir)
     for read in (lambda: open_sets(out), lambda: parent_of(read_dataset(out), "")):
-        with pytest.raises(DataError, match=rf"{name} was changed since it was written") as unread:
+        with pytest.raises(DataError, match=rf"{name} was changed") as unread:
             read()
         assert unread.value.hint == refused.value.hint
     (found,) = [check for check in check_artifact(out, Silent()) if check.state == "problem"]
@@ -105,7 +104,7 @@ def test_an_edited_round_without_a_manifest_is_not_put_in_force(workdir: Path) -
     file = out / "rounds" / "001" / "judgments.jsonl"
     file.write_text(file.read_text().replace('"value":0.0', '"value":1.0'))
     for config in (options(workdir), replace(ReviseLabels(workdir=workdir), undo=True)):
-        with pytest.raises(DataError, match=r"rounds/001/judgments\.jsonl was changed since it was written"):
+        with pytest.raises(DataError, match=r"rounds/001/judgments\.jsonl was changed"):
             run(config, classifier=StandIn(workdir / "dataset"))
 
 
@@ -121,17 +120,17 @@ def test_how_a_threshold_came_about_is_told_again_with_its_round(workdir: Path) 
     assert made.threshold_from == "dev"
     assert made.precision is not None
     assert made.precision >= 0.8
-    with pytest.raises(DataError, match=r"no threshold of stand-in reaches a precision of 0\.9 on"):
+    with pytest.raises(DataError, match=r"threshold of stand-in .* 0\.9 on"):
         run(options(workdir, precision=0.9), classifier=StandIn(workdir / "dataset", 0.0, 0.0))
 
 
 @pytest.mark.parametrize("entail", [False, True])
 def test_a_table_of_dev_pairs_that_is_not_there_is_a_mistyped_path(entail: bool, workdir: Path) -> None:
     config = replace(options(workdir, precision=0.9, dev=Path("nosuch.jsonl")), entail=entail)
-    with pytest.raises(UsageError, match=r"nosuch\.jsonl does not exist") as caught:
+    with pytest.raises(UsageError, match=r"nosuch\.jsonl does not") as caught:
         run(config, classifier=StandIn(workdir / "dataset"))
-    assert "--dev names a table of pairs" in caught.value.hint
-    with pytest.raises(UsageError, match="dataset is a folder, not a table of pairs"):
+    assert "--dev names" in caught.value.hint
+    with pytest.raises(UsageError, match="a folder, not"):
         run(replace(config, dev=workdir / "dataset"), classifier=StandIn(workdir / "dataset"))
 
 

@@ -1,5 +1,6 @@
 """What `ctxr revise-labels` says where something is gone, and of the command that would do what was planned."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -37,13 +38,14 @@ def test_a_picture_that_is_gone_is_named_by_its_place_in_the_plan_and_before_any
     gone = dataset.picture(dataset.images[next(one for one in dataset.sets if one.id == "test").images[3]])
     assert gone is not None
     gone.unlink()
-    said = f"1 of 56 pictures of dataset is missing, the first is {gone}"
-    assert run(ReviseLabels(workdir=workdir, by="hashed")).notes == (f"{said}: --entail needs all of them",)
+    (note,) = run(ReviseLabels(workdir=workdir, by="hashed")).notes
+    assert re.match(rf"1 of 56 .* {gone}: --entail ", note)
     judge = StandIn(workdir / "dataset")
     with pytest.raises(DataError, match="is missing") as refused:
         run(options(workdir), classifier=judge)
-    assert (refused.value.message, judge.claims) == (said, 0)
-    assert refused.value.hint == "restore it, or name a dataset that holds its pictures"
+    assert re.match(rf"1 of 56 .* {gone}$", refused.value.message)
+    assert judge.claims == 0
+    assert refused.value.hint.startswith("restore it")
 
 
 def test_a_dataset_that_was_renamed_is_revised_again_where_it_is_named(workdir: Path) -> None:
@@ -56,7 +58,7 @@ def test_a_dataset_that_was_renamed_is_revised_again_where_it_is_named(workdir: 
             UsageError, match=r"dataset, the dataset that .*revised revises, no longer exists"
         ) as refused:
             run(config, classifier=judge)
-        assert refused.value.hint == "ctxr revise-labels DATASET names its new folder"
+        assert refused.value.hint.startswith("ctxr revise-labels DATASET ")
     assert bytes_of(workdir / "revised") == before
     assert run(options(workdir, dataset=workdir / "renamed"), classifier=judge).did == "up to date"
 
@@ -73,9 +75,8 @@ def test_another_round_is_told_beforehand_with_what_differs(workdir: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         run(options(workdir, split="test", sample=0, threshold=0.75), progress, judge)
     assert judge.claims == asked
-    assert progress.notes[0] == (
-        "round 1 stays active; a new round is added, since --sample (200, now 0) and the threshold (0.5, now 0.75) differ"
-    )
+    assert progress.notes[0].startswith("round 1 ")
+    assert "--sample (200, now 0) and the threshold (0.5, now 0.75)" in progress.notes[0]
     assert run(options(workdir, split="test"), progress, judge).did == "up to date"
 
 
@@ -83,11 +84,10 @@ def test_of_several_rounds_the_latest_in_force_says_what_differs(workdir: Path) 
     judge, progress = StandIn(workdir / "dataset"), Listening()
     for changes in ({"top_k": 5}, {"top_k": 6}, {"top_k": 7, "seed": 1, "sample": 9}):
         run(options(workdir, split="test", **changes), progress, judge)
-    assert [note for note in progress.notes if "is added, since" in note] == [
-        "round 1 stays active; a new round is added, since --top-k (5, now 6) differs",
-        "rounds 1 and 2 stay active; a new round is added, since --top-k (6, now 7), --sample (200, now 9) and "
-        "--seed (0, now 1) differ from round 2",
+    assert [re.findall(r"--\S+ \(\d+, now \d+\)", note) for note in progress.notes if "is added, since" in note] == [
+        ["--top-k (5, now 6)"],
+        ["--top-k (6, now 7)", "--sample (200, now 9)", "--seed (0, now 1)"],
     ]
     run(ReviseLabels(workdir=workdir, undo=True, round=1))
     run(options(workdir, split="test", top_k=7, seed=1, sample=9), progress, judge)
-    assert progress.notes[-2].endswith("a new round is added, since round 3 was made on top of others")
+    assert "round 3" in progress.notes[-2]

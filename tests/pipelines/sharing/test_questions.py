@@ -60,7 +60,7 @@ def test_targets_among_labels_are_positions_of_labels_and_no_business_of_imageco
     job = job_of(asked, tmp_path / "out")
     assert job.targets == {"q": [1]}
     written = imagecode.write(job)
-    assert "1 queries without exactly one target of their own are left out" in written.left_out[0]
+    assert written.left_out[0].startswith("1 queries ")
     assert not any(json.loads((tmp_path / "out" / "train_data.json").read_text()).values())
 
 
@@ -74,15 +74,13 @@ def test_a_query_without_exactly_one_target_is_left_out_and_counted(
 
 
 def test_rows_that_refer_to_nothing_are_named(dataset: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="asks about 'nothing', which is not a set"):
+    with pytest.raises(DataError, match="about 'nothing'"):
         imagecode.write(job_of(ask(dataset, [], image_set="nothing"), tmp_path / "a"))
     images = next(one for one in dataset.sets if one.kind == "video").images
-    with pytest.raises(DataError, match="names the text 'gone', which the dataset does not have"):
+    with pytest.raises(DataError, match="the text 'gone'"):
         imagecode.write(job_of(ask(dataset, [gold("q", images[0])], texts=("gone",)), tmp_path / "b"))
     for row in (gold("q", "clip9/img0"), gold("other", "clip0/img0")):
-        with pytest.raises(
-            DataError, match=f"is about '{row.candidate}' of the query '{row.query}', which does not exist"
-        ):
+        with pytest.raises(DataError, match=f"'{row.candidate}' of the query '{row.query}'"):
             imagecode.write(job_of(ask(dataset, [row]), tmp_path / "c"))
 
 
@@ -90,7 +88,7 @@ def test_a_set_on_no_side_is_refused_by_imagecode_alone(dataset: Dataset, tmp_pa
     from ctxr.datasets.writers import webdataset
 
     loose = replace(dataset, splits={})
-    with pytest.raises(DataError, match="is in none of train, valid and test"):
+    with pytest.raises(DataError, match="train, valid and test"):
         imagecode.write(job_of(loose, tmp_path / "a"))
     webdataset.write(job_of(loose, tmp_path / "b"))
     assert [file.name for file in (tmp_path / "b").iterdir()] == ["unsplit-000000.tar"]

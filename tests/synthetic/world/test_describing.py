@@ -113,7 +113,7 @@ def test_temporal_words_say_when() -> None:
         assert re.search(r"yet|still|before", say(rng, NotYet(BALL)))
         assert re.search(r"begins|coming|starting|start|comes", say(rng, Appears(BALL)))
         assert re.search(r"about to|almost|nearly|before it leaves", say(rng, Leaves(BALL)))
-        assert "for the first time" in say(rng, FirstTime(Shows(BALL))).lower()
+        assert "the first time" in say(rng, FirstTime(Shows(BALL))).lower()
 
 
 def test_tags_name_the_phenomena_in_the_tables_order() -> None:

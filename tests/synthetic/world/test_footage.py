@@ -142,7 +142,7 @@ def test_progress_names_each_file(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
-    with pytest.raises(UsageError, match=r"holds 'diary\.txt', which is not part of a toy world"):
+    with pytest.raises(UsageError, match=r"'diary\.txt'"):
         write_world(tmp_path, CONFIG)
     assert (tmp_path / "diary.txt").read_text() == "dear diary"
 
@@ -150,7 +150,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 def test_an_unfinished_world_is_drawn_again_but_not_read(tmp_path: Path) -> None:
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "000-web.mp4").write_bytes(b"half")
-    with pytest.raises(UnfinishedError, match="no finished toy world"):
+    with pytest.raises(UnfinishedError, match="finished toy world"):
         read_world(tmp_path)
     world = write_world(tmp_path, WorldConfig(videos=0, albums=0))
     assert (world.videos, world.photos) == ((), ())
@@ -161,8 +161,8 @@ def test_an_unfinished_world_is_drawn_again_but_not_read(tmp_path: Path) -> None
     ("content", "message"),
     [
         ('{"version": 99, "config": {}}', "version 99 is not 1"),
-        ('{"version": 1', "not a toy world's head"),
-        ('{"version": 1, "config": {"seed": "x"}}', "not a toy world's head"),
+        ('{"version": 1', "toy world's head"),
+        ('{"version": 1, "config": {"seed": "x"}}', "toy world's head"),
     ],
 )
 def test_a_head_that_cannot_be_read_is_named(content: str, message: str, tmp_path: Path) -> None:

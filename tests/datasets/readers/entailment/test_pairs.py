@@ -173,9 +173,9 @@ def test_rows_of_another_width_are_left_out_and_told_of(tmp_path: Path) -> None:
     found = read_pairs(write(tmp_path, "rte_train.tsv", content))
     whole(found)
     assert codes(found) == [(2, "columns", False), (3, "columns", False)]
-    assert found.tally() == [
-        f"2 rows left out, columns: 5 columns where the header names 4 (first {tmp_path / 'rte_train.tsv'}:2)"
-    ]
+    (line,) = found.tally()
+    assert line.startswith("2 rows left out, columns: 5 ")
+    assert line.endswith(f"(first {tmp_path / 'rte_train.tsv'}:2)")
     assert [pair.hypothesis for pair in found.pairs] == ["B."]
 
 
@@ -225,14 +225,14 @@ def test_the_premise_of_a_picture_leaves_the_hypothesis_out(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", "lacks label to be rte"),
-        ("rte_test.tsv", "sentence1\tsentence2\n0\tA\tB\n", "lacks label to be rte"),
-        ("stsb_test.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", "lacks score to be sts-b"),
-        ("a.tsv", "index\tgenre\tsentence1\tsentence2\n0\tnews\tA\tB\n", "lacks score to be sts-b"),
-        ("a.csv", "image1,image2,agg_score,sampling_method\n", "pairs of pictures have no hypothesis"),
+        ("a.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", "lacks label .*rte"),
+        ("rte_test.tsv", "sentence1\tsentence2\n0\tA\tB\n", "lacks label .*rte"),
+        ("stsb_test.tsv", "index\tsentence1\tsentence2\n0\tA\tB\n", "lacks score .*sts-b"),
+        ("a.tsv", "index\tgenre\tsentence1\tsentence2\n0\tnews\tA\tB\n", "lacks score .*sts-b"),
+        ("a.csv", "image1,image2,agg_score,sampling_method\n", "no hypothesis"),
         ("a.tsv", "", "is empty"),
-        ("a.tsv", "a\tb\n", "the header names 'a', 'b', which is not a dataset of entailment"),
-        ("a.jsonl", '{"broken\n', "which is not a dataset of entailment"),
+        ("a.tsv", "a\tb\n", "header names 'a', 'b'"),
+        ("a.jsonl", '{"broken\n', "a.jsonl.*dataset of entailment"),
         ("a.tsv", b"\xff\xfea\x00", "not UTF-8 text but UTF-16"),
     ],
 )  # fmt: skip
@@ -273,7 +273,7 @@ def test_captions_are_read_in_both_layouts_whatever_their_number(tmp_path: Path)
 
 def test_a_caption_with_two_texts_is_refused(tmp_path: Path) -> None:
     rows = [{"id": 9, "image_id": 5, "caption": text} for text in ("One.", "Two.")]
-    with pytest.raises(DataError, match="caption coco/9 already has a different text"):
+    with pytest.raises(DataError, match=r"caption coco/9 .*different"):
         read_captions([write(tmp_path, "captions.json", json.dumps({"images": [], "annotations": rows}))])
 
 

@@ -32,7 +32,7 @@ def test_positives_keep_their_order_and_say_nothing_twice(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("[1]", "expected an object of queries, found a list"),
+        ("[1]", "object of queries.*list"),
         ('{"1": [2],\n "1": [3]}', ":2: query '1' appears twice"),
         ('{"1": []}', ":1: '1' needs COCO ids"),
         ('{"cat": [1]}', "'cat' needs COCO ids"),
@@ -59,7 +59,7 @@ def test_training_on_an_evaluated_picture_is_refused() -> None:
     training = [pair("coco/1"), pair("coco/2"), pair("a/img1", "a")]
     assert leaked(training, {"coco/2", "a"}) == training[1:]
     refuse_leaks(training, {"coco/3"})
-    with pytest.raises(DataError, match=r"1 training pairs are about evaluated pictures, the first is x/coco/2"):
+    with pytest.raises(DataError, match=r"1 training pairs .*x/coco/2"):
         refuse_leaks(training, {"coco/2"})
 
 

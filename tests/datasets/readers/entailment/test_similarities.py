@@ -23,10 +23,10 @@ def test_similarities_are_told_by_their_columns(header: str, kind: str, ids: tup
     found = read_similarities(file)
     assert (found.kind, found.pairs) == (kind, (("coco/7", "coco/12", 4.25),))
     assert [(one.where.rpartition(":")[2], one.code) for one in found.oddities] == [("3", "image"), ("4", "score")]
-    assert "'q' is not an id of COCO" in found.oddities[0].what
+    assert "'q'" in found.oddities[0].what
     file.write_text(f"{header},agg_score\n")
-    with pytest.raises(DataError, match="holds no rated pair"):
+    with pytest.raises(DataError, match="no rated pair"):
         read_similarities(file)
     file.write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match=r"a\.csv:1: the header is none of CxC's"):
+    with pytest.raises(DataError, match=r"a\.csv:1: .*header"):
         read_similarities(file)

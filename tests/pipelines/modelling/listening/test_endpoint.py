@@ -177,15 +177,15 @@ def test_a_completion_that_repeats_the_key_loses_it() -> None:
     [
         ("http://example.org/v1", "in the clear"),
         ("http://127.0.0.1.example.org/v1", "in the clear"),
-        ("ftp://localhost/v1", "not an address of http"),
-        ("localhost:8000", "not an address of http"),
-        ("https://", "not an address of http"),
-        ("https://exa mple.org", "not an address of http"),
-        ("https://example.org/\udcff", "not an address of http"),
+        ("ftp://localhost/v1", "address of http"),
+        ("localhost:8000", "address of http"),
+        ("https://", "address of http"),
+        ("https://exa mple.org", "address of http"),
+        ("https://example.org/\udcff", "address of http"),
         ("https://me:pass@example.org/v1", "holds a password"),
-        ("https://example.org/v1?key=abc", "holds a password or a query"),
-        ("https://example.org:port/v1", "is not an address"),
-        ("https://[::1/v1", "is not an address"),
+        ("https://example.org/v1?key=abc", "or a query"),
+        ("https://example.org:port/v1", "not an address"),
+        ("https://[::1/v1", "not an address"),
     ],
 )
 def test_addresses_that_would_give_something_away_are_refused(address: str, message: str) -> None:
@@ -205,10 +205,10 @@ def test_a_key_is_needed_elsewhere_and_must_be_one(monkeypatch: pytest.MonkeyPat
     here, there = resolve_address("http://localhost/v1", False), resolve_address("https://example.org/v1", False)
     monkeypatch.delenv("CTXR_API_KEY", raising=False)
     assert key_of("CTXR_API_KEY", here) == ""
-    with pytest.raises(CtxrError, match="CTXR_API_KEY is not set"):
+    with pytest.raises(CtxrError, match="CTXR_API_KEY is not"):
         key_of("CTXR_API_KEY", there)
     monkeypatch.setenv("CTXR_API_KEY", "se\ncret")
-    with pytest.raises(CtxrError, match="holds signs that no key has") as caught:
+    with pytest.raises(CtxrError, match="signs that no") as caught:
         key_of("CTXR_API_KEY", there)
     assert "cret" not in caught.value.message
     monkeypatch.setenv("CTXR_API_KEY", f"{KEY}\n")

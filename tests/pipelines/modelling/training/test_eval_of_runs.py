@@ -42,21 +42,19 @@ def test_a_run_is_scored_on_other_sides_and_datasets_and_says_what_it_learned_fr
     train("clip-batch", dataset=other, name="far")
     progress = Note()
     train("clip-module", "start=far", name="near", seeds=2, progress=progress)
-    foreign = "far: trained on another dataset (other) than this one; the two may share sets"
-    assert foreign in progress.warned
+    foreign = "far: trained on another"
+    assert any(one.startswith(foreign) for one in progress.warned)
 
     fit = evaluated(benchmark, work, "near", split="train")
     assert set(fit.tables) > {"train/accuracy", "train/seeds"}
-    assert "figures on train show the fit of near, not their quality" in fit.notes
-    assert foreign.replace("far: ", "near: starts from far, ") in fit.notes
+    assert any("fit of near" in note for note in fit.notes)
+    assert any(one.startswith(foreign.replace("far: ", "near: starts from far, ")) for one in fit.notes)
     assert "test/accuracy" in evaluated(other, work, "near").tables
-    assert foreign in evaluated(benchmark, work, "near", "far").notes
+    assert any(one.startswith(foreign) for one in evaluated(benchmark, work, "near", "far").notes)
 
     progress = Note()
     assert evaluated(benchmark, work, progress=progress).runs == ("near",)
-    assert "the run far is left out, it was made on another dataset (other): ctxr eval far   scores it on this one" in (
-        progress.warned
-    )
+    assert any("run far is" in one and "ctxr eval far " in one for one in progress.warned)
 
 
 def test_without_a_dataset_runs_are_evaluated_on_what_they_were_made_on_and_not_on_the_newest_sets(
@@ -67,14 +65,15 @@ def test_without_a_dataset_runs_are_evaluated_on_what_they_were_made_on_and_not_
     train("clip-zero-shot", name="base")
     report = evaluated(None, work, progress=progress)
     assert report.dataset == benchmark.name
-    assert progress.said == [f"using the dataset that the runs were trained on: base on {benchmark}"]
+    (line,) = progress.said
+    assert line.endswith(f" base on {benchmark}")
     assert not progress.warned
     assert (report.results / "manifest.json").read_text() == (
         evaluated(benchmark, work, "base").results / "manifest.json"
     ).read_text()
     train("clip-zero-shot", name="near", dataset=None)
     assert evaluated(None, work, "near").dataset == "dataset"
-    with pytest.raises(UsageError, match=r"runs were made on 2 different datasets: base on .*, near on .*dataset"):
+    with pytest.raises(UsageError, match=r" 2 different datasets: base on .*, near on .*dataset"):
         evaluated(None, work)
 
 
@@ -84,11 +83,11 @@ def test_a_run_without_anything_to_judge_is_left_out_of_all_and_scored_by_name(
     work, progress = tmp_path / "work", Note()
     report = train("clip-module", dataset=untested, name="blind")
     assert "chooses the epoch" not in (table(report).note or "")
-    with pytest.raises(UnfinishedError, match=r"no run in .* has scores for untested"):
+    with pytest.raises(UnfinishedError, match=r"no run in .* untested"):
         evaluated(untested, work, progress=progress)
-    assert progress.warned[-1].startswith("the run blind is left out, it scored nothing: ctxr eval blind")
+    assert "ctxr eval blind" in progress.warned[-1]
     assert "train/accuracy" in evaluated(untested, work, "blind").tables
-    with pytest.raises(UnfinishedError, match=r"no run in .* has scores for dataset"):
+    with pytest.raises(UnfinishedError, match=r"no run in .* dataset"):
         evaluated(benchmark, work)
     assert "test/accuracy" in evaluated(benchmark, work, "blind").tables
 
@@ -97,7 +96,7 @@ def test_where_test_chose_the_epoch_training_and_evaluation_say_so(
     train: Trains, benchmark: Path, tmp_path: Path
 ) -> None:
     report = train("clip-module", "judged_on_test=true", name="peeked")
-    assert (table(report).note or "").startswith("test chooses the epoch, so it flatters")
+    assert (table(report).note or "").startswith("test chooses")
     notes = evaluated(benchmark, tmp_path / "work", "peeked").notes
-    assert "test chose the epoch of peeked (judged_on_test): its figures on test flatter" in notes
-    assert not any("those of test do not" in note for note in notes)
+    assert any("epoch of peeked (judged_on_test)" in note for note in notes)
+    assert not any("those of test" in note for note in notes)

@@ -44,10 +44,7 @@ def test_damaged_weights_are_trained_again_and_the_other_seeds_are_kept(train: T
     kept = (run / "seed0/head.safetensors").stat().st_mtime_ns
     progress = Note()
     assert not train("clip-module", seeds=2, progress=progress).up_to_date
-    assert any(
-        text.endswith("seed1 was changed or damaged since it was written, so this seed is trained again")
-        for text in progress.warned
-    )
+    assert any("seed1 was changed" in text for text in progress.warned)
     assert {name: text for name, text in contents(run).items() if "clock" not in name} == {
         name: text for name, text in before.items() if "clock" not in name
     }

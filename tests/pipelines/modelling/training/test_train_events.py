@@ -64,7 +64,7 @@ def test_without_the_package_it_is_one_sentence_before_anything_is_done(
     train: Trains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UsageError, match="needs the package tensorboard") as caught:
+    with pytest.raises(UsageError, match="the package tensorboard") as caught:
         train("clip-module", tensorboard=True)
     assert caught.value.hint == "pip install tensorboard"
     assert not (tmp_path / "work").exists()

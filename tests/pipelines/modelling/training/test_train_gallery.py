@@ -97,11 +97,11 @@ def test_the_latest_round_has_the_last_word() -> None:
 
 
 def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, tmp_path: Path, world: Path) -> None:
-    with pytest.raises(DataError, match="nothing was found to be entailed on the train side of dataset"):
+    with pytest.raises(DataError, match="side of dataset"):
         train("weak=extra-batch")
     table = write_round(tmp_path / "judgments.jsonl", extra_pairs(world, "train")[:1])
-    with pytest.raises(UsageError, match="the recipe has weak = off"):
+    with pytest.raises(UsageError, match="weak = off"):
         train(judgments=table)
-    with pytest.raises(UsageError, match="none does not exist"):
+    with pytest.raises(UsageError, match="none does not"):
         train("weak=mask-only", judgments=tmp_path / "none")
     assert len(read_judgments(table)) == 1

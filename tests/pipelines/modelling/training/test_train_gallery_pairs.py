@@ -102,15 +102,15 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
     both = Eval((report.run, whole.run), world, workdir, tmp_path / "both", "test", True, resamples=50, permutations=20)
     told = evaluate(both)
     assert any(
-        f"{report.run} rescores the 3 candidates of each query that {encoder} ranks highest" in one
+        one.startswith(f"{report.run} rescores ") and " 3 candidates" in one and f" {encoder} " in one
         for one in told.notes
     )
-    assert any("runs behind different shortlists" in one for one in told.notes)
+    assert any("behind different shortlists" in one for one in told.notes)
     looked = open_artifact(told.results).manifest.config["looked_at"]
     assert [looked[one]["most"] for one in (report.run, whole.run)] == [3, 0]
-    with pytest.raises(UsageError, match="--rerank and --rerank-by need each other"):
+    with pytest.raises(UsageError, match="--rerank and --rerank-by"):
         evaluate(Eval((report.run,), world, workdir, rerank=4))
-    with pytest.raises(UsageError, match="scores pairs, and a shortlist needs an encoder of vectors"):
+    with pytest.raises(UsageError, match="encoder of vectors"):
         evaluate(Eval((report.run,), world, workdir, rerank=4, rerank_by="random:blip-tiny"))
 
 

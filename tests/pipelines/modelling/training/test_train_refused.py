@@ -19,7 +19,7 @@ def test_a_run_does_not_start_from_itself(train: Trains) -> None:
     folder = train("clip-zero-shot", name="own").folder
     before = (folder / "manifest.json").read_bytes()
     for start in ("own", "./own", "../runs/own"):
-        with pytest.raises(UsageError, match="the run own cannot start from itself"):
+        with pytest.raises(UsageError, match="run own cannot"):
             train("clip-module", f"start={start}", name="own")
     assert (folder / "manifest.json").read_bytes() == before
 
@@ -27,9 +27,9 @@ def test_a_run_does_not_start_from_itself(train: Trains) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        (("heads=7",), UsageError, "7 heads do not divide the 32 numbers of a pair"),
-        (("fusion=concat", "heads=3"), UsageError, "3 heads do not divide the 64 numbers of a pair"),
-        (("inner=100000000000",), CtxrError, "no memory on cpu for a head of 1 layers, 100000000000 wide"),
+        (("heads=7",), UsageError, "7 heads .* 32 numbers"),
+        (("fusion=concat", "heads=3"), UsageError, "3 heads .* 64 numbers"),
+        (("inner=100000000000",), CtxrError, "memory on cpu .* 1 layers, 100000000000 wide"),
     ],
 )
 def test_a_head_that_cannot_be_built_is_one_sentence_before_anything_is_embedded(
@@ -49,9 +49,7 @@ def test_fewer_seeds_leave_no_trace_of_more(train: Trains, tmp_path: Path) -> No
 
 
 def test_steps_that_would_never_be_taken_are_refused(train: Trains) -> None:
-    with pytest.raises(
-        UsageError, match=r"batch = 13 queries is never taken, and dataset has 12 to train on"
-    ) as caught:
+    with pytest.raises(UsageError, match=r"batch = 13 .* 12 to train") as caught:
         train("clip-module", "batch=13", "leaked_gradients=true")
     assert caught.value.hint.startswith("--set batch=12")
     assert train("clip-module", "batch=12", "leaked_gradients=true", "epochs=1").seeds[0].epochs == 1
@@ -73,7 +71,8 @@ def test_a_damaged_picture_of_the_test_side_is_named_before_anything_is_trained(
     )
     finish(damaged, kind="dataset", verb="world", config={}, parents=[], content=Content(files, {}, {}))
     progress = Note()
-    with pytest.raises(DataError, match=rf"{file.name} is not a readable picture") as caught:
+    with pytest.raises(DataError, match=rf"{file.name} is not") as caught:
         train(recipe, dataset=damaged, progress=progress)
-    assert (caught.value.hint, progress.said) == ("restore it, or name a dataset without it", [])
+    assert caught.value.hint.startswith("restore it")
+    assert progress.said == []
     assert not (tmp_path / "work" / "runs").exists()

@@ -116,20 +116,18 @@ def test_a_checkpoint_of_volta_is_trained_on_over_features_that_somebody_else_ex
 def test_regions_that_are_not_there_or_of_another_width_are_one_sentence(
     over: TrainsOver, looked: tuple[Path, int]
 ) -> None:
-    with pytest.raises(UsageError, match="needs region features, and none are named"):
+    with pytest.raises(UsageError, match="needs region features"):
         over("uniter-batch", "regions=")
     with pytest.raises(UnfinishedError, match="nothing"):
         over("uniter-batch", "regions=nothing")
-    with pytest.raises(
-        DataError, match=rf"holds {looked[1]} features for each region, and random:uniter-tiny:7 needs 7"
-    ):
+    with pytest.raises(DataError, match=rf"{looked[1]} features .* random:uniter-tiny:7 needs 7"):
         over("uniter-batch", "encoder=random:uniter-tiny:7")
 
 
 def test_test_may_choose_the_epoch_only_where_somebody_says_so(over: TrainsOver) -> None:
     progress = Note()
     report = over("uniter-batch", "judged_on_test=true", progress=progress)
-    assert any("test chooses the epoch" in text for text in progress.warned)
+    assert any("chooses the epoch" in text for text in progress.warned)
     rows = (report.folder / "history.jsonl").read_text().splitlines()
     assert len(rows) == 2
     best = max(float(row.rpartition(":")[2].strip(" }")) for row in rows)

@@ -12,7 +12,7 @@ from ctxr.synthetic.captions import WorldCaptions, write_captions
 from tests.pipelines.modelling.training.conftest import Trains
 from tests.pipelines.modelling.training.test_train import Note
 
-SAYS = "seed 0: there is nothing on valid to choose an epoch by, so the last epoch counts"
+SAYS = "last epoch counts"
 
 
 def test_galleries_without_a_valid_side_warn_that_the_last_epoch_counts(encoder: str, tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_galleries_without_a_valid_side_warn_that_the_last_epoch_counts(encoder:
     changes = (f"encoder={encoder}", "lr=1e-3", "epochs=1", "batch=40", "patience=0")
     progress = Note()
     report = run(Train("retrieval-clip", world, changes=changes, workdir=tmp_path / "work"), progress)
-    assert SAYS in progress.warned
+    assert any(SAYS in text for text in progress.warned)
     assert table(report).columns == ("seed", "epoch", "of")
 
 
@@ -30,11 +30,11 @@ def test_sets_without_a_valid_side_warn_that_the_last_epoch_counts(train: Trains
     write_benchmark(WorldBenchmark(out, train=4, valid=0, test=2, side=48, workers=1))
     progress = Note()
     report = train("clip-batch", "epochs=1", dataset=out, progress=progress)
-    assert SAYS in progress.warned
+    assert any(SAYS in text for text in progress.warned)
     assert table(report).columns == ("seed", "epoch", "of", "test")
     again = Note()
     train("clip-batch", "epochs=1", name="judged", progress=again)
-    assert SAYS not in again.warned
+    assert not any(SAYS in text for text in again.warned)
 
 
 def test_a_classifier_learns_from_pairs_and_no_test_side_is_told_of() -> None:
