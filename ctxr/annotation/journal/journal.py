@@ -292,7 +292,7 @@ class Journal:
             }
 
     def unreachable(self) -> dict[str, tuple[str, ...]]:
-        """By pool, ids of the units that want another answer and suit nobody who enrolled and may work."""
+        """By pool, ids of units that want another answer and that no active worker may take."""
         with self._reading() as tx:
             lacking = {row["id"]: (row["side"], row["seats"]) for row in tx.rows(_WANTING)}
             workers = tx.rows(select(tables.worker).where(tables.worker.c.state == "active"))

@@ -30,8 +30,8 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
             Write(FIELD, "Your description", "One to three sentences in plain English.", 1000, checked=True),
             Write(
                 REASON,
-                "Is your description right although it breaks a rule?",
-                "Say why, and it is taken.",
+                "Should the description stand although it breaks a rule?",
+                "Give your reason; reviewers will read it.",
                 300,
                 optional=True,
             ),
@@ -40,7 +40,7 @@ def render(unit: Unit, order: tuple[str, ...], seat: int = 0) -> Form:
 
 
 def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
-    """What is wrong with the description; see `wording.problems`, all of which but an empty text a reason overrules."""
+    """What is wrong with the description (`wording.problems`); a reason overrules all but an empty text."""
     if wrong := misfits(render(unit, unit.images), values):
         return wrong
     overruled = bool("".join(values.get(REASON, ())).strip())

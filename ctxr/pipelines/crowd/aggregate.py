@@ -378,7 +378,7 @@ class _Figures:
 
 
 def overruled(answered: Answered) -> Table:
-    """Descriptions whose writers overruled the wording check, with their reasons, for whoever reviews them."""
+    """Descriptions that their writers kept against the wording check, with the reasons, for reviewers."""
     rows = tuple(
         (query_of(answer.unit, answer.worker), answer.worker, answer.values[FIELD][0], answer.values[REASON][0])
         for answer in answered.answers
@@ -403,7 +403,8 @@ def _report(stage: DatasetStage, artifact: Artifact, up_to_date: bool) -> Aggreg
             unreachable = journal.unreachable()
     for pool, units in unreachable.items():
         notes.append(
-            f"{plural(len(units), 'unit')} of pool {pool}, such as {units[0]}, fit nobody enrolled: ctxr serve --invite with more people"
+            f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "
+            f"invite more people with ctxr serve --invite"
         )
     if figures.blocked:
         notes.append(

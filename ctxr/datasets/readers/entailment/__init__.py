@@ -93,7 +93,7 @@ _NLI = {
     "not_entailment": ("not_entailment", 0),
 }
 _NUMBERED = re.compile(r"(?<![a-z0-9])(?:(rte)|(e?snli(?:ve)?|[mx]nli|multi[-_]?nli)|[a-z]*nli|mrpc)(?![a-z])")
-"""Names of datasets: RTE with two integer labels, those with three, and others, of which WNLI and MRPC have RTE's columns reversed."""
+"""Names of datasets, by group: RTE (two labels), three labels, and others; WNLI and MRPC have RTE's columns but reversed labels."""
 
 
 @dataclass(frozen=True)
