@@ -19,7 +19,7 @@ from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run as run_eval
 from ctxr.problems.contextual.learner import OpenSets
 from ctxr.problems.figures import RunDifference
-from ctxr.problems.notes import IN_MIXTURES
+from ctxr.problems.notes import ALONE, IN_MIXTURES
 from ctxr.problems.results import QueryResult, latex
 from ctxr.problems.tables import difference
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
@@ -504,7 +504,7 @@ def test_one_run_cannot_be_compared_and_a_recall_of_every_candidate_is_no_figure
     report = evaluate(
         dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(0)), compare=True, recall="5,10,20"
     )
-    assert any("--compare tests runs" in note for note in report.notes)
+    assert ALONE in report.notes
     assert any(note.startswith("R@10, R@20 ") and " 10 images" in note for note in report.notes)
     assert report.tables["valid/accuracy"].columns[-2:] == ("MRR", "R@5")
 
