@@ -250,12 +250,10 @@ def image_ids(dataset: Dataset) -> dict[str, str]:
     return ids
 
 
-def work_in_turns(
-    people: Sequence[Visitor], report: Callable[[int], None] = lambda _: None, idle_rounds: int = 2
-) -> int:
-    """Workers act in turn until none has anything to do; returns the number of answers."""
+def work_in_turns(people: Sequence[Visitor], report: Callable[[int], None]) -> int:
+    """Workers act in turn until twice in a row none has anything to do; returns the number of answers."""
     answers = idle = 0
-    while idle < idle_rounds:
+    while idle < 2:
         busy = [person for person in people if person.work()]
         answers += len(busy)
         idle = 0 if busy else idle + 1
