@@ -22,7 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-CHAIN = """\
+CHAIN = f"""\
 demo --videos 2 --seconds 6 --photos 16 --queries 24 --pairs 8 --gallery 24
 plan -w demo/work
 workers -w demo/work
@@ -49,8 +49,7 @@ train -w captions --recipe entailment-tiny --set epochs=4
 eval -w captions entailment-tiny --split test --resamples 100
 revise-labels -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 16
 export-tasks entail -w captions
-python -c "import pathlib as p, ctxr.engine.progress as e, ctxr.synthetic.rehearsal as r; \
-r.rehearse_audit(p.Path('captions'), p.Path('captions/dataset'), 7, e.Silent())"
+python {shlex.quote(str(ROOT))}/scripts/rehearse_audit.py captions
 revise-labels -w captions --audit
 train -w captions --recipe retrieval-clip-weak --set encoder=ctxr-tiny --set batch=96 --set epochs=2 --set precision=fp32
 train -w captions --recipe retrieval-blip-weak --set encoder=random:blip-tiny --set rerank=4 --set rerank_by=ctxr-tiny --set epochs=1

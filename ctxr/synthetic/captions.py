@@ -204,14 +204,16 @@ def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
             yield msgspec.structs.replace(kind, face="" if field == "shape" else kind.face, **{field: other})
 
 
+def _of_others(gallery: "GalleryTruth", position: int, verdict: int) -> list[int]:
+    """Captions of other pictures that have this verdict on a picture."""
+    judged = np.flatnonzero(gallery.verdicts[:, position] == verdict).tolist()
+    return [index for index in judged if gallery.owners[index] != position]
+
+
 def _holding(rng: np.random.Generator, gallery: "GalleryTruth", position: int, count: int) -> list[int]:
     """Captions that hold of a picture: one of its own, then others."""
     own = [index for index, owner in enumerate(gallery.owners) if owner == position]
-    foreign = [
-        index
-        for index in np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()
-        if gallery.owners[index] != position
-    ]
+    foreign = _of_others(gallery, position, 1)
     # most of those that hold say little, so what says more comes first in half of the places
     rng.shuffle(foreign)
     foreign[: len(foreign) // 2] = sorted(foreign[: len(foreign) // 2], key=lambda index: -_details(gallery, index))
@@ -225,11 +227,7 @@ def _failing(
     """What does not hold, saying as many things as what does: else the number of words would give the label away."""
     family = gallery.families[position]
     true = np.flatnonzero(gallery.verdicts[:, position] == 1).tolist()
-    false = [
-        index
-        for index in np.flatnonzero(gallery.verdicts[:, position] == 0).tolist()
-        if gallery.owners[index] != position
-    ]
+    false = _of_others(gallery, position, 0)
     rng.shuffle(false)
     wanted = [details[number % len(details)] if details else 1 for number in rng.permutation(count).tolist()]
     failing: list[Hypothesis] = []

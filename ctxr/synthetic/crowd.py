@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 import httpx
 import numpy as np
 
-from ctxr.annotation.tasks import describe, entail, retrieve
+from ctxr.annotation.tasks import describe, retrieve
 from ctxr.annotation.unit_factory import attention_index
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import CtxrError, DataError
@@ -250,12 +250,10 @@ def image_ids(dataset: Dataset) -> dict[str, str]:
     return ids
 
 
-def work_in_turns(
-    people: Sequence[Visitor], report: Callable[[int], None] = lambda _: None, idle_rounds: int = 2
-) -> int:
-    """Workers act in turn until none has anything to do; returns the number of answers."""
+def work_in_turns(people: Sequence[Visitor], report: Callable[[int], None]) -> int:
+    """Workers act in turn until twice in a row none has anything to do; returns the number of answers."""
     answers = idle = 0
-    while idle < idle_rounds:
+    while idle < 2:
         busy = [person for person in people if person.work()]
         answers += len(busy)
         idle = 0 if busy else idle + 1
@@ -393,38 +391,3 @@ class Person(Visitor):
                 return after
             page = after
         raise CtxrError(f"{self.name} could not word a description that the page takes: {page.words[-300:]}")
-
-
-SAID: Mapping[Verdict, str] = {True: entail.ENTAILMENT, False: entail.CONTRADICTION, None: entail.NEUTRAL}
-"""The label of a true, a false, and an undecidable sentence."""
-
-
-class SimulatedJudge(Visitor):
-    """Gives the true label, and a wrong one with probability `wrong`.
-
-    Args:
-        truth: whether a sentence holds, by (image id, sentence); other pairs are "cannot be told".
-    """
-
-    def __init__(
-        self,
-        name: str,
-        link: str,
-        pictures: Mapping[str, str],
-        truth: Mapping[tuple[str, str], Verdict],
-        wrong: float,
-        *,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(name, link, pictures, rng)
-        self._truth, self._wrong = truth, wrong
-
-    def answer(self, page: Page) -> Page | None:
-        """Judge the sentence below the captions of the image."""
-        if page.form(entail.FIELD) is None:
-            return None
-        (image,) = self.images(page).values()
-        correct = SAID[self._truth.get((image, " ".join(page.quotes[-1].split())))]
-        others = [label for label in entail.LABELS if label != correct]
-        says = str(self._rng.choice(others)) if self._rng.random() < self._wrong else correct
-        return self.send(page, entail.FIELD, [says])

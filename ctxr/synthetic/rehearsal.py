@@ -14,15 +14,11 @@ import numpy as np
 
 from ctxr.annotation.artifacts import CROWD
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
-from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
-from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
-from ctxr.store.records import Text
-from ctxr.store.tables import read_table
 from ctxr.synthetic.crowd import (
     BIASED,
     CAREFUL,
@@ -30,13 +26,10 @@ from ctxr.synthetic.crowd import (
     SPAMMER,
     Cast,
     Person,
-    SimulatedJudge,
     SimulatedTruth,
-    image_ids,
     work_in_turns,
 )  # fmt: skip
 from ctxr.synthetic.world.footage import World
-from ctxr.synthetic.world.predicates import Verdict
 
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
 """How many workers of each kind come."""
@@ -160,48 +153,3 @@ def _clear(truth: SimulatedTruth) -> dict[str, tuple[str, bool]]:
         others = [verdict for image, verdict in truth.verdicts[text].items() if image != target]
         clear[text] = sets[target], truth.verdicts[text][target] is True and others == [False] * len(others)
     return clear
-
-
-PEOPLE = 3
-"""Who come: each pair is judged by as many."""
-
-WRONG = 0.05
-"""Share of answers in which each of them errs."""
-
-
-def rehearse_audit(workdir: Path, dataset: Path, seed: int, progress: Progress, wrong: float = WRONG) -> int:
-    """Let people judge all exported pairs of a project over HTTP; returns how many answers they gave.
-
-    Args:
-        dataset: of `world_captions`, whose truth they know.
-
-    Raises CtxrError when the server cannot be started.
-    """
-    pictures, truth = image_ids(read_dataset(dataset)), truth_of(dataset)
-    with served(workdir, PEOPLE) as opened:
-        people = [
-            SimulatedJudge(name, link, pictures, truth, wrong, rng=np.random.default_rng((seed, number)))
-            for number, (name, link) in enumerate(opened["links"].items())
-        ]
-        with progress.task("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:
-            answers = work_in_turns(people, task.advance)
-        for person in people:
-            person.leave()
-    return answers
-
-
-def truth_of(dataset: Path) -> "dict[tuple[str, str], Verdict]":
-    """Of each picture and caption of a drawn dataset, by (image id, text), whether the caption holds."""
-    texts = {row.id: " ".join(row.text.split()) for row in read_table(dataset / "texts.jsonl", Text)}
-    rows = read_table(dataset / "truth.jsonl", CaptionTruth)
-    images: dict[str, set[str]] = {}
-    for row in rows:
-        images.setdefault(row.gallery, set()).add(row.image)
-    verdicts: dict[tuple[str, str], Verdict] = {}
-    # a text may be that of several captions: the later of these loops decide
-    for row in rows:
-        verdicts |= {(image, texts[row.caption]): False for image in images[row.gallery]}
-    for row in rows:
-        verdicts |= {(image, texts[row.caption]): None for image in row.doubtful}
-        verdicts |= {(image, texts[row.caption]): True for image in row.holds}
-    return verdicts

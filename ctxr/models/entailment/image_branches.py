@@ -151,14 +151,12 @@ def initialised(module: FusionBranch) -> FusionBranch:
     return module
 
 
-def paired(
-    pieces: Sequence[str], most: int, lower: bool = True
-) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]:
+def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]:
     """A function from premises and hypotheses to ids and types [B, T]: [CLS] premise [SEP] hypothesis [SEP], then 0.
 
     An overlong premise is cut, its hypothesis never: `most` is the sum of what both may have.
     """
-    first, second = make_tokenizer(pieces, lower, most - WORDS), make_tokenizer(pieces, lower, WORDS + 1)
+    first, second = make_tokenizer(pieces, True, most - WORDS), make_tokenizer(pieces, True, WORDS + 1)
     start, end = pieces.index(START), pieces.index(END)
 
     def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:

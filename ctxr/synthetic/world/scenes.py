@@ -158,10 +158,8 @@ def gap(a: Actor, b: Actor, reach: tuple[float, float]) -> float:
     return math.hypot((a.x - b.x) / reach[0], (a.y - b.y) / reach[1]) - a.radius - b.radius
 
 
-def positioned(
-    rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float], distance: float = 0.02
-) -> Actor:
-    """Return the actor at a free place: inside the frame and at this distance from the others where thirty tries find one."""
+def positioned(rng: np.random.Generator, actor: Actor, others: Sequence[Actor], reach: tuple[float, float]) -> Actor:
+    """Return the actor at a free place: inside the frame and 0.02 away from the others where thirty tries find one."""
     best, widest = actor, -math.inf
     for _ in range(30):
         margin_x, margin_y = actor.radius * 1.05 * reach[0], actor.radius * 1.05 * reach[1]
@@ -170,7 +168,7 @@ def positioned(
         room = min((gap(moved, other, reach) for other in others), default=math.inf)
         if room > widest:
             best, widest = moved, room
-        if room >= distance:
+        if room >= 0.02:
             break
     return best
 
