@@ -12,6 +12,7 @@ from ctxr.annotation import unit_factory as factory
 from ctxr.annotation.artifacts import Answered, TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.platforms.arrivals import read_lines
+from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.datasets.dataset import Dataset
@@ -132,8 +133,9 @@ def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
     if task == "verify":
         talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
         return replace(source, units=[factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks])
-    # the same units that our own server adds by itself
-    pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
+    # the same units that our own server adds by itself, and gives out
+    blocked = blocked_workers(config.workdir)
+    pairs = [(answered.units[answer.unit], answer) for answer in answered.answers if answer.worker not in blocked]
     units = [
         derived
         for unit, answer in pairs

@@ -89,7 +89,7 @@ class Stage(ABC):
         """Say which options of the finished result in `out` were others; it is about to be replaced."""
         if names := ", ".join(self.other_options(inputs, out)):
             progress.note(
-                f"{out} was made with other options ({names}) and would be replaced; choose another folder to keep both"
+                f"replacing {out}, which was made with other options ({names}); choose another folder to keep both"
             )
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:

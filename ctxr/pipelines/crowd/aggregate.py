@@ -82,7 +82,9 @@ class Dropped(Record, frozen=True):
     reason: str
 
 
-def dropped_rows(answered: Answered, decisions: Mapping[str, Acceptance], kept: Collection[str]) -> list[Dropped]:
+def dropped_rows(
+    answered: Answered, decisions: Mapping[str, Acceptance], kept: Collection[str], blocked: Collection[str]
+) -> list[Dropped]:
     """A row for each description and dialogue that was written here and is not among `kept`."""
     decided = {decision.query: decision for decision in decisions.values()}
     texts = {text.id: text for text in answered.texts}
@@ -91,9 +93,9 @@ def dropped_rows(answered: Answered, decisions: Mapping[str, Acceptance], kept: 
     for query in answered.queries:
         if query.labels is None and query.id not in kept:
             written = [texts[name] for name in query.texts if name in texts]
-            waiting = Acceptance(query.id, "", 0, 0, "not_verified" if query.id in talks else "not_asked")
-            votes = decided.get(query.id, waiting)
             text, author = "\n".join(row.text for row in written), written[0].author if written else "unknown"
+            reason = "not_verified" if query.id in talks else "writer_blocked" if author in blocked else "not_asked"
+            votes = decided.get(query.id, Acceptance(query.id, "", 0, 0, reason))
             rows.append(Dropped(query.id, text, author, votes.right, votes.wrong, votes.reason or ""))
     return rows
 
@@ -301,7 +303,7 @@ class DatasetStage(Stage):
         judgments = judgments_of(answered, kept, figures.decisions, figures.labels, self.options.rule)
         talks = [talk for talk in answered.dialogues if talk.id in kept]
         names, counts = write_dataset(out, answered, kept, judgments, talks, progress=progress)
-        dropped = dropped_rows(answered, figures.decisions, kept)
+        dropped = dropped_rows(answered, figures.decisions, kept, figures.blocked)
         write_table(out / "dropped.jsonl", dropped)
         write_table(out / "workers.jsonl", figures.people)
         for name, content in (("figures.json", figures.record()), ("certificate.json", figures.certificate)):

@@ -35,6 +35,8 @@ class TaskStage(Stage):
             require_no_talk(self.batch.units, config.backend)
         if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
             self.batch = with_seen(config.workdir, out, self.batch)
+        if config.task == "retrieve" and config.input is None:  # a writer may have been blocked since
+            self.batch = with_seen(config.workdir, out, self.batch)
         key = tasks_key(out, self.batch.root, config.protocol(), config.backend)
         return Inputs(self.batch.parents, key=key)
 

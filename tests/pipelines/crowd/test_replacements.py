@@ -69,6 +69,21 @@ def test_what_replaces_the_work_of_a_blocked_worker_counts(work: Path, imported:
     assert aggregate(Aggregate(workdir=work, resamples=20, keep_blocked=True)).holds
 
 
+def test_no_votes_are_asked_for_what_a_blocked_worker_wrote(work: Path) -> None:
+    finish(work, PEOPLE[:1], 0)
+    import_answers(ImportAnswers(workdir=work))
+    retrieve = ExportTasks(
+        task="retrieve", workdir=work, keep_leaks=True, targets=1, disjoint="none", out=work / "votes"
+    )
+    asked = export_tasks(retrieve).units
+    workers(Workers(workdir=work, block=PEOPLE[:1], reason="a robot"))
+    report = aggregate(Aggregate(workdir=work, resamples=20))
+    assert report.counts["dropped"] == {"writer_blocked": asked}
+    finish(work, PEOPLE[1:2], 1000)
+    import_answers(ImportAnswers(workdir=work))
+    assert export_tasks(retrieve).units == asked
+
+
 def test_with_the_people_that_suffice_everything_is_done_and_with_fewer_the_rest_is_named(work: Path) -> None:
     batch, *_ = read_all_tasks(work)
     needed = people_needed(batch.units, batch.protocol)
