@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxr.errors import DataError, plural
-from ctxr.metrics.agreement import percentiles
-from ctxr.metrics.compare import RESAMPLES, Clusters, Interval
+from ctxr.metrics.compare import RESAMPLES, Clusters, Interval, interval_of
 from ctxr.metrics.proportions import exact_interval
 from ctxr.metrics.votes import Column, Doubles, Flags
 
@@ -195,13 +194,7 @@ def _figures(totals: Doubles) -> Doubles:
 
 
 def _interval(value: float, resampled: Doubles, clusters: int) -> Interval:
-    if np.isnan(value):
-        return Interval(None, clusters=clusters)
-    defined = resampled[~np.isnan(resampled)]
-    if clusters < 2 or not defined.size:
-        return Interval(float(value), clusters=clusters)
-    low, high = percentiles(defined)
-    return Interval(float(value), low, high, clusters, len(defined))
+    return interval_of(None if np.isnan(value) else float(value), resampled[~np.isnan(resampled)], clusters)
 
 
 def _check(entailed: Flags, other: Flags | Doubles) -> None:

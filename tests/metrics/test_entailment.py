@@ -70,6 +70,13 @@ def test_nothing_called_entailed_has_no_precision() -> None:
     assert found.f.value == 0.0
 
 
+def test_draws_that_are_all_alike_make_no_interval() -> None:
+    entailed = np.arange(60) % 2 == 0
+    found = quality(entailed, np.zeros(60, bool), np.arange(60), np.random.default_rng(0), resamples=50)
+    assert (found.recall.value, found.recall.low, found.recall.high) == (0.0, None, None)
+    assert width(found.accuracy) > 0
+
+
 def test_calibration_is_the_mean_gap_over_bins() -> None:
     rng = np.random.default_rng(0)
     probability = rng.random(500)

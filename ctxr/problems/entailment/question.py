@@ -195,7 +195,7 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
                     (run.name, bin_.low, bin_.high, bin_.pairs, bin_.probability, bin_.entailed, bin_.entailed_low, bin_.entailed_high)
                     for bin_ in calibrated.bins
                 ]  # fmt: skip
-    note = "intervals of 95 % over whole pictures and premises; majority always says the commoner label"
+    note = "intervals of 95 % over whole pictures and premises, none where all draws are alike; majority always says the commoner label"
     if len(present) == 1:
         note += f"; all pairs are about {KINDS[present[0]]}"
     meant = "ECE: mean distance of share and probability over 15 bins"
