@@ -46,7 +46,7 @@ _NOT_CHOSEN = re.compile(
     r"\b(?:of|among|from|between)\s+(?:(?:all|the|these|those)\s+)*\d+\b"
     r"|\b\d+\s+(?:\w+\s+)?(?:pictures|images|photos|frames|candidates|options)\b"
     rf"|\b(?:not|nor|neither|except|unlike|than|over|instead\s+of)\s+(?:{_NAMED}){{0,2}}{_N}"
-    rf"|{_NAMED}{_N}\s+(?:\w+\s+not|\w*n['’]t|cannot)\b",
+    rf"|{_NAMED}{_N}\s+(?:(?:is|was|are|do|does|did|can|could|would|will|has)\s+not|\w*n['’]t|cannot)\b",
     re.IGNORECASE,
 )
 """How many pictures there are, and those that an answer rules out."""

@@ -77,6 +77,13 @@ def test_an_answer_of_several_numbers_is_ambiguous(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["Picture 3 and not picture 4", "It is picture 3 and not 4", "Picture 4 does not fit, picture 3 does"]
+)
+def test_what_is_ruled_out_beside_the_choice_is_no_choice(text: str) -> None:
+    assert read_text(text, 10).number == 3
+
+
+@pytest.mark.parametrize(
     "text", ["None of the 10 pictures", "I see 10 images.", "It is not picture 3", "Picture 3 isn't it"]
 )
 def test_a_number_that_counts_or_rules_out_is_no_choice(text: str) -> None:
