@@ -41,12 +41,15 @@ CHANGED = "†: made on another dataset, or on this one before its judgments wer
 
 
 def mark_changed(table: Table, runs: Collection[str]) -> Table:
-    """The table with a dagger at these runs, be they rows or columns, and a note of what it means."""
+    """The table with a dagger at these runs, named in the columns `run` and `against` or else at the top, and a note of what it means."""
+    named = {place for place, head in enumerate(table.columns) if head in ("run", "against")}
 
     def mark(cells: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(f"{cell} †" if cell in runs else cell for cell in cells)
+        return tuple(
+            f"{cell} †" if cell in runs and (not named or place in named) else cell for place, cell in enumerate(cells)
+        )
 
-    marked = replace(table, columns=mark(table.columns), rows=tuple(map(mark, table.rows)))
+    marked = replace(table, rows=tuple(map(mark, table.rows))) if named else replace(table, columns=mark(table.columns))
     return table if marked == table else replace(marked, note=f"{table.note}; {CHANGED}" if table.note else CHANGED)
 
 
@@ -57,7 +60,10 @@ def difference(row: RunDifference) -> str:
 
 def corrected_note(rows: Sequence[RunDifference]) -> str:
     """What the star and Holm's correction mean, by all rows that were corrected together."""
-    return f"Holm: corrected over all {len(rows):,} differences of the evaluation; *: below {1 - LEVEL:.2f} after it"
+    return (
+        f"Holm: corrected over all {len(rows):,} differences of the evaluation, for each test by itself; "
+        f"*: p of the sign flips below {1 - LEVEL:.2f} after it"
+    )
 
 
 def percent(interval: Interval, signed: bool = False) -> str:

@@ -21,7 +21,7 @@ from ctxr.problems.contextual.learner import OpenSets
 from ctxr.problems.figures import RunDifference
 from ctxr.problems.notes import ALONE, IN_MIXTURES
 from ctxr.problems.results import QueryResult, latex
-from ctxr.problems.tables import difference
+from ctxr.problems.tables import difference, mark_changed
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores as write_table_of_scores
@@ -498,6 +498,12 @@ def test_a_side_that_one_run_never_scored_is_left_out_of_all_and_told(dataset: P
     report = evaluate(dataset, whole, valid)
     assert "valid/accuracy" in report.tables
     assert any(note.startswith("test is ") and "heard" in note and "--split test" in note for note in report.notes)
+
+
+def test_only_names_of_runs_are_marked() -> None:
+    table = Table("t", ("run", "all"), (("all", "all"), ("other", "all")), "")
+    assert mark_changed(table, {"all"}).rows == (("all †", "all"), ("other", "all"))
+    assert mark_changed(Table("t", ("part", "all"), (("all", 1),), ""), {"all"}).columns == ("part", "all †")
 
 
 def test_one_run_cannot_be_compared_and_a_recall_of_every_candidate_is_no_figure(dataset: Path) -> None:
