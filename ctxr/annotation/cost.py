@@ -206,8 +206,9 @@ def median_seconds(task: str, pilot: list[tuple[Unit, Answer]]) -> tuple[float |
 
 
 def planned_floor(workdir: Path) -> int:
-    """Minimum pay in cents an hour: that of the last `ctxr plan`, else Prolific's."""
+    """Minimum pay in US cents an hour: that of the last `ctxr plan` for another platform than Prolific, else 8 dollars."""
     folder = workdir / "plan"
     if not (folder / MANIFEST).is_file():
         return FLOOR
-    return int(open_artifact(folder, "plan").manifest.config["floor"])
+    plan = open_artifact(folder, "plan").manifest.config
+    return FLOOR if plan["platform"] == "prolific" else int(plan["floor"])

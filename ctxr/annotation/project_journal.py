@@ -73,6 +73,11 @@ def blocked_workers(workdir: Path, database: str = "", *, ever: bool = False) ->
     if not has_journal(workdir, database):
         return ()
     with opened(workdir, database) as journal:
-        names = [state.worker for state in journal.workers() if ever or state.state == "blocked"]
-        was = {change.worker for name in names for change in journal.changes(name) if change.after == "blocked"}
-    return tuple(sorted(was))
+        return tuple(
+            sorted(
+                state.worker
+                for state in journal.workers()
+                if state.state == "blocked"
+                or (ever and any(change.after == "blocked" for change in journal.changes(state.worker)))
+            )
+        )

@@ -55,8 +55,8 @@ class Plan(Protocol):
     """Units per submission (prolific)."""
     currency: Annotated[str, Choices(tuple(PROLIFIC_FLOOR)), Since(ExportTasks.currency)] = ExportTasks.currency
     """Currency of the account: GBP or USD (prolific)."""
-    floor: Annotated[int, Range(0, math.inf, "US cents per hour, such as 800 for 8 dollars")] = FLOOR
-    """Minimum pay per hour in cents (800 = 8 dollars; prolific: 6 pounds); nothing that pays less is launched."""
+    floor: Annotated[int | None, Range(0, math.inf, "cents per hour, such as 800 for 8 dollars")] = None
+    """Minimum pay per hour in cents; default: 800, on Prolific its minimum. Nothing that pays less is launched."""
     describe_seconds: Annotated[float | None, SECONDS] = None
     """Seconds per description; default: the median of the answers so far, else an assumption."""
     retrieve_seconds: Annotated[float | None, SECONDS] = None
@@ -75,9 +75,15 @@ class Plan(Protocol):
         return ExportTasks(task=task, backend=self.platform, reward=reward, **sizes)  # type: ignore[arg-type]
 
     def key(self) -> dict[str, Any]:
-        """With the pay that is the default."""
+        """With the pay and the floor that are the defaults."""
         pay = {f"{task}_reward": self.tasks(task).pay() for task in ("describe", "retrieve")}
-        return super().key() | pay
+        return super().key() | pay | {"floor": self.least_pay()}
+
+    def least_pay(self) -> int:
+        """Minimum pay per hour in minor units of the currency."""
+        if self.floor is not None:
+            return self.floor
+        return PROLIFIC_FLOOR[self.currency] if self.platform == "prolific" else FLOOR
 
 
 @dataclass(frozen=True)

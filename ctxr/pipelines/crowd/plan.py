@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.annotation import cost
-from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks
+from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.platforms.sheets import first_votes
 from ctxr.annotation.records import Answer, Unit
@@ -83,7 +83,7 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     accuracy = config.right if config.right is not None else _accuracy(pilot, notes)
     served = config.platform == "prolific"
     currency = config.currency if served else "USD"
-    floor = PROLIFIC_FLOOR[currency] if served and config.floor == cost.FLOOR else config.floor
+    floor = config.least_pay()
     times = {"describe": describe_time, "retrieve": retrieve_time}
     tasks = {task: config.tasks(task, timed[0]) for task, timed in times.items()}
     for task, export in tasks.items():

@@ -12,6 +12,7 @@ from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.cost import planned_floor
 from ctxr.annotation.journal.results import Change, Waited
 from ctxr.annotation.launch import study_offer
+from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
@@ -23,6 +24,7 @@ from ctxr.pipelines.crowd.people import people, table
 from ctxr.pipelines.crowd.votes import picks_of
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import PLAN, TASKS
+from ctxr.store.tables import read_table
 
 
 def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
@@ -67,7 +69,11 @@ def owed_table(
     earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for answer in answers:
         task, platform = units[answer.unit].task, answer.backend
-        rate = rates.get((platform, task)) or (study if platform == "prolific" else None)
+        rate = (
+            rates.get((platform, answer.unit))
+            or rates.get((platform, task))
+            or (study if platform == "prolific" else None)
+        )
         pay, currency = rate or (ExportTasks(task=task).pay(), "USD")
         row = earned[answer.worker, platform, currency]
         row[0], row[2] = row[0] + 1, row[2] + pay
@@ -81,12 +87,16 @@ def owed_table(
         (worker, platform, count, round(minutes, 1), math.ceil(round(cents, 6)) / 100, currency)
         for (worker, platform, currency), (count, minutes, cents) in sorted(earned.items())
     )
-    note = "mturk and prolific pay for answers that you approve; waiting is paid as a bonus"
+    note = (
+        "mturk and prolific pay for answers that you approve; waiting is paid as a bonus; refused answers are not counted; "
+        "without a plan or a reward, an answer is counted at the paper's pay"
+    )
     return Table("Owed", ("worker", "platform", "answers", "minutes waited", "owed", "currency"), rows, note, digits=2)
 
 
 def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
-    """Pay for an answer in minor units of a currency, by platform and task: of the study, the HITs, or else the plan."""
+    """Pay for an answer in minor units of a currency, by platform and task, on Prolific by unit: of the study, the HITs, the reward
+    that was set, or else the plan."""
     plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
     planned = {} if plan.get("platform") == "prolific" else plan
     rates: dict[tuple[str, str], tuple[float, str]] = {
@@ -98,9 +108,10 @@ def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
         config = ExportTasks(out=file.parent, **{name: given[name] for name in names if name in given})
         if config.backend == "prolific":
             offer = study_offer(config)
-            rates["prolific", config.task] = offer.pay / config.bundle, offer.currency
-        elif config.backend == "mturk":
-            rates["mturk", config.task] = config.pay(), "USD"
+            for part in read_table(file.parent / "prolific" / "bundles.jsonl", Bundle):
+                rates |= {("prolific", unit): (offer.pay / len(part.units), offer.currency) for unit in part.units}
+        elif config.backend == "mturk" or config.reward is not None:
+            rates[config.backend, config.task] = config.pay(), "USD"
     return rates
 
 

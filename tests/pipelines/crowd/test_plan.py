@@ -123,6 +123,14 @@ def test_checks_of_the_workers_are_no_pilot(work: Path) -> None:
     assert (report.forecasts[1].measured, report.right) == (0, 0.735)
 
 
+def test_a_floor_that_is_typed_holds_on_prolific_too(work: Path) -> None:
+    paid = {"platform": "prolific", "fee_percent": 30.0, "describe_reward": 275, "describe_seconds": 75.0}
+    assert run(planned(work, **paid)).floor == 600
+    assert planned_floor(work) == 800
+    with pytest.raises(UsageError, match=r"floor of 9\.00"):
+        run(planned(work, **paid, floor=900))
+
+
 def test_a_planned_floor_holds_when_work_is_launched(work: Path) -> None:
     assert planned_floor(work) == 800
     run(planned(work, floor=500))

@@ -89,6 +89,8 @@ def test_what_each_worker_is_owed_is_a_table_in_a_currency(tmp_path: Path) -> No
     (studied / "prolific").mkdir(parents=True)
     offer = {"total_available_places": 3, "estimated_completion_time": 5, "reward": 90}
     (studied / "prolific" / "study.json").write_text(json.dumps(offer))
+    bundle = {"id": "b-1", "units": ["describe", "u-2", "u-3"], "raters": 3}
+    (studied / "prolific" / "bundles.jsonl").write_text(json.dumps(bundle) + "\n")
     config = {"task": "describe", "backend": "prolific", "reward": None, "bundle": 4, "currency": "GBP"}
     finish(studied, kind="tasks", verb="export-tasks", config=config, parents=[], content=Content([], {}, {}))
     units = {task: unit(task, id=task) for task in ("describe", "retrieve", "tag")}
@@ -102,7 +104,7 @@ def test_what_each_worker_is_owed_is_a_table_in_a_currency(tmp_path: Path) -> No
     assert table.columns == ("worker", "platform", "answers", "minutes waited", "owed", "currency")
     assert table.rows == (
         ("w-a", "local", 3, 1.5, 0.67, "USD"),
-        ("w-b", "prolific", 2, 1.5, 0.68, "GBP"),  # two quarters of 90, and 1.5 minutes at 9 pounds an hour
+        ("w-b", "prolific", 2, 1.5, 0.83, "GBP"),  # two thirds of 90, and 1.5 minutes at 9 pounds an hour
         ("w-c", "local", 0, 1.5, 0.20, "USD"),
     )
 
