@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-Kind = Literal["video", "photos"]
+Kind = Literal["video", "photos", "document"]
+"""Of image sets; sources are videos or photos."""
 SplitName = Literal["train", "valid", "test"]
 
 
@@ -50,7 +51,7 @@ class ImageSet(Record, frozen=True):
     """Ordered images that are considered together (ImageCoDe, section 3.1: ten minimally contrastive images).
 
     Attributes:
-        images: ids in temporal order (video) or by growing distance from the anchor, which is first (photos).
+        images: ids in temporal order (video), by growing distance from the anchor, which is first (photos), or in reading order.
         source: the video's name, or the album of the anchor photo.
         group: see `Image.group`; sets of one group never cross splits.
         shot: number of the shot in its video, from 0; None for photos.
