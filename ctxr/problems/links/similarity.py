@@ -30,15 +30,15 @@ def similarities(
         half: k is half of min(n, m), rounded up, instead of min(n, m).
         at_most: the assignment leaves out links that are not positive; without any the similarity is 0.
     """
-    cosines = sentences @ images.T
+    cosines = images @ sentences.T
     cosines = cosines.to(torch.promote_types(cosines.dtype, torch.float32))
     n, m = n.cpu(), m.cpu()
     k = torch.minimum(n[:, None], m)
     if half:
         k = (k + 1) // 2
     if kind == "ap":
-        return _assigned(cosines, n, m, k, at_most)
-    blocks = _padded(_padded(cosines, n).T, m).view(len(m), int(m.max()), len(n), int(n.max()))  # [B, m, B, n]
+        return _assigned(cosines.T, n, m, k, at_most)
+    blocks = _padded(_padded(cosines, m).T, n).T.view(len(m), int(m.max()), len(n), int(n.max()))  # [B, m, B, n]
     of_sentences, of_images = (k, k) if kind == "tk" else (n[:, None].expand_as(k), m.expand_as(k))
     best = (blocks.max(1).values, of_sentences), (blocks.max(3).values.transpose(1, 2), of_images)
     return torch.stack([_mean_of_best(maxima, number.T) for maxima, number in best]).sum(0).T
