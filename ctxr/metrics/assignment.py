@@ -10,6 +10,9 @@ from ctxr.metrics.votes import Codes, Doubles
 
 Solver = Literal["auto", "lapjv", "scipy"]
 
+_LARGEST = 32
+"""Side of a square matrix up to which lapjv is chosen: near rank one its time explodes, at 150 to 5,000 times that of SciPy."""
+
 
 def assign(
     weights: Doubles, k: int | None = None, at_most: bool = False, solver: Solver = "auto"
@@ -19,7 +22,7 @@ def assign(
     Args:
         k: number of links; None for min(n, m).
         at_most: leave out links that do not add to the sum, so there are k at most.
-        solver: auto takes lapjv for a square matrix and SciPy for any other; k < min(n, m) makes a matrix oblong.
+        solver: auto takes lapjv for a square matrix of up to 32 rows, and SciPy for any other; k < min(n, m) makes a matrix oblong.
 
     Raises ValueError for a weight that is not finite, and for a k beyond 1..min(n, m).
 
@@ -59,7 +62,7 @@ def _capped(gains: Doubles, k: int) -> Doubles:
 def _solve(gains: Doubles, solver: Solver) -> tuple[Codes, Codes]:
     """A full assignment; for lapjv the shorter side is filled up with zeros, whose links lie beyond the matrix."""
     n, m = gains.shape
-    if solver == "scipy" or (solver == "auto" and n != m):
+    if solver == "scipy" or (solver == "auto" and not n == m <= _LARGEST):
         rows, columns = linear_sum_assignment(gains, maximize=True)
         return rows, columns
     side = max(n, m)

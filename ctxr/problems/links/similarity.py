@@ -39,9 +39,9 @@ def similarities(
     if kind == "ap":
         return _assigned(cosines.T, n, m, k, at_most)
     blocks = _padded(_padded(cosines, m).T, n).T.view(len(m), int(m.max()), len(n), int(n.max()))  # [B, m, B, n]
-    of_sentences, of_images = (k, k) if kind == "tk" else (n[:, None].expand_as(k), m.expand_as(k))
-    best = (blocks.max(1).values, of_sentences), (blocks.max(3).values.transpose(1, 2), of_images)
-    return torch.stack([_mean_of_best(maxima, number.T) for maxima, number in best]).sum(0).T
+    of_sentences, of_images = (k.T, k.T) if kind == "tk" else (n.expand_as(k), m[:, None].expand_as(k))
+    best_images, best_sentences = blocks.max(1).values, blocks.max(3).values.transpose(1, 2)
+    return (_mean_of_best(best_images, of_sentences) + _mean_of_best(best_sentences, of_images)).T
 
 
 def _padded(rows: Tensor, sizes: Tensor) -> Tensor:
