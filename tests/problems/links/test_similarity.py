@@ -135,6 +135,14 @@ def test_without_a_positive_link_at_most_gives_zero_and_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_vector_that_is_not_a_number_reaches_the_similarity(kind: Kind) -> None:
+    sentences, images, n, m = batch(*RAGGED)
+    sentences = sentences.detach().clone()
+    sentences[4] = torch.nan  # the first of four sentences of the third document
+    assert similarities(sentences, images, n, m, kind).isnan().any(1).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_lower_precision_stays_near_double(kind: Kind, dtype: torch.dtype) -> None:
     data = batch(*RAGGED)
