@@ -10,8 +10,7 @@ from ctxr.metrics.votes import Codes, Doubles
 
 Solver = Literal["auto", "lapjv", "scipy"]
 
-_LARGEST = 32
-"""Side of a square matrix up to which lapjv is chosen: near rank one its time explodes, at 150 to 5,000 times that of SciPy."""
+_LARGEST = 32  # beyond, lapjv explodes near rank one: 5,000 times SciPy's time at 150 x 150
 
 
 def assign(
@@ -19,10 +18,8 @@ def assign(
 ) -> tuple[Codes, Codes]:
     """Rows and columns of the links that maximise the sum of weights [n, m], strongest first.
 
-    Args:
-        k: number of links; None for min(n, m).
-        at_most: leave out links that do not add to the sum, so there are k at most.
-        solver: auto takes lapjv for a square matrix of up to 32 rows, and SciPy for any other; k < min(n, m) makes a matrix oblong.
+    k is their number, min(n, m) by default; `at_most` leaves out those that do not add to the sum. auto takes lapjv for a square
+    matrix of up to 32 rows, and SciPy for any other; k < min(n, m) makes a matrix oblong.
 
     Raises ValueError for a weight that is not finite, and for a k beyond 1..min(n, m).
 
@@ -37,14 +34,10 @@ def assign(
     if not 0 < k <= min(n, m):
         raise ValueError(f"k = {k} links of a {n} x {m} matrix: must be in 1..{min(n, m)}")
     rows, columns = _solve(_capped(weights.clip(0) if at_most else weights, k), solver)
-    if len(rows) > k:
-        real = (rows < n) & (columns < m)
-        rows, columns = rows[real], columns[real]
-    strengths = weights[rows, columns]
-    order = (-strengths).argsort(kind="stable")
-    if at_most:
-        order = order[: np.count_nonzero(strengths > 0)]
-    return rows[order], columns[order]
+    real = (rows < n) & (columns < m)
+    strengths = weights[rows[real], columns[real]]
+    order = (-strengths).argsort(kind="stable")[: np.count_nonzero(strengths > 0) if at_most else None]
+    return rows[real][order], columns[real][order]
 
 
 def _capped(gains: Doubles, k: int) -> Doubles:

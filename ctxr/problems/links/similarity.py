@@ -9,24 +9,19 @@ from torch.nn import functional
 
 from ctxr.metrics.assignment import assign
 
+Kind = Literal["dc", "tk", "ap"]
+Loss = Literal["hinge", "logistic", "softmax"]
+
 
 def similarities(
-    sentences: Tensor,
-    images: Tensor,
-    n: Tensor,
-    m: Tensor,
-    kind: Literal["dc", "tk", "ap"],
-    *,
-    half: bool = False,
-    at_most: bool = False,
+    sentences: Tensor, images: Tensor, n: Tensor, m: Tensor, kind: Kind, *, half: bool = False, at_most: bool = False
 ) -> Tensor:
-    """How similar the sentences of each document are to the images of each: [B, B], in float32 at least.
+    """How similar the n [B] sentences of each document are to the m [B] images of each: [B, B], in float32 at least.
 
     Args:
         sentences, images: unit vectors [N, D] and [M, D], document by document.
-        n, m: [B] numbers of sentences and images of each document, 1 or more.
-        kind: dc, the mean of the best cosine of each sentence plus that of each image; tk, the same of the k best sentences and
-            the k best images; ap, the mean of the k links of the best assignment.
+        kind: dc, the mean of the best cosine of each sentence plus that of each image; tk, the same of the k best of each; ap, the
+            mean of the k links of the best assignment.
         half: k is half of min(n, m), rounded up, instead of min(n, m).
         at_most: the assignment leaves out links that are not positive; without any the similarity is 0.
     """
@@ -65,39 +60,27 @@ def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
 
 def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor, at_most: bool) -> Tensor:
     """The mean cosine of the links between documents i and j: [B, B]; the choice of the links has no gradient."""
-    weights = np.nan_to_num(
-        cosines.detach().double().cpu().numpy(), nan=2, posinf=2, neginf=2
-    )  # linked, so the loss shows it
+    weights = (
+        cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()
+    )  # what is invalid is linked, so the loss shows it
     row, column = (np.cumsum([0, *sizes.tolist()]).tolist() for sizes in (n, m))
-    links = [
-        assign(weights[row[i] : row[i + 1], column[j] : column[j + 1]], number, at_most)
-        for i, numbers in enumerate(k.tolist())
-        for j, number in enumerate(numbers)
-    ]
-    size = np.array([len(rows) for rows, _ in links])
-    corner = np.add.outer(np.multiply(row[:-1], weights.shape[1]), column[:-1]).ravel().repeat(size)
-    rows, columns = (np.concatenate(part) for part in zip(*links, strict=True))
-    cells = torch.from_numpy(corner + rows * weights.shape[1] + columns).to(cosines.device)
-    pairs = torch.from_numpy(np.arange(len(links)).repeat(size)).to(cosines.device)
-    shares = cosines.flatten().gather(0, cells) / torch.from_numpy(size.repeat(size)).to(cosines.device)
-    return cosines.new_zeros(len(links)).index_add(0, pairs, shares).view(k.shape)
+    cells, numbers = [], k.tolist()
+    for i, j in np.ndindex(len(n), len(m)):
+        rows, columns = assign(weights[row[i] : row[i + 1], column[j] : column[j + 1]], numbers[i][j], at_most)
+        cells.append(torch.from_numpy((row[i] + rows) * weights.shape[1] + column[j] + columns))
+    size = torch.tensor([len(part) for part in cells]).to(cosines.device)
+    pairs = torch.arange(len(cells), device=cosines.device).repeat_interleave(size)
+    shares = cosines.flatten().gather(0, torch.cat(cells).to(cosines.device)) / size[pairs]
+    return cosines.new_zeros(len(cells)).index_add(0, pairs, shares).view(k.shape)
 
 
 def document_loss(
-    similar: Tensor,
-    excluded: Tensor,
-    kind: Literal["hinge", "logistic", "softmax"],
-    margin: float,
-    negatives: Literal["hard", "mean"],
+    similar: Tensor, excluded: Tensor, kind: Loss, margin: float, negatives: Literal["hard", "mean"]
 ) -> Tensor:
-    """Mean over documents of how little each is more similar to itself than its parts are to the parts of others: a scalar.
+    """Loss of similarities [B, B], each document's own against those of its sentences and of its images with others: a scalar.
 
-    Args:
-        similar: [B, B] of the sentences of document i and the images of document j.
-        excluded: [B, B] documents that share a sentence or an image: not each other's negatives.
-        kind: hinge with the margin; logistic, of the difference without a margin; softmax over all negatives, where the document
-            itself is less by the margin.
-        negatives: the hardest one, or the mean over all; a document without any has loss 0.
+    A document that is `excluded` [B, B] by a shared sentence or image is no negative; without negatives the loss is 0. The logistic
+    loss has no margin, and softmax takes all negatives.
     """
     both = torch.stack((similar, similar.T))
     own = torch.eye(len(similar), dtype=torch.bool, device=similar.device)
