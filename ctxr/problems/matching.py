@@ -1,7 +1,6 @@
 """Scores of runs matched with the queries of a dataset: which splits are evaluated, and which queries lack scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
@@ -13,15 +12,6 @@ Places = Mapping[str, tuple[str, ImageSet]]
 """Split, of `SIDES`, and set of each query by id, in the order of the dataset."""
 
 
-@dataclass(frozen=True)
-class SplitQueries:
-    """Queries of a split; `lacking` are those that some scorer did not score, or scored in part."""
-
-    name: str
-    queries: tuple[str, ...]
-    lacking: frozenset[str]
-
-
 def queries_to_score(queries: Places, split: str) -> list[str]:
     """Queries that a model is asked to score: those of the split, else of valid and test, else all."""
     splits = {split} if split else {"valid", "test"}
@@ -30,8 +20,9 @@ def queries_to_score(queries: Places, split: str) -> list[str]:
 
 def match_scores(
     dataset: Dataset, queries: Places, runs: Sequence[Run], only: str, partial: bool
-) -> tuple[list[SplitQueries], list[str]]:
-    """The splits that any run scored, or `only` one of them, each with all of its queries; and notes on the omitted ones.
+) -> tuple[dict[str, tuple[list[str], frozenset[str]]], list[str]]:
+    """The splits that any run scored, or `only` one of them, each with all of its queries and those among them that some scorer
+    lacks or scored in part; and notes on the omitted splits.
 
     A split without scores of some run is left out with a note, if any other remains.
 
@@ -55,7 +46,7 @@ def match_scores(
         for split in chosen
         if shared and strangers[split]
     ]
-    return [_split_of(split, queries, scorers, partial) for split in shared or chosen], notes
+    return {split: _split_of(split, queries, scorers, partial) for split in shared or chosen}, notes
 
 
 def _check_queries(dataset: Dataset, queries: Places, scorer: ModelScores) -> None:
@@ -81,7 +72,9 @@ def _check_queries(dataset: Dataset, queries: Places, scorer: ModelScores) -> No
             )
 
 
-def _split_of(split: str, queries: Places, scorers: Sequence[ModelScores], partial: bool) -> SplitQueries:
+def _split_of(
+    split: str, queries: Places, scorers: Sequence[ModelScores], partial: bool
+) -> tuple[list[str], frozenset[str]]:
     own = {name: image_set.images for name, (side, image_set) in queries.items() if side == split}
     lacking: set[str] = set()
     for scorer in scorers:
@@ -89,7 +82,7 @@ def _split_of(split: str, queries: Places, scorers: Sequence[ModelScores], parti
         if unscored and not partial:
             raise _missing(split, unscored, own[unscored[0]], scorer)
         lacking |= {*unscored}
-    return SplitQueries(split, tuple(own), frozenset(lacking))
+    return list(own), frozenset(lacking)
 
 
 def _missing(split: str, unscored: Sequence[str], candidates: Sequence[str], scorer: ModelScores) -> DataError:

@@ -14,7 +14,7 @@ from ctxr.metrics.phenomena import verdicts
 from ctxr.metrics.ranking import RankCounts, count_ranks
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.evaluation import NO_SPLIT
-from ctxr.problems.matching import SplitQueries, match_scores
+from ctxr.problems.matching import match_scores
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.store.records import ImageSet, Query
 
@@ -161,11 +161,16 @@ def match(
     """
     places = {name: (one.side, one.image_set) for name, one in questions.items()}
     matched, notes = match_scores(dataset, places, runs, only, partial)
-    return [_split_of(one, [questions[name] for name in one.queries], runs) for one in matched], notes
+    return [
+        _split_of(split, [questions[name] for name in queries], runs, lacking)
+        for split, (queries, lacking) in matched.items()
+    ], notes
 
 
-def _split_of(matched: SplitQueries, questions: Sequence[BenchmarkQuery], runs: Sequence[Run]) -> EvalSplit:
-    scorers, lacking = [scorer for run in runs for scorer in run.scorers], matched.lacking
+def _split_of(
+    name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], lacking: frozenset[str]
+) -> EvalSplit:
+    scorers = [scorer for run in runs for scorer in run.scorers]
     whole = [question for question in questions if question.query not in lacking]
     labelled = tuple(one for one in whole if one.right)
     hidden = tuple(one for one in whole if not one.right)
@@ -174,7 +179,7 @@ def _split_of(matched: SplitQueries, questions: Sequence[BenchmarkQuery], runs: 
     for row, one in enumerate(labelled):
         targets[row, list(one.right)] = True
     return EvalSplit(
-        name=matched.name,
+        name=name,
         questions=labelled,
         runs=tuple(run.name for run in runs),
         seeds={run.name: tuple(scorer.name for scorer in run.scorers) for run in runs},

@@ -16,9 +16,9 @@ from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.links import auc, explained, precision_at, spread
 from ctxr.metrics.similarity import spearman
-from ctxr.problems.links import question
-from ctxr.problems.links.figures import COMPONENTS, CurveEpoch, curve_table
-from ctxr.problems.links.vectors import vectors_of_documents
+from ctxr.problems.links.learner import OpenLinks
+from ctxr.problems.links.question import COMPONENTS
+from ctxr.problems.links.recipe import CurveRow
 from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Content, Parent, finish
 from ctxr.store.hashing import sha256_file
@@ -128,8 +128,9 @@ def test_figures_are_means_over_documents_with_links_and_others(dataset: Path, t
     density = round(100 * float(np.mean([np.nanmean(one.links) for one in counted])), 1)
     assert shares(report.tables["test/links"])["random"] == [50.0, density, density, density]
     note = report.tables["test/links"].note
-    assert f"{len(counted)} of {len(documents)} documents count; 2 with no link" in note
-    assert "; 1 without a judged pair are skipped" in note
+    assert f"over {len(counted)} of {len(documents)} documents" in note
+    assert "skipped: 2 without a link" in note
+    assert ", 1 without a judged pair" in note
 
 
 def test_one_score_for_all_pairs_is_as_good_as_random(dataset: Path, tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_methods_are_alike_as_their_documents_are_ranked(dataset: Path, tmp_path
         np.array([auc([[table[s, i] for i in one.images] for s in one.sentences], one.links) for one in counted], float)
         for table in tables.values()
     ]
-    assert report.tables["test/spearman"].rows == (("b", "a", f"{spearman(*aucs):+.3f}"),)
+    assert report.tables["test/spearman"].rows == (("b", "a", spearman(*aucs)),)
 
 
 def read_table_of_scores(file: Path) -> dict[tuple[str, str], float]:
@@ -192,7 +193,7 @@ def test_seeds_are_averaged_document_by_document(
     origin = Parent("dataset", "dataset", sha256_file(dataset / "manifest.json"))
     for seed in (0, 1):
         (run / f"seed{seed}").mkdir()
-        epochs = [CurveEpoch(epoch, 1.0, 0.5 / epoch, 0.6 + 0.1 * epoch * (-1) ** seed) for epoch in (1, 2, 3)]
+        epochs = [CurveRow(epoch, 1.0, 0.5 / epoch, 0.6 + 0.1 * epoch * (-1) ** seed) for epoch in (1, 2, 3)]
         write_table(run / f"seed{seed}" / "curve.jsonl", epochs)
         (run / f"seed{seed}" / "config.json").write_text("{}")
     files = ["scores.jsonl", *(f"seed{seed}/{name}" for seed in (0, 1) for name in ("curve.jsonl", "config.json"))]
@@ -205,27 +206,21 @@ def test_seeds_are_averaged_document_by_document(
     whole = shares(report.tables["test/links"])["links-dc"][0]
     assert float(mean.split()[0]) == whole == pytest.approx(np.mean([float(one) for one in each.split(", ")]), abs=0.1)
     curve = report.tables["curve/links-dc"]
-    assert curve.columns == ("epoch", "loss, seed0", "AUC %, seed0", "loss, seed1", "AUC %, seed1")
-    assert curve.rows[1] == (2, "0.2500", "80.0", "0.2500", "40.0")
+    assert curve.columns == ("epoch", "loss, seed0", "AUC, seed0", "loss, seed1", "AUC, seed1")
+    assert curve.rows[1] == (2, 0.25, pytest.approx(0.8), 0.25, pytest.approx(0.4))
     assert "seed0 -1.000, seed1 +1.000" in curve.note
     assert not [note for note in report.notes if "another dataset" in note]
 
 
-def test_a_run_without_auc_has_no_curve() -> None:
-    assert curve_table("run", {"seed0": [CurveEpoch(1, 0.5, 0.4, None)]}) is None
-    assert curve_table("run", {}) is None
-
-
 def test_spread_and_content_explain_auc(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors: list[tuple[Any, Any]] = []
+    made_by = OpenLinks.vectors
 
     def keep(*arguments: Any) -> Any:
         vectors.extend(made := made_by(*arguments))
         return made
 
-    made_by = vectors_of_documents
-    monkeypatch.setattr(question, "VECTORS", f"{__name__}:keep")
-    monkeypatch.setitem(globals(), "keep", keep)
+    monkeypatch.setattr(OpenLinks, "vectors", keep)
     larger = write_documents(tmp_path / "more", count=48)
     file = score(tmp_path / "run.jsonl", larger, noisy(1), ("test",))
     report = evaluate(larger, file, encoder="ctxr-tiny", workdir=tmp_path, device="cpu")
@@ -235,8 +230,8 @@ def test_spread_and_content_explain_auc(dataset: Path, tmp_path: Path, monkeypat
     aucs = np.array(
         [auc([[scored[s, i] for i in one.images] for s in one.sentences], one.links) for one in counted], float
     )
-    spreads = np.array([[spread(images), spread(texts)] for images, texts in vectors])
-    means = np.array([np.concatenate([images.mean(0), texts.mean(0)]) for images, texts in vectors])
+    spreads = np.array([[spread(one) for one in pair] for pair in vectors])
+    means = np.array([np.concatenate([one.mean(0) for one in pair]) for pair in vectors])
     _, directions = np.linalg.eigh(np.cov(means.T))
     content = (means - means.mean(0)) @ directions[:, ::-1][:, :COMPONENTS]
     for place, columns in ((1, spreads), (3, np.hstack([spreads, content]))):
@@ -256,7 +251,7 @@ def test_too_few_documents_explain_nothing_and_none_without_pictures(dataset: Pa
     bare = write_documents(tmp_path / "bare", pictures=False)
     report = evaluate(bare, file, encoder="ctxr-tiny", workdir=tmp_path / "other")
     assert "test/explained" not in report.tables
-    assert [note for note in report.notes if note.startswith("test: --encoder")]
+    assert [note for note in report.notes if note.startswith("test: spread")]
 
 
 def test_whole_documents_are_left_out_where_a_pair_has_no_score(dataset: Path, tmp_path: Path) -> None:
@@ -293,10 +288,11 @@ def test_a_run_is_not_called_like_the_baseline(dataset: Path, tmp_path: Path) ->
         evaluate(dataset, score(tmp_path / "random.jsonl", dataset, noisy(1)), workdir=tmp_path)
 
 
-def test_options_for_other_questions_are_named(dataset: Path, tmp_path: Path) -> None:
+def test_options_for_other_questions_do_no_harm(dataset: Path, tmp_path: Path) -> None:
     file = score(tmp_path / "run.jsonl", dataset, noisy(1), ("test",))
-    report = evaluate(dataset, file, trec=True, regions="none", positives=tmp_path, workdir=tmp_path)
-    assert [note for note in report.notes if note.startswith("--trec, --regions, --positives:")]
+    plain = evaluate(dataset, file, workdir=tmp_path)
+    more = evaluate(dataset, file, trec=True, rerank=0, positives=tmp_path, judgments=tmp_path, workdir=tmp_path)
+    assert plain.tables == more.tables
 
 
 def test_rows_hold_the_scores_of_each_sentence(dataset: Path, tmp_path: Path) -> None:
