@@ -24,6 +24,7 @@ from ctxr.models.scorers import trainable
 from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, fill, read_config, write_config
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import save_tensors
+from ctxr.problems.embeddings import Array
 from ctxr.problems.links.inputs import Sources, first_vectors
 from ctxr.problems.links.objective import LinksObjective, mean_auc, unit_vectors
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
@@ -261,6 +262,17 @@ class OpenLinks(OpenScorer):
             if queries is None or row.query in queries:
                 values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
         return values
+
+    def vectors(self, dataset: Dataset, documents: Sequence[Document]) -> list[tuple[Array, Array]]:
+        """Unit vectors of the sentences and of the images of each document, by an encoder as it was published."""
+        device, (model, sources, words) = choose_device(self.options.device), self._opened(None)
+        model, table = model.to(device).eval(), sources.table(documents, dataset, words)
+        encode = partial(unit_vectors, model, table, at_once=AT_ONCE, device=device, bf16=False)
+        sides = [
+            [one.numpy() for one in torch.split(encode(tower, side.rows), side.starts.diff().tolist())]
+            for tower, side in enumerate((table.sentences, table.images))
+        ]
+        return list(zip(*sides, strict=True))
 
     def rows(self, dataset: Dataset, documents: Sequence[Document]) -> list[Score]:
         """A score for every sentence with every image of its document, by scorer and split."""
