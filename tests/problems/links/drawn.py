@@ -20,9 +20,9 @@ from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.recipes import read_recipe
 from ctxr.store.records import Image, SplitName
 
-TOPICS, WIDTH = 8, 16
-SPLITS: dict[SplitName, int] = {"train": 60, "valid": 12, "test": 12}
-QUICK = ("lr=0.01", "epochs=6", "width=16", "word_width=16", "least_count=1", "batch=10", "dropout=0")
+TOPICS, WIDTH = 20, 16
+SPLITS: dict[SplitName, int] = {"train": 120, "valid": 12, "test": 12}
+QUICK = ("lr=0.03", "epochs=7", "width=16", "word_width=16", "least_count=1", "batch=10", "dropout=0")
 
 
 def draw(folder: Path, splits: dict[SplitName, int] = SPLITS, pictures: Sequence[str] = ()) -> Dataset:

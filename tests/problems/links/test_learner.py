@@ -102,13 +102,17 @@ def test_links_are_learned_from_documents_alone_and_the_same_twice(drawn: tuple[
     dataset, features = drawn
     notes = Notes()
     report = train(dataset, tmp_path / "a", *QUICK, features, progress=notes)
-    assert (report.measure, report.unit, report.queries) == ("AUC", "documents", {"train": 60, "valid": 12, "test": 12})
+    assert (report.measure, report.unit, report.queries) == (
+        "AUC",
+        "documents",
+        {"train": 120, "valid": 12, "test": 12},
+    )
     assert report.valid is not None
     assert report.valid > 0.9
     assert report.test is not None
     assert report.test > 0.9
     curve = read_table(report.folder / "seed0" / "curve.jsonl", CurveRow)
-    assert [row.epoch for row in curve] == [1, 2, 3, 4, 5, 6]
+    assert [row.epoch for row in curve] == [1, 2, 3, 4, 5, 6, 7]
     assert min(curve, key=lambda row: row.valid_loss or 9).epoch == report.seeds[0].epoch
     assert curve[-1].valid_auc is not None
     assert curve[-1].valid_auc > 0.9
@@ -258,7 +262,7 @@ def test_weights_of_a_network_are_found_where_torchvision_left_them_and_must_be_
     network: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(CtxrError, match="densenet169-b2777c0a.pth"):
+    with pytest.raises(CtxrError, match="densenet169-b2777c0a"):
         DenseNet169("", "cpu")
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
     own = shutil.copy(network[0], tmp_path / "hub" / "checkpoints")
@@ -267,7 +271,7 @@ def test_weights_of_a_network_are_found_where_torchvision_left_them_and_must_be_
     with pytest.raises(DataError, match="DenseNet169"):
         DenseNet169(str(tmp_path / "other.safetensors"), "cpu")
     Path(own).write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
-    with pytest.raises(DataError, match="densenet169-b2777c0a.pth"):
+    with pytest.raises(DataError, match="densenet169-b2777c0a"):
         DenseNet169("", "cpu")
 
 
@@ -407,7 +411,7 @@ def test_a_run_is_moved_with_its_features_and_needs_them_as_wide_as_they_were(
     with pytest.raises(DataError, match="seed0"):
         OpenLinks.open(moved, options, Silent()).score((dataset, None))
     (moved / "seed0" / "vocabulary.json").write_text("{}")
-    with pytest.raises(DataError, match="vocabulary.json"):
+    with pytest.raises(DataError, match="vocabulary"):
         OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent()).score((dataset, None))
 
 
