@@ -134,7 +134,7 @@ class Eval(Options):
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; always
-    evaluated as on image sets), or models; default: every run."""
+    evaluated as on image sets or documents), or models; default: every run."""
     dataset: PathOption = None
     """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Workdir = Path("work")
@@ -149,10 +149,10 @@ class Eval(Options):
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
-    """Unit of resampling for intervals and of sign flips in tests: set (the target, where many share a set), or group (whole
-    videos and albums)."""
+    """Unit of resampling for intervals and of sign flips in tests: set or document (the target, where many share a set), or group
+    (whole videos and albums)."""
     recall: str = "5"
-    """Recall@k to print, such as 1,5,10."""
+    """Recall@k to print, on documents p@k, such as 1,5,10."""
     trec: Annotated[bool, Since(False)] = False
     """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
@@ -165,7 +165,8 @@ class Eval(Options):
     tokenizer: str = "auto"
     """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
     encoder: str | None = None
-    """Measure distances within sets with this encoder, if the pictures exist; default: the distances recorded in the sets."""
+    """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
+    distances recorded in the sets."""
     regions: Text = ""
     """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None

@@ -79,15 +79,14 @@ class LinkEvaluation(Evaluation):
         super().__init__(request)
         options, dataset = self.options, request.dataset
         documents = [one for one in documents_of(dataset) if one.sentences]
-        sets = {image_set.id: image_set for image_set in dataset.sets}
-        places = {name: (one.split or NO_SPLIT, sets[one.id]) for one in documents for name in one.sentences}
+        self.sets = {one.id: one for one in dataset.sets}
+        places = {name: (one.split or NO_SPLIT, self.sets[one.id]) for one in documents for name in one.sentences}
         wanted = queries_to_score(places, options.split)
         scoring = Scoring(dataset, wanted, request.scoring, self.progress, lambda: find_learner(Links()))
         self.dataset, self.runs = dataset.name, find_runs(options.runs, scoring)
         refuse_twice([AnyRun(RANDOM, Parent(RANDOM, "", "")), *self.runs], "rename the run: random is the baseline")
         matched, self.notes = match_scores(dataset, places, self.runs, options.split, options.partial)
         self.splits = [self._split(name, documents, lacking) for name, (_, lacking) in matched.items()]
-        self.unit_of = {one.id: one.group if options.cluster == "group" else one.id for one in dataset.sets}
         self.ks = sorted({1, 5, *options.ks()})
         self.parents = [origin_of(dataset), *(run.origin for run in self.runs)]
         self.aucs: dict[str, dict[str, Doubles]] = {split.name: {} for split in self.splits}
@@ -108,7 +107,8 @@ class LinkEvaluation(Evaluation):
 
     def groups(self, split: DocumentSplit) -> list[str]:
         """Documents, or groups of them."""
-        return [self.unit_of[one.id] for one in split.documents]
+        by_group = self.options.cluster == "group"
+        return [self.sets[one.id].group if by_group else one.id for one in split.documents]
 
     def columns(self, split: DocumentSplit, run: Run, summary: Summariser) -> Columns:
         """AUC and p@C by document, and how dense links are."""
@@ -174,13 +174,14 @@ class LinkEvaluation(Evaluation):
             self.notes.append(f"{split.name}: spread and content are not measured: {error.message}")
             return None
         spreads = np.array([[spread(one) for one in pair] for pair in vectors])
-        content = _components(np.array([np.concatenate([one.mean(axis=0) for one in pair]) for pair in vectors]))
-        both = np.hstack([spreads, content])
+        means = np.array([np.concatenate([one.mean(axis=0) for one in pair]) for pair in vectors])
+        left, sizes, _ = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
+        both = np.hstack([spreads, (left * sizes)[:, :COMPONENTS]])
         rows = [(run, *_r2(values, spreads), *_r2(values, both)) for run, values in self.aucs[split.name].items()]
         note = (
-            f"R² in % of least squares on {plural(len(chosen), 'document', 'documents', ',')}, and adjusted for the number of "
-            f"columns. Spread: of sentences and of images, 2 columns; content: mean vectors of both, {content.shape[1]} "
-            f"principal components; by {self.options.encoder}. –: as many coefficients as documents, or AUC does not vary"
+            f"R² in % of least squares on {plural(len(chosen), 'document', 'documents', ',')}, and adjusted for the columns. Spread: of "
+            f"sentences and of images; content: {both.shape[1] - 2} principal components of mean vectors of both; by "
+            f"{self.options.encoder}. –: as many coefficients as documents, or AUC does not vary"
         )
         heads = ("run", "spread", "adjusted", "spread + content", "adjusted ")
         return Table(f"{split.name}: what explains AUC", heads, tuple(rows), note)
@@ -191,13 +192,6 @@ def _r2(values: Doubles, columns: Doubles) -> tuple[str, str]:
         return "–", "–"
     count, width = columns.shape
     return f"{100 * share:.1f}", f"{100 * (1 - (1 - share) * (count - 1) / (count - width - 1)):.1f}"
-
-
-def _components(table: Doubles) -> Doubles:
-    """Rows [D, W] on their first principal components, `COMPONENTS` at most."""
-    left, sizes, _ = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
-    rank = int((sizes > 1e-6 * max(1.0, sizes.max(initial=0.0))).sum())
-    return np.asarray((left * sizes)[:, : min(rank, COMPONENTS)], np.float64)
 
 
 def _links_table(split: DocumentSplit, figures: Sequence[Figure], units: str) -> Table:
@@ -211,8 +205,7 @@ def _links_table(split: DocumentSplit, figures: Sequence[Figure], units: str) ->
     note = (
         f"%, means over {counted:,} of {plural(len(split), 'document', 'documents', ',')}, of judged pairs alone; skipped: "
         f"{len(split) - counted - unjudged:,} without a link or with nothing else, {unjudged:,} without a judged pair. In brackets "
-        f"{100 * LEVEL:g} % over {units} drawn again{none_had(list(cells.values()))}. p@C: share of links among the C highest scores, "
-        "ties share their places; random: what scores without sense would give"
+        f"{100 * LEVEL:g} % over {units} drawn again{none_had(list(cells.values()))}. p@C: share of links among the C highest scores"
     )
     return Table(f"{split.name}: links found", ("run", *names), tuple(rows), note)
 
@@ -227,20 +220,18 @@ def _spearman_table(split: str, aucs: Mapping[str, Doubles]) -> Table | None:
 
 def _curve_table(run: str, seeds: Mapping[str, Sequence[CurveRow]]) -> Table | None:
     """Validation loss, which chooses the epoch without a label, beside AUC; None where no epoch has both."""
-    points: dict[str, dict[int, tuple[float, float]]] = {}
-    for seed, rows in seeds.items():
-        for row in rows:
-            if row.valid_loss is not None and row.valid_auc is not None:
-                points.setdefault(seed, {})[row.epoch] = (row.valid_loss, row.valid_auc)
-    if not points:
-        return None
-    rhos = {seed: spearman(*np.array([*own.values()]).T) for seed, own in points.items()}
-    shown = [f"{seed} {'–' if rho is None else f'{rho:+.3f}'}" for seed, rho in rhos.items()]
-    epochs = sorted({epoch for own in points.values() for epoch in own})
-    cells = [(epoch, *(cell for own in points.values() for cell in own.get(epoch, (None, None)))) for epoch in epochs]
-    heads = ("epoch", *(f"{what}, {seed}" for seed in points for what in ("loss", AUC)))
-    note = f"of the validation documents; Spearman's rho of loss and AUC over epochs: {', '.join(shown)}"
-    return Table(f"{run}: validation loss against AUC", heads, tuple(cells), note, digits=4)
+    points = {
+        seed: np.array([(row.epoch, row.valid_loss, row.valid_auc) for row in rows], np.float64).reshape(-1, 3)
+        for seed, rows in seeds.items()
+    }
+    points = {seed: own[~np.isnan(own).any(axis=1)] for seed, own in points.items()}
+    every = np.concatenate([np.zeros((0, 3)), *points.values()])
+    rows = [(int(epoch), *every[every[:, 0] == epoch, 1:].mean(axis=0).tolist()) for epoch in np.unique(every[:, 0])]
+    rhos = {seed: spearman(own[:, 1], own[:, 2]) for seed, own in points.items()}
+    shown = ", ".join(f"{seed} {'–' if rho is None else f'{rho:.3f}'}" for seed, rho in rhos.items())
+    note = f"of the validation documents, mean over seeds; Spearman's rho of loss and AUC over epochs: {shown}"
+    heads = ("epoch", "loss", AUC)
+    return Table(f"{run}: validation loss against AUC", heads, tuple(rows), note, digits=4) if rows else None
 
 
 def _query_results(scorer: str, split: str, document: Document, scores: Doubles) -> Iterator[QueryResult]:
