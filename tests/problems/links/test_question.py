@@ -291,3 +291,11 @@ def test_intervals_are_over_groups_where_asked(dataset: Path, tmp_path: Path) ->
     report = evaluate(dataset, file, cluster="group", split="test", workdir=tmp_path)
     assert "over groups" in report.tables["test/links"].note
     assert not [name for name in report.tables if name.startswith("valid")]
+
+
+def test_documents_without_a_judged_pair_have_no_figures(tmp_path: Path) -> None:
+    dataset = write_documents(tmp_path / "bare", count=3)  # no link, links alone, no judged pair
+    file = score(tmp_path / "run.jsonl", dataset, noisy(1))
+    report = evaluate(dataset, file, compare=True, encoder="ctxr-tiny", workdir=tmp_path)
+    assert report.tables["test/links"].rows == (("random", "50.0", "–", "–"), ("run", "–", "–", "–"))
+    assert not {"test/differences", "test/explained"} & report.tables.keys()
