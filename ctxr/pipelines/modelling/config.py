@@ -45,9 +45,10 @@ class Train(Options):
 
     recipe: Text = "clip-batch"
     """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
-    entailment, entailment-tiny; or a TOML file."""
+    entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot; or a TOML file."""
     dataset: PathOption = None
-    """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
+    """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
+    the workdir."""
     name: Name = None
     """Name of the run; default: that of its recipe."""
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
@@ -168,7 +169,8 @@ class Eval(Options):
     """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
     distances recorded in the sets."""
     regions: Text = ""
-    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
+    """Region features in the workdir, by name, for models of regions, or FILE.npy for runs of links; default: those that a run was
+    trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
     """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""

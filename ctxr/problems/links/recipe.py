@@ -79,11 +79,6 @@ class LinksRecipe(Recipe):
         """Whether there is anything to train."""
         return self.variant not in ("links-objects", "links-zero-shot")
 
-    @property
-    def encodes(self) -> bool:
-        """Whether `encoder` makes vectors of images or texts."""
-        return not self.features or self.text == "encoder"
-
     def rate(self, measures: Sequence[float | None]) -> float:
         """See `Recipe`; a measure is minus the validation loss."""
         rate, best, waited, low = self.lr, inf, 0, False
@@ -108,7 +103,8 @@ class LinksRecipe(Recipe):
             yield "layers = 0 over a frozen encoder leaves nothing to learn", "--set layers=1"
         if self.variant == "links-zero-shot" and (self.features or not plain):
             yield "links-zero-shot takes an encoder as it is", "--set text=encoder --set layers=0 --set features="
-        if self.variant == "links-objects" and not (self.words and self.features.startswith("densenet169")):
+        named = self.words and self.features.startswith("densenet169") and self.text == "gru" and self.layers == 1
+        if self.variant == "links-objects" and not named:
             yield (
                 "links-objects needs word vectors and a classifier of objects",
                 "--set words=FILE --set features=densenet169",

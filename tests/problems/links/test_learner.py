@@ -17,12 +17,12 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import DocumentTables, documents_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.media.images import read_image
 from ctxr.models.densenet import LABELS, DenseNet169
 from ctxr.models.encoders import load_encoder
 from ctxr.models.training.loop import TrainingRun
-from ctxr.problems.links.inputs import Sources
-from ctxr.problems.links.learner import OpenLinks, label_vectors, new_towers
-from ctxr.problems.links.objective import LinksObjective
+from ctxr.problems.links.learner import OpenLinks, Sources, label_vectors
+from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
 from ctxr.problems.links.words import vocabulary_of
 from ctxr.problems.protocols import ScoringOptions
@@ -208,7 +208,7 @@ def test_an_encoder_as_published_scores_cosines(pictures: Dataset, tmp_path: Pat
     stored = read_scores(report.folder / "scores.jsonl")["links-zero-shot"].values
     assert all(by_name["ctxr-tiny"][query] == row for query, row in stored.items())
     encoder, one = load_encoder("ctxr-tiny", "cpu"), documents_of(pictures)[0]
-    images = [cv2.imread(str(pictures.picture(pictures.images[image])))[:, :, ::-1] for image in one.images]
+    images = [read_image(pictures.picture(pictures.images[image]) or Path()) for image in one.images]
     cosines = encoder.encode_texts(one.texts) @ encoder.encode_images(images).T
     rows = [list(by_name["ctxr-tiny"][query].values()) for query in one.sentences]
     assert np.allclose(rows, cosines, atol=1e-6)
@@ -220,7 +220,7 @@ def test_objects_that_an_image_shows_are_compared_as_words(
     file, model = network
     net = DenseNet169(str(file), "cpu")
     one = next(one for one in documents_of(pictures) if one.split == "test")
-    images = [cv2.imread(str(pictures.picture(pictures.images[image])))[:, :, ::-1] for image in one.images]
+    images = [read_image(pictures.picture(pictures.images[image]) or Path()) for image in one.images]
     features = net.encode_images(images)
     assert features.shape == (4, net.dim)
     alone = net.encode_images(images[1:2])
@@ -309,9 +309,9 @@ def test_documents_that_share_a_sentence_or_a_picture_are_no_negatives_of_each_o
     shares = {frozenset(pair) for pair in ("ab", "bc", "cd")}
     wanted = [[frozenset((one, other)) in shares for other in names] for one in names]
     assert table.sharing(order).tolist() == wanted
-    rows, counts = table.sentences.drawn(order, 1, torch.Generator().manual_seed(0))
+    rows, counts = gathered(table.sentences, order, 1, torch.Generator().manual_seed(0))
     assert counts.tolist() == [1] * 5
-    allowed = [table.sentences[torch.tensor([document])][0].tolist() for document in order.tolist()]
+    allowed = [table.sentences[document].tolist() for document in order.tolist()]
     assert all(row in own for row, own in zip(rows.tolist(), allowed, strict=True))
     objective = LinksObjective(replace(recipe, batch=2), table, None, TrainingRun(tmp_path))
     steps = objective.batches(1, torch.Generator().manual_seed(0))
@@ -410,8 +410,8 @@ def test_a_run_is_moved_with_its_features_and_needs_them_as_wide_as_they_were(
     np.save(tmp_path / "features.npy", np.load(tmp_path / "features.npy")[:, :5])
     with pytest.raises(DataError, match="seed0"):
         OpenLinks.open(moved, options, Silent()).score((dataset, None))
-    (moved / "seed0" / "vocabulary.json").write_text("{}")
-    with pytest.raises(DataError, match="vocabulary"):
+    (moved / "seed0" / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="config"):
         OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent()).score((dataset, None))
 
 
@@ -430,7 +430,7 @@ def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tm
     job: Any = job_of(dataset, tmp_path, *QUICK, features).job
     words = torch.zeros(3, 16)
     torch.manual_seed(5)
-    first, other, again = (new_towers(job.recipe, [16, 16], words, job.sources, seed) for seed in (0, 1, 0))
+    first, other, again = (job.sources.towers([16, 16], words, seed) for seed in (0, 1, 0))
     matrices = [model.state_dict()["projections.1.1.weight"] for model in (first, other, again)]
     assert torch.equal(matrices[0], matrices[2])
     assert not torch.equal(matrices[0], matrices[1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxr.errors import DataError
-from ctxr.problems.links.inputs import first_vectors
+from ctxr.problems.links.learner import first_vectors
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.links.words import PAD, UNKNOWN, read_word_vectors, token_rows, tokens_of, vocabulary_of
 
