@@ -45,9 +45,10 @@ class Train(Options):
 
     recipe: Text = "clip-batch"
     """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
-    entailment, entailment-tiny; or a TOML file."""
+    entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot; or a TOML file."""
     dataset: PathOption = None
-    """Artifact or release with train, valid and test queries, or pairs for entailment; default: the latest finished one in the workdir."""
+    """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
+    the workdir."""
     name: Name = None
     """Name of the run; default: that of its recipe."""
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
@@ -134,7 +135,7 @@ class Eval(Options):
 
     runs: Annotated[tuple[str, ...], NotDecisive] = ()
     """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; always
-    evaluated as on image sets), or models; default: every run."""
+    evaluated as on image sets or documents), or models; default: every run."""
     dataset: PathOption = None
     """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
     workdir: Workdir = Path("work")
@@ -149,10 +150,10 @@ class Eval(Options):
     partial: bool = False
     """Leave out queries that some run did not score completely, and report their number."""
     cluster: Annotated[str, Choices(("set", "group"))] = "set"
-    """Unit of resampling for intervals and of sign flips in tests: set (the target, where many share a set), or group (whole
-    videos and albums)."""
+    """Unit of resampling for intervals and of sign flips in tests: set or document (the target, where many share a set), or group
+    (whole videos and albums)."""
     recall: str = "5"
-    """Recall@k to print, such as 1,5,10."""
+    """Recall@k to print, on documents p@k, such as 1,5,10."""
     trec: Annotated[bool, Since(False)] = False
     """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
     --recall."""
@@ -165,9 +166,11 @@ class Eval(Options):
     tokenizer: str = "auto"
     """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
     encoder: str | None = None
-    """Measure distances within sets with this encoder, if the pictures exist; default: the distances recorded in the sets."""
+    """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
+    distances recorded in the sets."""
     regions: Text = ""
-    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
+    """Region features in the workdir, by name, for models of regions, or FILE.npy for runs of links; default: those that a run was
+    trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
     """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""

@@ -1,0 +1,60 @@
+"""How well scores find the links inside a document, and what explains it. Pairs without a judgment (NaN) do not count."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.metrics.similarity import mean_ranks
+from ctxr.metrics.votes import Doubles
+
+
+def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
+    """The chance 0..1 that a link scores higher than another pair, a tie counting half; None where all pairs are links, or none is.
+
+    >>> auc([[0.9, 0.1], [0.5, 0.5]], [[1, 0], [1, 0]])
+    0.875
+    """
+    values, linked = _judged(scores, labels)
+    links = int(linked.sum())
+    if links in (0, len(values)):
+        return None
+    above = float(mean_ranks(values)[linked == 1].sum()) - links * (links + 1) / 2
+    return above / (links * (len(values) - links))
+
+
+def precision_at(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> float:
+    """Share of links among the `k` highest scores, of all where there are fewer, over all ways to break ties; a pair at least is judged.
+
+    >>> precision_at([3.0, 1.0, 1.0, 0.0], [1, 1, 0, 1], 2)
+    0.75
+    """
+    values, linked = _judged(scores, labels)
+    k = min(k, len(values))
+    last = np.partition(values, len(values) - k)[len(values) - k]
+    above, level = values > last, values == last
+    return float(linked[above].sum() + (k - above.sum()) * linked[level].mean()) / k
+
+
+def spread(vectors: npt.NDArray[np.floating]) -> float:
+    """Mean squared distance of vectors [N, D] from their mean, each scaled to length 1 before."""
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
+
+
+def explained(values: Doubles, *columns: Doubles) -> float | None:
+    """R² of ordinary least squares of values [N] on columns [N] or [N, D], with an intercept.
+
+    None where the values do not vary, or as many coefficients as values would fit anything.
+    """
+    table = np.column_stack([np.ones(len(values)), *columns])
+    residual = values - values.mean() if len(values) else values
+    total = float(residual @ residual)
+    if table.shape[1] >= len(values) or total <= 1e-18 * len(values):
+        return None
+    rest = residual - table @ np.linalg.lstsq(table, residual)[0]
+    return 1 - float(rest @ rest) / total
+
+
+def _judged(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Doubles, Doubles]:
+    values, linked = np.asarray(scores, np.float64).ravel(), np.asarray(labels, np.float64).ravel()
+    judged = ~np.isnan(linked)
+    return values[judged], (linked[judged] > 0).astype(np.float64)
