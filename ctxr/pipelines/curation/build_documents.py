@@ -79,4 +79,5 @@ class _DocumentsStage(Stage):
             "links": links,
         }
         counts |= {"splits": splits, "notes": built.notes} | leakage_of(built).counts()
-        return Content([f"{name}.jsonl" for name in tables], counts, {})
+        files = {f"{name}.jsonl" for name in tables} | {image.path for image in images if image.path}
+        return Content(sorted(files), counts, {})
