@@ -202,6 +202,7 @@ def test_figures_of_the_true_ranking_are_perfect_by_the_truth_and_not_by_the_ann
         ({"train": 0, "valid": 0, "test": 0, "pair_train": 0, "pair_valid": 0}, "needs pictures"),
         ({"train": -1}, "--train -1"),
         ({"seed": -1}, "--seed -1"),
+        ({"smallest_family": 5}, "smallest family"),
         ({"least": 3, "most": 2}, "cannot have 3 to 2 captions"),
         ({"hypotheses": 1}, "--hypotheses 1"),
         ({"say": ("Shows", "Sings")}, "of Shows, Sings"),

@@ -46,9 +46,9 @@ def write_links(job: ExportJob) -> ExportResult:
     for document in documents_of(job.dataset, job.worker):
         if document.split is None:
             raise DataError(f"the document {document.id} is in none of train, valid and test", hint="export to mmc4")
-        links = document.links
+        links = document.links.copy()
         if (np.nansum(links, 0) > 1).any() and (np.nansum(links, 1) > 1).any():
-            links = _first_of_images(links)
+            links[(links == 1) & (np.cumsum(links == 1, axis=0) > 1)] = 0  # all but the first of an image
             lost += int(np.nansum(document.links) - np.nansum(links))
         unlinked += bool(np.isnan(links).all())
         images, texts = _ends(links.T), _ends(links)
@@ -60,13 +60,6 @@ def write_links(job: ExportJob) -> ExportResult:
     if unlinked:
         result.notes.append(f"{plural(unlinked, 'document')} without known links: every index is null.")
     return _with_pictures(job, result)
-
-
-def _first_of_images(links: Links) -> Links:
-    """The links without those of an image after its first."""
-    links = links.copy()
-    links[(links == 1) & (np.cumsum(links == 1, axis=0) > 1)] = 0
-    return links
 
 
 def _ends(links: Links) -> list[int | None]:
@@ -90,13 +83,8 @@ def write_mmc4(job: ExportJob) -> ExportResult:
             "url": "",
             "text_list": document.texts,
             "image_info": [
-                {
-                    "face_detections": None,
-                    "image_name": document.images[image],
-                    "raw_url": "",
-                    "matched_text_index": sentence,
-                    "matched_sim": weights[sentence, image].item(),
-                }
+                {"image_name": document.images[image], "raw_url": "", "face_detections": None}
+                | {"matched_text_index": sentence, "matched_sim": weights[sentence, image].item()}
                 for image, sentence in matched.items()
             ],
             "similarity_matrix": weights.T[[*matched]].tolist(),

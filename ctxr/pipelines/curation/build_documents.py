@@ -53,12 +53,12 @@ class _DocumentsStage(Stage):
         for note in built.notes:
             progress.warn(note)
         pictures, images = ExportPictures(source), []
+        home = "" if all(image.path.startswith(f"{IMAGES}/") for image in built.images.values()) else f"{IMAGES}/"
         with progress.task("pictures", len(built.images)) as task:
             for image in built.images.values():
-                path = f"{IMAGES}/{image.path.removeprefix(f'{IMAGES}/')}"
+                images.append(msgspec.structs.replace(image, path=image.path and f"{home}{image.path}"))
                 if image.path:
-                    pictures.link(image, out / path)
-                images.append(msgspec.structs.replace(image, path=path if image.path else ""))
+                    pictures.link(image, out / images[-1].path)
                 task.advance()
         tables: dict[str, Sequence[Any]] = {
             "sets": [msgspec.structs.replace(one, closest=0.0, mean_distance=0.0) for one in built.sets],

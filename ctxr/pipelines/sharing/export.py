@@ -45,9 +45,9 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 def card(job: ExportJob, manifest: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
     """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
     counts = job.counts()
-    documents = is_documents(job.dataset)
-    sets = "documents of sentences and images" if documents else "sets of minimally contrastive images"
-    task = "linking sentences and images" if documents else "finding the right image from a contextual text"
+    sets, task = "sets of minimally contrastive images", "finding the right image from a contextual text"
+    if is_documents(job.dataset):
+        sets, task = "documents of sentences and images", "linking the sentences and images of a document"
     parts = [
         _front_matter(job, counts, written) if to == "hf" else "",
         f"# {text(job.dataset.name)}\n",
@@ -196,7 +196,9 @@ class _ExportStage(Stage):
         if scores:
             dataset = replace(dataset, judgments=tuple(documents.links_by(dataset, worker, scores)))
             if not dataset.judgments:
-                raise DataError(f"{options.by} scores no document as a whole", hint=f"ctxr eval {options.by}")
+                raise DataError(
+                    f"{options.by} scores no document as a whole", hint=f"ctxr train --dataset {self.source}"
+                )
         keep_card(self.out(), progress)
         size = options.shard_mb * 10**6
         job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
@@ -216,10 +218,10 @@ class _ExportStage(Stage):
 
 
 def _check_documents(to: str, source: Path, dataset: Dataset) -> None:
-    documents_alone, holds = to in DOCUMENT_FORMATS, is_documents(dataset)
-    if documents_alone and not holds:
+    holds = is_documents(dataset)
+    if to in DOCUMENT_FORMATS and not holds:
         raise DataError(f"{source} holds no documents, which {to} is about", hint="ctxr build-documents makes some")
-    if holds and not documents_alone and to not in ("hf", "webdataset"):
+    if holds and to not in (*DOCUMENT_FORMATS, "hf", "webdataset"):
         raise DataError(f"{to} cannot hold the documents of {source}", hint="export to links, mmc4, hf or webdataset")
 
 
@@ -234,8 +236,8 @@ def _scores_by(by: str, workdir: Path) -> tuple[str, ScoresFile]:
         raise UsageError(f"--by {by} is neither a run in {workdir / RUNS} nor a file of scores", hint="ctxr eval RUN")
     scorers = read_scores(path)
     name = by if by in scorers else next(iter(scorers))
-    if by not in scorers and len(scorers) > 1:
-        raise UsageError(f"--by {by} names {len(scorers)} scorers: {some(scorers)}", hint=f"--by {name}")
+    if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / _SCORES)):
+        raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
     return name or path.stem, scorers[name]
 
 

@@ -153,7 +153,8 @@ def test_other_formats_refuse_documents(built: Path, tmp_path: Path, to: str) ->
         ("mmc4", "", "mmc4 holds similarities"),
         ("hf", "scores.jsonl", "--by scores.jsonl"),
         ("links", "nobody", "--by nobody"),
-        ("links", "SEVERAL", "2 scorers: a, b"),
+        ("links", "SEVERAL/seed1", "--by .*seed1"),
+        ("links", "SEVERAL", ": a, b"),
     ],
 )
 def test_a_run_that_cannot_be_meant_is_refused(built: Path, tmp_path: Path, to: str, by: str, message: str) -> None:
