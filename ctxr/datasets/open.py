@@ -117,8 +117,8 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
 
 
 def _mmc4_in(files: list[Path]) -> list[Path]:
-    """All JSONL of a folder where one of them holds documents of MMC4, else none."""
-    lines = [file for file in files if file.suffix == ".jsonl"]
+    """All JSONL of a folder where one of them holds documents of MMC4, else none; an export has judgments beside them."""
+    lines = [file for file in files if file.suffix == ".jsonl" and file.name != "judgments.jsonl"]
     if not any(map(is_mmc4, lines)):
         return []
     for file in lines:

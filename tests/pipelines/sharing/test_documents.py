@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.documents import Document, documents_of
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.writers.documents import write_links
 from ctxr.datasets.writers.job import ExportJob, Licences
@@ -76,6 +77,25 @@ def test_known_links_are_read_back_as_they_were(built: Path, tmp_path: Path) -> 
         assert all((tmp_path / "out" / "images" / f"{name}.jpg").is_file() for name in one.images)
     export(built, tmp_path / "again", "links")
     assert same_tree(tmp_path / "out", tmp_path / "again")
+
+
+def test_the_readers_read_what_was_written(built: Path, scored: Callable[[Any], float], tmp_path: Path) -> None:
+    export(built, tmp_path / "links", "links")
+    mine = str(built.parent / "scores.jsonl")
+    export(built, tmp_path / "mmc4", "mmc4", by=mine)
+    dataset, documents = read_dataset(tmp_path / "links" / "documents.json"), documents_of(read_artifact(built))
+    assert (dataset.notes, all(image.sha256 for image in dataset.images.values())) == ((), True)
+    for one, again in zip(sorted(documents, key=lambda one: one.id), documents_of(dataset), strict=True):
+        assert (one.texts, one.images, one.split) == (again.texts, again.images, again.split)
+        np.testing.assert_array_equal(one.links, again.links)
+    read = {one.texts: one for one in documents_of(read_dataset(tmp_path / "mmc4"), "mmc4")}
+    for one in documents[1:]:
+        again = read[one.texts]
+        assert again.split == one.split
+        wanted = np.zeros(one.links.shape)
+        wanted[assign(weights_of(one, scored))] = 1
+        columns = [one.images.index(name) for name in again.images]
+        np.testing.assert_array_equal(again.links, wanted[:, columns])
 
 
 def test_the_assignment_of_a_run_is_written_as_links_and_as_judgments(
