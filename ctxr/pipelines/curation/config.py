@@ -256,6 +256,10 @@ class BuildDocuments(Options):
         """Where the artifact is written."""
         return self.out or self.workdir / DOCUMENTS
 
+    def spelled(self, name: str) -> str:
+        """The kind is an argument."""
+        return "KIND {}" if name == "kind" else super().spelled(name)
+
     def rules(self) -> Iterator[tuple[str, str]]:
         """At least one document, and places that cannot be used."""
         if not self.train + self.valid + self.test:
