@@ -275,7 +275,7 @@ def test_a_mistyped_word_is_an_error_like_any_other(typed: list[str], message: s
 )
 def test_a_seed_below_0_is_refused_before_any_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    typed = ["describe"] if name == "export-tasks" else ["."] if name == "build-sets" else []
+    typed = {"export-tasks": ["describe"], "build-sets": ["."], "build-documents": ["coco"]}.get(name, [])
     result = runner.invoke(app, [name, *typed, "--seed", "-1"])
     assert result.exit_code == 2
     assert re.fullmatch(r"error: --seed -1 .*\nhint:  .*\n", result.stderr)
@@ -364,7 +364,7 @@ def test_a_path_that_does_not_exist_is_a_wrong_argument_of_every_command_and_tol
 ) -> None:
     needed = {"export-tasks": ["describe"], "export": ["--to", "hf"], "filter": ["--brisque", "1"]}.get(name, [])
     needed += ["--endpoint", "http://localhost/v1", "--model", "m"] if name == "listen" else []
-    needed += ["videos"] if name == "build-sets" else []
+    needed += {"build-sets": ["videos"], "build-documents": ["coco"]}.get(name, [])
     named_by = [] if option in COMMANDS[name].arguments else [typed(option)]
     result = runner.invoke(app, [name, *named_by, str(tmp_path / "none"), *needed, "-w", str(tmp_path)])
     assert result.exit_code == 2
