@@ -40,7 +40,7 @@ class DenseNet169:
         if not weights and not own.is_file():
             raise CtxrError(
                 f"the weights of torchvision's DenseNet169 are not on this machine: there is no {own}",
-                hint=f"put them there, or name a file: --set features={NAME}:WEIGHTS.pth",
+                hint=f"--set features={NAME}:WEIGHTS.pth, or --set features= for the image tower of the encoder",
             )
         file = Path(weights) if weights else own
         state = {_OLD_NAME.sub(r".\1\2.", name): value for name, value in read_tensors(file).items()}
@@ -63,4 +63,6 @@ class DenseNet169:
         """Which of `LABELS` are the `most` likeliest ones for features [N, 1664]: 1 or 0, [N, 1000]."""
         with torch.inference_mode():
             scores = self._model.classifier(torch.from_numpy(features).to(self._device)).cpu()
-        return np.asarray(torch.zeros_like(scores).scatter_(1, scores.topk(most, 1).indices, 1.0).numpy())
+        return np.asarray(
+            torch.zeros_like(scores).scatter_(1, scores.topk(min(most, len(LABELS)), 1).indices, 1.0).numpy()
+        )

@@ -16,7 +16,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import Document, documents_of, is_documents
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UsageError, and_more, first_line
+from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.densenet import LABELS, NAME, DenseNet169
 from ctxr.models.encoders import Encoder, find_source
 from ctxr.models.hub import makes_pairs
@@ -38,6 +38,7 @@ from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import SCORES, scorers_in
 from ctxr.problems.scoring import OpenScorer
 from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.store.arrays import load_array
 from ctxr.store.artifacts import Parent
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import RUN, RUNS
@@ -59,12 +60,12 @@ class FeatureMatrix:
 
     def __init__(self, file: Path) -> None:
         self.files = file, file.with_suffix(".json")
-        try:
-            self.values: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{file}: {first_line(error)}", hint="--set features=FILE.npy") from error
-        self.rows, shape = read_object(self.files[1]), self.values.shape
-        if len(shape) != 2 or self.values.dtype.kind not in "fiu":
+        if not file.is_file():
+            raise DataError(
+                f"{file} is missing", hint="--set features=FILE.npy to train, --regions FILE.npy to evaluate"
+            )
+        self.values, self.rows = load_array(file, "a matrix of features"), read_object(self.files[1])
+        if len(shape := self.values.shape) != 2 or self.values.dtype.kind not in "fiu":
             raise DataError(f"{file} is {self.values.dtype} {shape}, wanted a row of numbers for each image")
         if wrong := [name for name, row in self.rows.items() if type(row) is not int or not 0 <= row < shape[0]]:
             raise DataError(f"{self.files[1]}: {wrong[0]!r} has the row {self.rows[wrong[0]]!r} of {shape[0]}")
@@ -95,7 +96,7 @@ class Sources:
 
     def __init__(self, recipe: LinksRecipe, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
-        self.device, features = choose_device(options.device), options.regions or recipe.features
+        self.device, features = choose_device(options.device), recipe.features and (options.regions or recipe.features)
         kind, _, weights = features.partition(":")
         self.net = DenseNet169(weights, self.device) if kind == NAME else None
         self.matrix = FeatureMatrix(Path(features)) if features and self.net is None else None
@@ -254,10 +255,13 @@ class LinksJob(TrainJob):
 
         Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on.
         """
-        for name in ("text_only", "image_only", "judgments"):
-            if getattr(options, name):
-                name = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{name} does not apply to the variant {recipe.variant!r}", hint=f"leave {name} out")
+        others = {
+            "--text-only": options.text_only,
+            "--image-only": options.image_only,
+            "--judgments": options.judgments,
+        }
+        for name in filter(others.get, others):
+            raise UsageError(f"{name} does not apply to the variant {recipe.variant!r}", hint=f"leave {name} out")
         self.progress, self.device, self.out = progress, choose_device(options.device), options.folder(RUNS)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
         everything = whole_documents(dataset)
@@ -280,6 +284,8 @@ class LinksJob(TrainJob):
         texts = [text for one in self.documents["train"] or everything for text in one.texts]
         labels, least = ((), recipe.least_count) if recipe.learns else (LABELS, 1)
         self.words = vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
+        if len(self.words) == 2:
+            raise DataError(f"{dataset.name} has no word {least} times on train", hint="--set least_count=1")
         self.key, self.seeds = {"weights": self.sources.weights}, options.seeds if recipe.learns else 1
         self.dataset, self.queries = dataset.name, {name: len(part) for name, part in self.documents.items() if part}
         self.judged_on = "valid" if recipe.learns and len(self.documents["valid"]) > 1 else ""
@@ -315,7 +321,7 @@ class LinksJob(TrainJob):
         word_width = 0 if vectors is None else vectors.shape[1]
         if vectors is not None and not recipe.learns:
             sources.recipe = recipe = replace(recipe, width=word_width)
-        widths = [recipe.width if word_width else sources.width, sources.width, word_width]
+        widths = [recipe.width if word_width else sources.source.dim, sources.width, word_width]
         model = sources.towers(widths, vectors, seed)
         if vectors is not None and not recipe.learns:
             model.name_objects(label_vectors(vectors, self.words))
@@ -323,9 +329,7 @@ class LinksJob(TrainJob):
             table = partial(sources.table, dataset=self.data, words=self.words)
             valid = table(self.documents["valid"]) if self.judged_on else None
             if valid is None:
-                self.progress.warn(
-                    f"seed {seed}: valid has no two documents to choose an epoch by: the last one counts"
-                )
+                self.progress.warn(f"seed {seed}: fewer than two documents on valid, so the last epoch counts")
             objective = partial(LinksObjective, recipe, table(self.documents["train"]), valid)
             epoch = train(model, len(self.documents["train"]), objective).best or 0
         made_by, words = self.seed_key(seed), list(self.words)

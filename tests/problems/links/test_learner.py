@@ -26,6 +26,7 @@ from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
 from ctxr.problems.links.words import vocabulary_of
 from ctxr.problems.protocols import ScoringOptions
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from tests.models.encoder_folder import make_folder
@@ -130,14 +131,18 @@ def test_links_are_learned_from_documents_alone_and_the_same_twice(drawn: tuple[
 def test_a_training_that_was_stopped_resumes_to_the_same_bytes(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
     dataset, features = drawn
     # valid grows worse at this rate, so that the plateau is reached before and after the stop
-    changes = (*QUICK, features, "epochs=9", "lr=0.3", "margin=1.0")
-    whole = train(dataset, tmp_path / "a", *changes, seeds=2).folder
+    changes = (*QUICK, features, "epochs=9", "lr=3", "margin=1.0", "loss=logistic")
+    whole = train(dataset, tmp_path / "a", *changes).folder
     with pytest.raises(KeyboardInterrupt):
-        train(dataset, tmp_path / "b", *changes, seeds=2, progress=Notes("seed 1, epoch 5 of 9"))
+        train(dataset, tmp_path / "b", *changes, progress=Notes("seed 0, epoch 6 of 9"))
     notes = Notes()
-    parts = train(dataset, tmp_path / "b", *changes, seeds=2, progress=notes).folder
-    assert any("resumes after epoch 5" in one for one in notes.said)
+    parts = train(dataset, tmp_path / "b", *changes, progress=notes).folder
+    assert any("resumes after epoch 6" in one for one in notes.said)
     assert files_of(whole) == files_of(parts)
+    losses = [row.valid_loss or 0.0 for row in read_table(parts / "seed0" / "curve.jsonl", CurveRow)]
+    recipe = LinksRecipe(lr=3.0, margin=1.0)
+    rates = [recipe.rate([-loss for loss in losses[:count]]) for count in (0, 6, 9)]
+    assert rates[0] > rates[1] > rates[2]
 
 
 def test_the_rate_falls_to_a_fifth_after_three_epochs_without_a_lower_loss_once_it_is_below_twice_the_margin() -> None:
@@ -254,8 +259,10 @@ def _mean(label: str, vectors: dict[str, Any]) -> Any:
 
 
 def test_images_of_a_network_are_learned_from(pictures: Dataset, network: tuple[Path, Any], tmp_path: Path) -> None:
-    report = train(pictures, tmp_path, *QUICK, "epochs=1", f"features=densenet169:{network[0]}")
+    own = ("epochs=1", f"features=densenet169:{network[0]}", "text=encoder", "encoder=ctxr-tiny")
+    report = train(pictures, tmp_path, *QUICK, *own)
     assert reopened(pictures, report.folder, tmp_path)
+    assert set(open_artifact(report.folder).manifest.models) == {"densenet169", "ctxr-tiny"}
 
 
 def test_weights_of_a_network_are_found_where_torchvision_left_them_and_must_be_its_own(
@@ -328,6 +335,7 @@ def test_documents_that_share_a_sentence_or_a_picture_are_no_negatives_of_each_o
         (("features=gone.npy",), {}, DataError, "gone.npy"),
         (("features=", "encoder=blip:base"), {}, UsageError, "blip:base"),
         (("words=gone.txt",), {}, UsageError, "gone.txt"),
+        (("least_count=999",), {}, DataError, "least_count=1"),
         (("layers=0", "width=8"), {}, UsageError, "width=16"),
         (("batch=1",), {}, UsageError, "batch = 1"),
         (("frozen=false",), {}, UsageError, "frozen = false"),
