@@ -182,7 +182,7 @@ def _mmc4_document(name: str, line: str, pictures: Pictures) -> tuple[list[str],
     if not all(map(is_text, texts)):
         raise DataError("`text_list` holds something that is no text", hint="restore the line")
     # an integer may be too large for a double
-    largest = np.finfo(np.float64).max
+    largest = float(np.finfo(np.float64).max)
     matrix = value_of("the line", row, "similarity_matrix", list)
     if len(matrix) != len(infos) or any(
         not isinstance(values, list)
