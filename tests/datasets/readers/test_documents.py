@@ -63,10 +63,10 @@ def test_a_link_counts_whichever_side_carries_it(
 @pytest.mark.parametrize(
     ("images", "sentences", "message"),
     [
-        ([1, 0], [1, -1], "image 0 is linked to sentence 1, and sentence 1 to nothing"),
-        ([-1, 0], [0, 1], "sentence 0 is linked to image 0, and image 0 to nothing"),
-        ([1, 0], [0, 1], "sentence 0 is linked to image 0, and image 0 to sentence 1"),
-        ([None, 0], [0, None], "image 1 is linked to sentence 0, and sentence 0 to image 0"),
+        ([1, 0], [1, -1], "image 0 .*sentence 1, .*sentence 1 .*nothing"),
+        ([-1, 0], [0, 1], "sentence 0 .*image 0, .*image 0 .*nothing"),
+        ([1, 0], [0, 1], "sentence 0 .*image 0, .*image 0 .*sentence 1"),
+        ([None, 0], [0, None], "image 1 .*sentence 0, .*sentence 0 .*image 0"),
     ],
 )
 def test_ends_that_contradict_each_other_are_named(
@@ -111,15 +111,15 @@ def test_documents_have_splits_pictures_and_texts_in_order(tmp_path: Path) -> No
     assert dataset.images["i0"].width == 24
     assert documents_of(dataset)[0].texts == tuple(f"Text {number}." for number in range(11))
     assert [(row.query, row.candidate, row.worker) for row in dataset.judgments] == [("valid/00000/s0", "i0", "gold")]
-    assert re.search(r"2 images are missing from d/ .*'i2'", dataset.notes[0])
+    assert re.search(r"^2 images .* d/ .*'i2'", dataset.notes[0])
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"test": [document([2], [None, None])]}, r"test\[0\]: image 0 is linked to 2, .* 1$"),
-        ({"test": [document([-2], [None])]}, "image 0 is linked to -2"),
-        ({"test": [document([None], [1])]}, "sentence 0 is linked to 1"),
+        ({"test": [document([2], [None, None])]}, r"test\[0\]: image 0 .*to 2, .* 1$"),
+        ({"test": [document([-2], [None])]}, "image 0 .*to -2"),
+        ({"test": [document([None], [1])]}, "sentence 0 .*to 1"),
         ({"test": [document([True], [None])]}, "image 0 is not"),
         ({"test": [document([0.0], [None])]}, "image 0 is not"),
         ({"test": [document([1e999], [None])]}, r"docs\.json .*Infinity"),
@@ -139,7 +139,7 @@ def test_documents_have_splits_pictures_and_texts_in_order(tmp_path: Path) -> No
         ({"test": [document([None], [None])], "dev": []}, "'dev' is no split"),
         ({"test": [document([None], [None])], "train": {}}, "'train' is no split, or an object"),
         ({"val": [document([None], [None])], "valid": [document([None], [None])]}, "'valid/00000' appears twice"),
-        ({"train": [], "test": []}, r"docs\.json: there is no document"),
+        ({"train": [], "test": []}, r"docs\.json: .*no document"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_sentence(tmp_path: Path, content: object, message: str) -> None:

@@ -18,8 +18,8 @@ author: nobody
 ---
 # How to make tea
 
-Boil *water*. Pour it over the
-leaves! ![a pot](pics/pot.jpg) Ask J. Smith, e.g. today.
+Boil *water*. Pour it
+over! ![a pot](pics/pot.jpg) Ask J. Smith, e.g. today.
 
 - Wait.
 - Drink <b>slowly</b>. <img src="../pics/cup%20one.png">
@@ -44,7 +44,7 @@ def test_markdown_is_split_into_sentences_and_local_images(tmp_path: Path) -> No
     dataset = read_dataset(tmp_path)
     cup, tea = documents_of(dataset)
     assert tea.texts == (
-        "How to make tea", "Boil water.", "Pour it over the leaves!", "Ask J. Smith, e.g. today.", "Wait.", "Drink slowly.",
+        "How to make tea", "Boil water.", "Pour it over!", "Ask J. Smith, e.g. today.", "Wait.", "Drink slowly.",
         "sugar", "milk", "none", "some",
     )  # fmt: skip
     assert tea.images == ("train/pics/pot.jpg", "pics/cup one.png")
