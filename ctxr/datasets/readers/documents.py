@@ -37,15 +37,14 @@ class Pictures:
     passed: Callable[[], None] | None = None
     images: dict[str, Image] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
-    _files: dict[Path, dict[str, Path]] = field(default_factory=dict)
+    _files: dict[str, dict[str, Path]] = field(default_factory=dict)
 
     def image(self, name: str, document: str) -> Image:
         """The image of a name: with the file of that name in the folder or its `images/`, with or without suffix, if there is one."""
         if name not in self.images:
             if not stays_inside(name) or not name.isprintable():
                 raise DataError(f"the image {name!r} is no name inside the folder", hint="rename it")
-            files = [self._file_at(folder / name) for folder in (self.root, self.root / "images")]
-            if not self.add(name, next(filter(None, files), None), document).path:
+            if not self.add(name, self._find(name), document).path:
                 self.left.setdefault(f"missing from {self.root.name or '.'}/ and its images/", []).append(name)
         return self.images[name]
 
@@ -63,13 +62,14 @@ class Pictures:
             f"{len(names)} images are {reason}: the first is {names[0][:200]!r}" for reason, names in self.left.items()
         ]
 
-    def _file_at(self, path: Path) -> Path | None:
-        """The file at a path, or the picture with that path and a suffix."""
-        if path.parent not in self._files:
-            files = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-            stems = {file.stem: file for file in reversed(files) if file.suffix.lower() in PHOTO_SUFFIXES}
-            self._files[path.parent] = stems | {file.name: file for file in files}
-        file = self._files[path.parent].get(path.name)
+    def _find(self, name: str) -> Path | None:
+        parent, _, base = name.rpartition("/")
+        if parent not in self._files:
+            folders = self.root / "images" / parent, self.root / parent
+            files = [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir(), reverse=True)]
+            stems = {file.stem: file for file in files if file.suffix.lower() in PHOTO_SUFFIXES}
+            self._files[parent] = stems | {file.name: file for file in files}
+        file = self._files[parent].get(base)
         return file if file is not None and Galleries(self.root).holds(file) else None
 
 
@@ -182,7 +182,7 @@ def _mmc4_document(name: str, line: str, pictures: Pictures) -> tuple[list[str],
     if not all(map(is_text, texts)):
         raise DataError("`text_list` holds something that is no text", hint="restore the line")
     # an integer may be too large for a double
-    largest = np.finfo(np.float64).max
+    largest = float(np.finfo(np.float64).max)
     matrix = value_of("the line", row, "similarity_matrix", list)
     if len(matrix) != len(infos) or any(
         not isinstance(values, list)

@@ -44,9 +44,6 @@ _SILENT = frozenset(("nav", "pre", "template"))
 """Elements whose content is no text of the document."""
 
 
-_RENDERER = MarkdownIt("commonmark").enable("table")
-
-
 def pages_below(root: Path) -> list[Path]:
     """Markdown and HTML files of a folder and those in it, but for hidden ones, ctxr's artifacts, and where links lead out."""
     files = files_below(root)
@@ -89,7 +86,9 @@ def _parse(page: Path) -> tuple[list[str], list[str]]:
         size = f"{page.stat().st_size >> 10:,} KiB; at most {MOST_BYTES[kind] >> 10:,} are read"
         raise DataError(f"{page} has {size}", hint="split it, and keep images in files of their own")
     text = read_utf8(page)
-    return parse_html(_RENDERER.render(_FRONT_MATTER.sub("", text)) if kind is MARKDOWN else text)
+    if kind is MARKDOWN:
+        text = MarkdownIt("commonmark").enable("table").render(_FRONT_MATTER.sub("", text))
+    return parse_html(text)
 
 
 def parse_html(text: str) -> tuple[list[str], list[str]]:
@@ -125,13 +124,14 @@ def _image(pictures: Pictures, page: Path, source: str, document: str) -> Image 
         url = urlsplit(source)
         path = unquote(url.path)
         file = Path(os.path.realpath(page.parent / path))
-    except ValueError:  # no address, or a zero byte
-        url, path, file = SplitResult("", "", "", "", ""), "", root
+        exists = file.is_file()
+    except (OSError, ValueError):  # no address, a zero byte, or too long a name
+        url, path, file, exists = SplitResult("", "", "", "", ""), "", root, False
     if url.scheme or url.netloc:
         reason = "remote, and were left out"
     elif path.startswith("/") or not file.is_relative_to(root):
         reason = "outside the folder, and were left out"
-    elif file.is_file() and is_text(str(file)) and str(file).isprintable():
+    elif exists and is_text(str(file)) and str(file).isprintable():
         name = file.relative_to(root).as_posix()
         image = pictures.images.get(name) or pictures.add(name, file, document)
         if image.path:

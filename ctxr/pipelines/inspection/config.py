@@ -20,7 +20,7 @@ class Stats(Options):
     COMMAND: ClassVar[str] = "stats"
 
     dataset: Path | None = None
-    """Artifact, published release (folder or file) or COCO captions; default: the latest finished one in the workdir."""
+    """Artifact, published release (folder or file), COCO captions or documents; default: the latest finished one in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     out: Path | None = None

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.documents import GOLD, documents_of, is_documents
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.imagecode import _COLLECTIONS, UNKNOWN, collection_of, is_release
 from ctxr.datasets.readers.phenomena import PHENOMENA
@@ -211,6 +213,30 @@ def by_split(dataset: Dataset) -> Table | str:
     return Table("Sets and descriptions by split", heads, tuple(rows))
 
 
+def by_document(dataset: Dataset) -> Table:
+    """Documents of each split, with their sentences, images and links."""
+    workers = {row.worker for row in dataset.judgments} or {GOLD}
+    worker = GOLD if GOLD in workers else min(workers)
+    documents = documents_of(dataset, worker)
+    rows = []
+    for split in (*SPLITS, None, "all"):
+        if not (part := [one for one in documents if split in (one.split, "all")]):
+            continue
+        sentences, images = [len(one.sentences) for one in part], [len(one.images) for one in part]
+        linked, judged = (
+            sum(int(check(one.links).sum()) for one in part) for check in (lambda links: links == 1, np.isfinite)
+        )
+        alone = sum(int((one.links == 0).all(axis).sum()) for one in part for axis in (0, 1))
+        rows.append((
+            split or "no split", len(part), sum(sentences), len({image for one in part for image in one.images}), linked, alone,
+            float(np.median(sentences)), float(np.median(images)), 100 * linked / judged if judged else None,
+        ))  # fmt: skip
+    note = "density: links over pairs that are labelled" + (f"; links by {worker}" if worker != GOLD else "")
+    heads = ("split", "documents", "sentences", "images", "links", "linked to nothing",
+             "median sentences", "median images", "density %")  # fmt: skip
+    return Table("Documents by split", heads, tuple(rows), note, digits=1)
+
+
 def _largest(rows: Iterable[tuple[Any, ...]], names: int) -> tuple[tuple[Any, ...], ...]:
     """The rows with the largest counts, which follow `names` names, and one with the sums of the others."""
     ranked = sorted(rows, key=lambda row: (-row[names], row[:names]))
@@ -357,6 +383,11 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     progress = progress or Silent()
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
+    if is_documents(dataset):
+        report = StatsReport(dataset.name, "", {"documents": by_document(dataset)}, (), dataset.notes)
+        if config.out is not None:
+            _write(config.out, report)
+        return report
     described = {
         query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)
     }

@@ -332,3 +332,47 @@ def test_a_damaged_picture_is_left_out_and_said(built: Path) -> None:
             file.write_bytes(content)
     (line,) = said
     assert line.endswith("is empty, and 1 more: left out")
+
+
+def test_documents_are_counted_by_split_with_their_links(tmp_path: Path) -> None:
+    linked = [[["a", 1], ["b", -1]], [["A.", None], ["B.", None], ["C.", None]]]
+    silent = [[["c", None], ["a", None]], [["D.", None]]]
+    file = tmp_path / "docs.json"
+    file.write_text(json.dumps({"train": [linked, silent], "test": [silent]}))
+    report = run(Stats(file, tokenizer="regex", out=tmp_path / "stats.json"))
+    assert set(report.tables) == {"documents"}
+    assert cells(report.tables["documents"]) == {
+        "train": (2, 4, 3, 1, 3, 2.0, 2.0, pytest.approx(100 / 6)),
+        "test": (1, 1, 2, 0, 0, 1.0, 2.0, None),
+        "all": (3, 5, 3, 1, 3, 1.0, 2.0, pytest.approx(100 / 6)),
+    }
+    assert set(json.loads((tmp_path / "stats.json").read_text())["tables"]) == {"documents"}
+    row = {
+        "text_list": ["A."],
+        "image_info": [{"image_name": "x", "matched_text_index": 0}],
+        "similarity_matrix": [[1]],
+    }
+    (tmp_path / "mmc4.jsonl").write_text(json.dumps(row))
+    table = run(Stats(tmp_path / "mmc4.jsonl", tokenizer="regex")).tables["documents"]
+    assert cells(table)["no split"] == (1, 1, 1, 1, 0, 1.0, 1.0, 100.0)
+    assert "mmc4" in table.note
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("audit", "FILE"),
+        ("listen", "FILE", "--endpoint", "http://127.0.0.1:9", "--model", "x"),
+        ("revise-labels", "FILE"),
+        ("export-tasks", "retrieve", "--input", "FILE"),
+        ("train", "--recipe", "clip-batch", "--set", "encoder=ctxr-tiny", "--dataset", "FILE"),
+    ],
+)
+def test_commands_about_image_sets_refuse_documents(tmp_path: Path, command: tuple[str, ...]) -> None:
+    file = tmp_path / "docs.json"
+    file.write_text(json.dumps({"test": [[[["a", 0]], [["A.", 0]]]]}))
+    result = runner.invoke(
+        app, [file.as_posix() if word == "FILE" else word for word in command] + ["-w", str(tmp_path)]
+    )
+    assert result.exit_code == 2
+    assert "links-ap" in result.output

@@ -1,0 +1,222 @@
+"""The authors' JSON and MMC4's JSONL: links by either side, what is not labelled, and what is wrong in them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxr.datasets.documents import documents_of
+from ctxr.datasets.open import read_dataset
+from ctxr.datasets.readers.documents import _links
+from ctxr.errors import DataError, UsageError
+from tests.releases import draw
+
+NAN = float("nan")
+
+
+def write(folder: Path, content: object, name: str = "docs.json") -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(json.dumps(content))
+    return file
+
+
+def document(images: list[Any], sentences: list[Any]) -> list[Any]:
+    """A document by the indices that its items name."""
+    return [
+        [[f"i{k}", end] for k, end in enumerate(images)],
+        [[f"Text {k}.", end] for k, end in enumerate(sentences)],
+        "na",
+    ]
+
+
+def links(folder: Path, images: list[Any], sentences: list[Any]) -> list[list[float]]:
+    (one,) = documents_of(read_dataset(write(folder, {"test": [document(images, sentences)]})))
+    return one.links.tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("images", "sentences", "expected"),
+    [
+        ([1, -1], [-1, -1], [[0, 0], [1, 0]]),  # as the authors store them: on one side, with -1 throughout the other
+        ([-1, -1], [-1, 0], [[0, 0], [1, 0]]),
+        ([1, -1], [-1, 0], [[0, 0], [1, 0]]),
+        ([1, 1], [None, None], [[0, 0], [1, 1]]),
+        ([1, 1], [-1, 0], [[0, 0], [1, 1]]),  # several name the same end, which can name one of them
+        ([None, None], [1, None], [[0, 1], [NAN, NAN]]),
+        ([None, -1], [None, None], [[NAN, 0], [NAN, 0]]),
+        ([None, None], [None, None], [[NAN, NAN], [NAN, NAN]]),
+        ([-1, -1], [-1, -1], [[0, 0], [0, 0]]),
+    ],
+)
+def test_a_link_counts_whichever_side_carries_it(
+    tmp_path: Path, images: list[Any], sentences: list[Any], expected: list[list[float]]
+) -> None:
+    np.testing.assert_array_equal(links(tmp_path, images, sentences), expected)
+
+
+@pytest.mark.parametrize(
+    ("images", "sentences", "message"),
+    [
+        ([1, 0], [1, -1], "image 0 .*sentence 1, .*sentence 1 .*nothing"),
+        ([-1, 0], [0, 1], "sentence 0 .*image 0, .*image 0 .*nothing"),
+        ([1, 0], [0, 1], "sentence 0 .*image 0, .*image 0 .*sentence 1"),
+        ([None, 0], [0, None], "image 1 .*sentence 0, .*sentence 0 .*image 0"),
+    ],
+)
+def test_ends_that_contradict_each_other_are_named(
+    tmp_path: Path, images: list[Any], sentences: list[Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=rf"docs\.json: test\[0\]: {message}$"):
+        links(tmp_path, images, sentences)
+
+
+def ends(count: int, others: int) -> st.SearchStrategy[list[int | None]]:
+    index = st.one_of(st.none(), st.integers(-1, others - 1))
+    return st.lists(index, min_size=count, max_size=count)
+
+
+@given(st.data(), st.integers(1, 4), st.integers(1, 4))
+def test_links_equal_their_definition_pair_by_pair(data: st.DataObject, n: int, m: int) -> None:
+    sentences, images = data.draw(ends(n, m)), data.draw(ends(m, n))
+    try:
+        values = _links(sentences, images)
+    except DataError:
+        return
+    for row in range(n):
+        for column in range(m):
+            linked = sentences[row] == column or images[column] == row
+            unknown = sentences[row] is None and images[column] is None
+            expected = 1.0 if linked else NAN if unknown else 0.0
+            np.testing.assert_equal(values[row, column], expected)
+
+
+def test_documents_have_splits_pictures_and_texts_in_order(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    draw(folder / "i0.png", 1)
+    draw(folder / "images" / "i1.JPG.jpg", 2).rename(folder / "images" / "i1.JPG")
+    (folder / "i2.jpg").symlink_to(draw(tmp_path / "outside.jpg", 3))
+    (folder / "i3.jpg").write_text("no picture")
+    file = write(folder, {"train": [document([None] * 4, [None] * 11)], "val": [document([0], [0])], "test": []})
+    dataset = read_dataset(file)
+    assert dataset.splits == {"train/00000": "train", "valid/00000": "valid"}
+    assert {one.id: one.path for one in dataset.images.values()} == {
+        "i0": "i0.png", "i1": "images/i1.JPG", "i2": "", "i3": "",
+    }  # fmt: skip
+    assert dataset.images["i0"].width == 24
+    assert documents_of(dataset)[0].texts == tuple(f"Text {number}." for number in range(11))
+    assert [(row.query, row.candidate, row.worker) for row in dataset.judgments] == [("valid/00000/s0", "i0", "gold")]
+    assert re.search(r"^2 images .* d/ .*'i2'", dataset.notes[0])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"test": [document([2], [None, None])]}, r"test\[0\]: image 0 .*to 2, .* 1$"),
+        ({"test": [document([-2], [None])]}, "image 0 .*to -2"),
+        ({"test": [document([None], [1])]}, "sentence 0 .*to 1"),
+        ({"test": [document([True], [None])]}, "image 0 is not"),
+        ({"test": [document([0.0], [None])]}, "image 0 is not"),
+        ({"test": [document([1e999], [None])]}, r"docs\.json .*Infinity"),
+        ({"test": [[[["a", 0]], [["b\ud800", 0]]]]}, "sentence 0 is not"),
+        ({"test": [[[["a", 0]], ["b"]]]}, "sentence 0 is not"),
+        ({"test": [[["a"], [["b", 0]]]]}, "image 0 is not"),
+        ({"test": [[[["../a", 0]], [["b", 0]]]]}, r"the image '\.\./a'"),
+        ({"test": [[[["/etc/passwd", 0]], [["b", 0]]]]}, "the image '/etc/passwd'"),
+        ({"test": [[[["a\u001b[1m", 0]], [["b", 0]]]]}, "the image"),
+        ({"test": [[[["a", 0], ["a", 0]], [["b", None]]]]}, r"test\[0\]: document 'test/00000' .*twice"),
+        ({"test": [document([None], [])]}, "'test/00000' has no sentence"),
+        ({"test": [document([], [None])]}, "'test/00000' has no image"),
+        ({"test": [document([None], [None] * 10_000)]}, "10,000 sentences; at most 2,000"),
+        ({"test": [document([None] * 501, [None])]}, "501 images; at most 500"),
+        ({"test": [[1, 2]]}, r"test\[0\]: a document is \[images, sentences, meta\]"),
+        ({"test": [document([None], [None]), {}]}, r"test\[1\]: a document"),
+        ({"test": [document([None], [None])], "dev": []}, "'dev' is no split"),
+        ({"test": [document([None], [None])], "train": {}}, "'train' is no split, or an object"),
+        ({"val": [document([None], [None])], "valid": [document([None], [None])]}, "'valid/00000' appears twice"),
+        ({"train": [], "test": []}, r"docs\.json: .*no document"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_sentence(tmp_path: Path, content: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_dataset(write(tmp_path, content))
+
+
+def test_json_that_is_nothing_of_this_is_left_to_the_other_readers(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"docs\.json"):
+        read_dataset(write(tmp_path, [[1]]))
+
+
+def mmc4(**changes: Any) -> dict[str, Any]:
+    return {
+        "text_list": ["A.", "B.", "C."],
+        "image_info": [{"image_name": "x.jpg", "matched_text_index": 2}, {"image_name": "y.jpg", "matched_text_index": 1}],
+        "similarity_matrix": [[0.1, 0.2, 0.3], [0.2, 0.3, 0]],
+        "url": "http://page.example",
+    } | changes  # fmt: skip
+
+
+def test_matches_of_mmc4_are_judgments_of_a_machine(tmp_path: Path) -> None:
+    draw(tmp_path / "images" / "x.jpg", 1)
+    lines = [json.dumps(mmc4(text_list=["A\u2028.", "B.", "C."]), ensure_ascii=False), "", json.dumps(mmc4())]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "shard_1.jsonl").write_text("\ufeff" + json.dumps(mmc4()))
+    dataset = read_dataset(tmp_path)
+    assert dataset.splits == {"train/00001": "train", "train/00003": "train"}
+    assert [one.id for one in dataset.sets] == ["shard_1/00001", "train/00001", "train/00003"]
+    assert np.isnan(documents_of(dataset)[0].links).all()
+    assert [one.links.tolist() for one in documents_of(dataset, "mmc4")] == [[[0, 0], [0, 1], [1, 0]]] * 3
+    assert {one.id: one.path for one in dataset.images.values()} == {"x.jpg": "images/x.jpg", "y.jpg": ""}
+    assert read_dataset(tmp_path / "shard_1.jsonl").name == "shard_1"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (mmc4(text_list=None), "`text_list` .*null"),
+        (mmc4(text_list=["A.", 3, "C."]), "`text_list`"),
+        (mmc4(image_info=[]), "has no image"),
+        (mmc4(image_info=[{"image_name": "x", "matched_text_index": 3}] * 2), r"image_info\[0\]: .* is 3"),
+        (mmc4(image_info=[{"image_name": "../x", "matched_text_index": 0}] * 2), r"'\.\./x'"),
+        (mmc4(image_info=[{"image_name": "x", "matched_text_index": 0}] * 2), "twice"),
+        (mmc4(image_info=[{"image_name": "x", "matched_text_index": -1}] * 2), r"image_info\[0\]: .* is -1"),
+        (mmc4(image_info=[{"matched_text_index": 0}] * 2), r"image_info\[0\]: `image_name` .*missing"),
+        (mmc4(image_info=[7, 8]), r"image_info\[0\] is a number"),
+        (mmc4(similarity_matrix=[[0.1, 0.2], [0.2, 0.3]]), "2 x 3"),
+        (mmc4(similarity_matrix=[[0.1, 0.2, 0.3]]), "2 x 3"),
+        (mmc4(similarity_matrix=[[0.1, 0.2, NAN], [1, 2, 3]]), "2 x 3"),
+        (mmc4(similarity_matrix=[[0.1, 0.2, 10**400], [1, 2, 3]]), "2 x 3"),
+        (mmc4(similarity_matrix=[3, 4]), "2 x 3"),
+        (mmc4(text_list=["A."] * 10_000), "10,000 sentences"),
+        ([1], "not an object"),
+        ("{", "not an object"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named_by_file_and_line(tmp_path: Path, line: object, message: str) -> None:
+    file = tmp_path / "shard.jsonl"
+    text = line if isinstance(line, str) else json.dumps(line)
+    file.write_text(json.dumps(mmc4()) + "\n" + text + "\n")
+    with pytest.raises(DataError, match=rf"shard\.jsonl:2: .*{message}"):
+        read_dataset(file)
+
+
+def test_other_jsonl_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"text_list": []}\n')
+    with pytest.raises(UsageError, match=r"other\.jsonl"):
+        read_dataset(tmp_path / "other.jsonl")
+    with pytest.raises(UsageError, match=r"other\.jsonl"):
+        read_dataset(tmp_path)
+
+
+def test_the_published_document_of_mmc4_has_the_published_matches(real_files: Path) -> None:
+    file = real_files / "documents" / "mmc4_example.jsonl"
+    if not file.is_file():
+        pytest.skip(f"no {file}: set CTXR_REAL_DATA")
+    (one,) = documents_of(read_dataset(file), "mmc4")
+    assert one.links.argmax(0).tolist() == [2, 1]
+    assert one.links.sum() == 2
