@@ -13,7 +13,7 @@ from ctxr.media.images import image_size
 from ctxr.pipelines.inspection.config import Stats
 from ctxr.pipelines.inspection.stats import run
 from ctxr.store.artifacts import open_artifact
-from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.synthetic.benchmark import WorldBenchmark, draw_set, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.world.describing import TAGS
 
@@ -79,6 +79,15 @@ def test_a_benchmark_can_be_of_one_kind_alone(tmp_path: Path, video: float) -> N
     out = tmp_path / "d"
     write_benchmark(WorldBenchmark(out, train=2, valid=0, test=0, video=video, side=32, workers=1))
     assert {one.kind for one in read_dataset(out).sets} == {"video" if video else "photos"}
+
+
+def test_test_sets_have_as_many_descriptions_as_train_sets_where_that_is_asked_for() -> None:
+    most = replace(SMALL, targets=7, video=1.0)
+    few, many = (
+        [len(draw_set(config, "test", number).descriptions) for number in range(4)]
+        for config in (most, replace(most, all_splits=True))
+    )
+    assert max(few) <= 3 < max(many)
 
 
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
