@@ -181,6 +181,8 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     if scored is None or not scored.runs:
         return None
     edition.evaluations += tuple(scored.artifacts)
+    edition.documents = tuple(row for row in scored.rows if row.kind == "document")
+    scored.rows = [row for row in scored.rows if row.kind != "document"]
     ranked = _ranked(scored)
     dataset = chain.dataset if scored.dataset == chain.evaluated else None
     shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)

@@ -36,7 +36,9 @@ PHOTO_STEPS = (
 def make_summary(edition: Edition) -> Mapping[str, Any]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
-    by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos")}
+    by_kind = {
+        kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos", "document")
+    }
     sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
     funnels = [
         (title, steps)
@@ -55,6 +57,7 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
         "photos": _photos(by_kind["photos"], chain.dataset),
         "described": _described(chain.dataset),
         "asked": edition.data["results"]["asked"] if chain.last.kind == ALONE and "results" in edition.data else 0,
+        "documents": len({row.image_set for row in edition.documents}),
         "notes": chain.notes,
         "missing": edition.pictures,
         "stages": chain.stages,

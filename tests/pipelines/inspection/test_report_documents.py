@@ -1,0 +1,204 @@
+"""The report on documents: their predicted graphs, and what the other parts say of them."""
+
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, expect
+
+from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.pages import documents
+from ctxr.pipelines.inspection.report import run
+from ctxr.problems.results import QueryResult
+from ctxr.store.tables import read_table, write_table
+from tests.pipelines.documents import SKILLS, documents_project
+from tests.pipelines.opened import LEAP, Open, data_of
+
+ENDS = """(line) => [0, line.getTotalLength()].map(
+  (at) => line.getPointAtLength(at).matrixTransform(line.getScreenCTM()).y)"""
+"""How high a line begins and ends on the screen."""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return documents_project(tmp_path_factory.mktemp("documents") / "work")
+
+
+@pytest.fixture(scope="module")
+def page(work: Path) -> Path:
+    return run(Report(workdir=work)).page
+
+
+def rows_of(work: Path) -> list[QueryResult]:
+    return read_table(work / "results" / "links" / "per_query.jsonl", QueryResult)
+
+
+def figures(card: Locator) -> list[float]:
+    return [float(text) for text in card.locator(".figures b").all_text_contents()]
+
+
+def test_a_graph_has_the_strongest_links_and_the_figures_of_the_matrix(work: Path, page: Path) -> None:
+    held = data_of(page)["documents"]
+    assert held["runs"] == list(SKILLS)
+    rows = rows_of(work)
+    for document in held["rows"]:
+        for name, graph in zip(held["runs"], document["runs"], strict=True):
+            own = {row.query: row for row in rows if (row.run, row.image_set) == (name, document["id"])}
+            ordered = [own[f"{document['id']}/s{number}"] for number in range(len(own))]
+            assert document["texts"] == [row.text for row in ordered]
+            scores = np.array([row.scores for row in ordered])
+            labels = np.array([[image in row.targets for image in row.candidates] for row in ordered])
+            assert document["links"] == np.argwhere(labels).tolist()
+            places = [np.unravel_index(at, scores.shape) for at in np.argsort(-scores, axis=None)[:5]]
+            assert [edge[:2] for edge in graph["edges"]] == [[int(s), int(i)] for s, i in places]
+            assert [edge[2] for edge in graph["edges"]] == pytest.approx([scores[at] for at in places], rel=1e-3)
+            wins = [float(linked > other) for linked in scores[labels] for other in scores[~labels]]
+            assert (graph["auc"], graph["p1"]) == (pytest.approx(np.mean(wins)), float(labels[places[0]]))
+
+
+def test_documents_are_sorted_by_the_figures_of_the_chosen_run_and_come_in_pages(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    cards = tab.locator(".graph")
+    expect(tab.locator("#d-found")).to_have_text("12 documents, here 1 to 10")
+    first = tab.locator(".graph .title").first
+    for order, place, reverse in (("auc", 0, False), ("-auc", 0, True), ("p1", 1, False), ("-p1", 1, True)):
+        tab.select_option("#d-sort", order)
+        values = [figures(card)[place] for card in cards.all()]
+        assert values == sorted(values, reverse=reverse)
+    tab.select_option("#d-sort", "id")
+    expect(first).to_have_text("d0")
+    best = figures(cards.first)
+    tab.select_option("#d-run", label="links-nostruct")
+    assert figures(cards.first) != best
+    following = tab.locator("#d-pager button", has_text="Next")
+    following.focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".graph .title")).to_have_text(["d10", "d11"])
+
+
+def test_lines_show_truth_and_strength_and_the_words_beside_them_say_the_same(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.select_option("#d-run", label="links-nostruct")
+    tab.select_option("#d-sort", "id")
+    card = tab.locator(".graph").first
+    drawn = data_of(page)["documents"]
+    document = next(row for row in drawn["rows"] if row["id"] == "d0")
+    edges = document["runs"][drawn["runs"].index("links-nostruct")]["edges"]
+    right = [edge[:2] in document["links"] for edge in edges]
+    assert {True, False} == set(right)
+    expect(card.locator(".edge.right")).to_have_count(sum(right))
+    expect(card.locator(".edge.wrong")).to_have_count(5 - sum(right))
+    expect(card.locator(".edge.missed")).to_have_count(5 - sum(right))
+    widths = [float(line.get_attribute("stroke-width") or 0) for line in card.locator(".edge:not(.missed)").all()]
+    assert widths == sorted(widths)
+    words = [f"sentence {edge[0] + 1} – image {edge[1] + 1}" for edge in edges]
+    expect(card.locator(".in-words li > span:first-child")).to_have_text(words)
+    expect(card.locator(".in-words .verdict")).to_have_text(["true" if one else "not true" for one in right])
+    assert len(re.findall("–", card.locator(".in-words p").last.text_content() or "")) == 5 - sum(right)
+
+
+def test_a_line_ends_at_the_middle_of_its_sentence_and_its_image(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.select_option("#d-sort", "id")
+    for place in range(3):
+        card = tab.locator(".graph").nth(place)
+        sentence, image = (
+            int(n) for n in re.findall(r"\d+", card.locator(".in-words li span").first.text_content() or "")
+        )
+        ends = [
+            card.locator(f"{side} li", has=tab.locator(mark, has_text=re.compile(f"^{number}$"))).bounding_box()
+            for side, mark, number in ((".sentences", "b", sentence), (".pictures", ".place", image))
+        ]
+        middles = [box["y"] + box["height"] / 2 for box in ends if box]
+        assert card.locator(".links .edge").last.evaluate(ENDS) == pytest.approx(middles, abs=1)
+
+
+def test_many_sentences_are_folded_until_the_whole_document_is_wanted(show: Open, page: Path) -> None:
+    tab = show(page).tab
+    tab.select_option("#d-sort", "id")
+    card = tab.locator(".graph").nth(1)
+    expect(card.locator(".sentences li")).to_have_count(12)
+    numbers = [int(text) for text in card.locator(".sentences b").all_text_contents()]
+    strong = re.findall(r"sentence (\d+)", card.locator(".in-words ol").text_content() or "")
+    assert set(map(int, strong)) <= set(numbers)
+    card.locator(".whole").press("Enter")
+    expect(card.locator(".sentences li")).to_have_count(18)
+    expect(card.locator(".whole")).to_have_attribute("aria-expanded", "true")
+    card.locator(".title").click()
+    expect(tab.locator("#look-title")).to_have_text("d1")
+
+
+def test_other_parts_speak_of_documents_and_show_the_tables_of_the_evaluation(show: Open, page: Path) -> None:
+    content, data = page.read_text(encoding="utf-8"), data_of(page)
+    assert re.findall(r'<section id="(\w+)"', content) == ["summary", "sets", "results", "documents", "provenance"]
+    assert "104 sentences: 104 of 12 documents on test." in content
+    assert data["results"]["queries"] == []
+    tab = show(page).tab
+    expect(tab.locator("h1")).to_have_text("12 documents")
+    expect(tab.locator("#results td")).to_have_text(["93.210", "0.300", "1", "–"])
+    expect(tab.locator("#results .plot, #r-controls, .card .figures")).to_have_count(0)
+    assert tab.locator(".card .texts b").all_text_contents()[:5] != []
+    expect(tab.locator("#provenance")).to_contain_text("results/links")
+
+
+def test_results_alone_draw_graphs_with_the_ids_of_images(show: Open, tmp_path: Path) -> None:
+    work = documents_project(tmp_path / "work", count=3, pictured=False)
+    shutil.rmtree(work / "dataset")
+    tab = show(run(Report(workdir=work)).page).tab
+    expect(tab.locator("h1")).to_have_text("3 documents evaluated")
+    tab.select_option("#d-sort", "id")
+    expect(tab.locator(".graph").first.locator(".pictures .frame").first).to_contain_text("d0/p0")
+    expect(tab.locator(".graph h3.title")).to_have_count(3)
+
+
+def test_a_page_holds_the_hardest_documents_and_counts_those_without_scores(
+    show: Open, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(work, tmp_path / "work")
+    table = tmp_path / "work" / "results" / "links" / "per_query.jsonl"
+    large = {"candidates": (), "scores": ()}
+    rows = [msgspec.structs.replace(row, **large) if row.image_set == "d3" else row for row in rows_of(work)]
+    table.unlink()
+    write_table(table, rows)
+    monkeypatch.setattr(documents, "MOST_DOCUMENTS", 4)
+    written = run(Report(workdir=tmp_path / "work")).page
+    means = [np.mean([graph["auc"] for graph in one["runs"]]) for one in data_of(written)["documents"]["rows"]]
+    assert means == sorted(means)
+    tab = show(written).tab
+    expect(tab.locator("#documents p", has_text="4 hardest of 11")).to_have_count(1)
+    expect(tab.locator("#documents p", has_text="1 document has more than 30 images")).to_have_count(1)
+    expect(tab.locator(".graph")).to_have_count(4)
+
+
+def test_hostile_rows_are_shown_as_text_or_left_out(show: Open, work: Path, tmp_path: Path) -> None:
+    hostile = '</script><img src=x onerror="alert(1)">'
+    shutil.copytree(work / "results", tmp_path / "work" / "results")
+    table = tmp_path / "work" / "results" / "links" / "per_query.jsonl"
+    row = rows_of(work)[0]
+    strange = msgspec.structs.replace(
+        row, query=hostile, image_set=hostile, text=hostile, candidates=(hostile, "b"), targets=("c",),
+        scores=(1.0,), kind="document",
+    )  # fmt: skip
+    table.unlink()
+    write_table(table, [strange])
+    tab = show(run(Report(workdir=tmp_path / "work")).page).tab
+    card = tab.locator(".graph")
+    expect(card.locator(".title")).to_have_text(hostile)
+    expect(card.locator(".sentences span")).to_have_text(hostile)
+    expect(card.locator(".pictures .frame").first).to_contain_text(hostile)
+    expect(card.locator(".figures b")).to_have_text(["–", "0.00"])
+    assert tab.locator("img[src=x]").count() == 0
+
+
+def test_the_page_is_accessible_in_both_themes_and_fits_a_phone(show: Open, page: Path) -> None:
+    for theme, width in (("dark", 1280), ("light", 400)):
+        tab = show(page, theme, width).tab
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe(AXE_SCRIPT).run(tab, context="#documents")
+        assert found.violations_count == 0, found.generate_report()
+        assert tab.locator("#d-pager button", has_text="Next").evaluate(LEAP) == 0
