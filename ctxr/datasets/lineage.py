@@ -12,6 +12,9 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import DATASET, RELEASE, RUN
 from ctxr.store.paths import last_path, remember_paths
 
+AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects")
+"""Variants of recipes by which nothing is learned."""
+
 
 def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
     """The run, and every run that it starts from, directly or not; one that is gone or was trained again is a mere `Parent`."""
@@ -125,7 +128,7 @@ def foreign_notes(run: Artifact, dataset: Dataset) -> list[str]:
             )
             continue
         start = "" if ancestor is run else f"starts from {ancestor.path.resolve().name}, "
-        others = [] if ancestor.manifest.config.get("variant") == "zero-shot" else other_datasets(ancestor, dataset)
+        others = [] if ancestor.manifest.config.get("variant") in AS_PUBLISHED else other_datasets(ancestor, dataset)
         notes += [
             f"{name}: {start}trained on another dataset ({other.name}) than this one; the two may share sets"
             for other in others

@@ -41,7 +41,7 @@ def spearman(one: Doubles, other: Doubles) -> float | None:
     >>> spearman(np.array([1.0, 2.0, 9.0]), np.array([0.1, 0.2, 0.3]))
     1.0
     """
-    return pearson(_ranks(one), _ranks(other))
+    return pearson(mean_ranks(one), mean_ranks(other))
 
 
 def sampled_spearman(
@@ -78,7 +78,7 @@ def sampled_spearman(
     return SampledRho(float(values.mean()), float(values.std()), low, high, len(queries), len(sizes))
 
 
-def _ranks(column: Doubles) -> Doubles:
+def mean_ranks(column: Doubles) -> Doubles:
     """Ranks from 1, equal values at the mean of theirs."""
     _, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -225,7 +225,7 @@ class DetectorRegions:
         self._layout, self._most, self._settings = layout, most, dict(settings or {})
         self._device = choose_device(device)
         self._model = build(layout, len(state[CLASSES]), self._settings)
-        _load(self._model, state, weights)
+        load_state(self._model, state, weights, "detector")
         self._model.to(self._device)
         self._fingerprint = fingerprint_of({name: state[name] for name in state if not name.endswith(COUNTERS)})
         self.features = int(state[CLASSES].shape[1])
@@ -316,12 +316,13 @@ def weights_here() -> Path:
     )
 
 
-def _load(model: Any, state: dict[str, Tensor], file: Path) -> None:
+def load_state(model: Any, state: dict[str, Tensor], file: Path, what: str) -> None:
+    """Fill a model of torchvision. Raises DataError where the weights of `file` are not those of `what`."""
     try:
         missing, strange = model.load_state_dict(state, strict=False)
     except RuntimeError as error:
         first = (str(error).strip().splitlines() or [""])[-1].strip()
-        raise DataError(f"{file} does not fit torchvision's detector: {first}") from error
+        raise DataError(f"{file} does not fit torchvision's {what}: {first}") from error
     wrong = [name for name in (*missing, *strange) if not name.endswith(COUNTERS)]
     if wrong:
-        raise DataError(f"{file} does not fit torchvision's detector in {wrong[0]}{and_more(len(wrong))}")
+        raise DataError(f"{file} does not fit torchvision's {what} in {wrong[0]}{and_more(len(wrong))}")

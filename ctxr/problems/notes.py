@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import chosen_on_test, foreign_notes, lineage, other_datasets
+from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
@@ -113,7 +113,7 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
 
 
 def _learned_nothing(artifact: Artifact) -> bool:
-    return artifact.manifest.config.get("variant") == "zero-shot" and not any(
+    return artifact.manifest.config.get("variant") in AS_PUBLISHED and not any(
         parent.kind == artifact.manifest.kind for parent in artifact.manifest.parents
     )
 

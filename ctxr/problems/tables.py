@@ -66,6 +66,21 @@ def corrected_note(rows: Sequence[RunDifference]) -> str:
     )
 
 
+def difference_table(split: str, rows: Sequence[RunDifference], units: str) -> Table | None:
+    """Each run less every one before it, measure by measure; `units` are what is flipped. None without a difference."""
+    own = [row for row in rows if row.side == split]
+    if not own:
+        return None
+    shown = tuple(
+        (row.run, row.part, row.against, difference(row), p_value(row.permutation), p_value(row.corrected))
+        for row in own
+    )
+    note = (
+        f"points; p: two-sided, {units} flipped whole; {corrected_note(rows)}{none_had([row.interval for row in own])}"
+    )
+    return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
+
+
 def percent(interval: Interval, signed: bool = False) -> str:
     """A share as percent with its interval in brackets, "(–)" where there is none."""
     if interval.value is None:

@@ -54,8 +54,9 @@ class Events:
                 shutil.rmtree(self._folder, ignore_errors=True)
             self._writer = find_writer()(str(self._folder), purge_step=row.epoch)
         self._writer.add_scalar("train/loss", row.loss, row.epoch)
-        if row.accuracy is not None:
-            self._writer.add_scalar("valid/accuracy", row.accuracy, row.epoch)
+        figures = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
+        for name, value in figures.items():
+            self._writer.add_scalar(f"valid/{name}", value, row.epoch)
         self._writer.add_scalar("train/seconds", row.seconds, row.epoch)
         self._writer.flush()
 
@@ -163,6 +164,8 @@ class SeedTrainer:
         if self.events is not None:
             self.events.epoch(row)
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
+        if row.figures:
+            accuracy = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
         self.job.progress.note(
             f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{accuracy}, {row.seconds:.1f} s"
         )

@@ -234,6 +234,10 @@ class Objective(ABC):
         """
         return None
 
+    def figures(self) -> dict[str, float]:
+        """What the last validation measured, where it is more than an accuracy; it chooses nothing."""
+        return {}
+
     def after_step(self, model: nn.Module) -> None:  # noqa: B027 (most objectives need none)
         """Called after each optimiser step, for instance to keep a weight within bounds."""
 
@@ -324,9 +328,9 @@ class Trainer(Generic[ObjectiveT]):
         return total
 
     def _accumulate_whole(self, step: Step, weight: float) -> float:
-        result = None
+        result, most = None, max(map(len, step.towers))
         while result is None:
-            result = self._attempt(partial(self._cached, step), min(self.progress.at_once, step.queries))
+            result = self._attempt(partial(self._cached, step), min(self.progress.at_once, most))
         loss, gradients = result
         self._add(gradients, weight)
         return loss
@@ -393,17 +397,19 @@ class Trainer(Generic[ObjectiveT]):
         recipe, start = self.recipe, time.monotonic()
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         batches = self.objective.batches(number, generator)
-        total = 0.0
+        total, measures = 0.0, [row.accuracy for row in self.progress.history]
         for index, rows in enumerate(batches):
             step = (number - 1) * len(batches) + index
             leaks = recipe.leaked_gradients and len(rows) < recipe.batch
-            loss = self.update(rows, rate_at(recipe, step, recipe.epochs * len(batches)), apply=not leaks)
+            rate = rate_at(recipe, step, recipe.epochs * len(batches), measures)
+            loss = self.update(rows, rate, apply=not leaks)
             if not math.isfinite(loss):
                 raise self._broken(f"the loss is {loss} in epoch {number}, step {index + 1} of {len(batches)}")
             total += loss
             self.callbacks.advance(len(rows))
         accuracy = self._validate(number)
-        return Epoch(number, total / max(1, len(self.objective)), accuracy, time.monotonic() - start)
+        loss, figures = total / max(1, len(self.objective)), self.objective.figures()
+        return Epoch(number, loss, accuracy, time.monotonic() - start, figures)
 
     def _validate(self, number: int) -> float | None:
         try:

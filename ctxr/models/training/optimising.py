@@ -1,7 +1,7 @@
 """Steps of the weights: the optimiser of a recipe, its rate over time, and the fp16 masters of the released code."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -44,8 +44,8 @@ def _decayed(weights: list[Tensor], recipe: Recipe) -> list[dict[str, Any]]:
     return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
 
-def rate_at(recipe: Recipe, step: int, steps: int) -> float:
-    """The learning rate of step `step` (from 0) of `steps`."""
+def rate_at(recipe: Recipe, step: int, steps: int, measures: Sequence[float | None] = ()) -> float:
+    """The learning rate of step `step` (from 0) of `steps`, after epochs with these measures."""
     warm = math.ceil(recipe.warmup * steps)
     if step < warm:
         return recipe.lr * (step + 1) / warm
@@ -55,7 +55,7 @@ def rate_at(recipe: Recipe, step: int, steps: int) -> float:
             return recipe.lr * (1 - share)
         case "cosine":
             return recipe.lr * 0.5 * (1 + math.cos(math.pi * share))
-    return recipe.lr
+    return recipe.rate(measures)
 
 
 @torch.no_grad()

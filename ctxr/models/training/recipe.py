@@ -1,6 +1,6 @@
 """Everything that decides a training, as numbers and names: the hyper-parameters and each quirk of the released code."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import inf, nextafter
 from typing import Annotated, Any, ClassVar
@@ -128,6 +128,10 @@ class Recipe(Options):
     def learns(self) -> bool:
         """Whether there is anything to train."""
         return True
+
+    def rate(self, measures: Sequence[float | None]) -> float:
+        """Of a constant schedule, by the measures of the epochs so far, as `Epoch.accuracy` has them."""
+        return self.lr
 
     def spelled(self, name: str) -> str:
         """As in a file."""

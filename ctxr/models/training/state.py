@@ -23,12 +23,14 @@ class Epoch:
         loss: mean over its queries.
         accuracy: on validation, 0..1, or the measure of the job; None where it was not judged.
         seconds: of training and judging.
+        figures: see `Objective.figures`.
     """
 
     epoch: int
     loss: float
     accuracy: float | None
     seconds: float
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass

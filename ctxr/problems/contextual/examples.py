@@ -13,7 +13,8 @@ from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
 from ctxr.metrics.ranking import RankCounts, count_ranks
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.problems.evaluation import NO_SPLIT, SIDES
+from ctxr.problems.evaluation import NO_SPLIT
+from ctxr.problems.matching import match_scores
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.store.records import ImageSet, Query
 
@@ -155,68 +156,21 @@ def match(
 ) -> tuple[list[EvalSplit], list[str]]:
     """The splits that any run scored, or `only` one of them, each with all of its questions; and notes on the omitted ones.
 
-    A split without scores of some run is left out with a note, if any other remains. With `partial`, a question that
-    any run left unscored, or scored in part, is left out of all runs.
-
-    Raises DataError naming file:line for scores of what is not asked, and for what is missing.
+    With `partial`, a question that any run left unscored, or scored in part, is left out of all runs. Raises what `match_scores`
+    raises.
     """
+    places = {name: (one.side, one.image_set) for name, one in questions.items()}
+    matched, notes = match_scores(dataset, places, runs, only, partial)
+    return [
+        _split_of(split, [questions[name] for name in queries], runs, lacking)
+        for split, (queries, lacking) in matched.items()
+    ], notes
+
+
+def _split_of(
+    name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], lacking: frozenset[str]
+) -> EvalSplit:
     scorers = [scorer for run in runs for scorer in run.scorers]
-    for scorer in scorers:
-        _check_queries(dataset, questions, scorer)
-    scored = {questions[name].side for scorer in scorers for name in scorer.values}
-    chosen = [split for split in SIDES if split in scored and only in ("", split)]
-    if not chosen:
-        what = f"of {only}" if only else "that is asked"
-        raise DataError(f"{runs[0].name!r} scores no query {what}", hint="name another --split, or leave it out")
-    strangers = {
-        split: [one.name for one in scorers if not any(questions[name].side == split for name in one.values)]
-        for split in chosen
-    }
-    shared = [split for split in chosen if not strangers[split]]
-    notes = [
-        f"{split} is left out, as {', '.join(strangers[split])} scored nothing of it: name the others, with --split {split}"
-        for split in chosen
-        if shared and strangers[split]
-    ]
-    by_split = {
-        split: [question for question in questions.values() if question.side == split] for split in shared or chosen
-    }
-    return [_split_of(split, those, runs, partial) for split, those in by_split.items()], notes
-
-
-def _check_queries(dataset: Dataset, questions: Mapping[str, BenchmarkQuery], scorer: ModelScores) -> None:
-    candidates: dict[str, frozenset[str]] = {}
-    for name, values in scorer.values.items():
-        question = questions.get(name)
-        if question is None:
-            query = dataset.queries.get(name)
-            what = "is not asked" if query is None else "asks for a label, not for an image"
-            raise DataError(
-                f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
-                hint="evaluate on the dataset that was scored: --dataset PATH",
-            )
-        if question.image_set.id not in candidates:
-            candidates[question.image_set.id] = frozenset(question.candidates)
-        strange = values.keys() - candidates[question.image_set.id]
-        if strange:
-            first = min(strange)
-            raise DataError(
-                f"{scorer.place(name, first)}: {first!r} is not a candidate of query {name!r} "
-                f"(set {question.image_set.id!r} has {question.candidates[0]!r} and {len(question.candidates) - 1} more)",
-                hint="candidates are the image ids of the query's set",
-            )
-
-
-def _split_of(name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], partial: bool) -> EvalSplit:
-    scorers = [scorer for run in runs for scorer in run.scorers]
-    lacking: set[str] = set()
-    for scorer in scorers:
-        unscored = [
-            question for question in questions if len(scorer.values.get(question.query, ())) < len(question.candidates)
-        ]
-        if unscored and not partial:
-            raise _missing(name, unscored, scorer)
-        lacking |= {one.query for one in unscored}
     whole = [question for question in questions if question.query not in lacking]
     labelled = tuple(one for one in whole if one.right)
     hidden = tuple(one for one in whole if not one.right)
@@ -247,18 +201,3 @@ def _table(scorer: ModelScores, questions: Sequence[BenchmarkQuery], width: int)
 def _values(scorer: ModelScores, one: BenchmarkQuery) -> list[float]:
     values = scorer.values[one.query]
     return [values[candidate] for candidate in one.candidates]
-
-
-def _missing(split: str, unscored: Sequence[BenchmarkQuery], scorer: ModelScores) -> DataError:
-    first = unscored[0]
-    more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
-    values = scorer.values.get(first.query, {})
-    if values:
-        lost = next(candidate for candidate in first.candidates if candidate not in values)
-        what = f"query {first.query!r} has no score for its candidate {lost!r}"
-    else:
-        what = f"query {first.query!r} of {split} has no score"
-    return DataError(
-        f"{scorer.place(first.query, None)}: {what}{more}",
-        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
-    )

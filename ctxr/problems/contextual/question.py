@@ -24,6 +24,7 @@ from ctxr.problems.contextual.recipe import VARIANTS
 from ctxr.problems.contextual.tables import tables_of
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
+from ctxr.problems.matching import queries_to_score
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import REGIONS, Run, Scoring, find_runs
@@ -117,7 +118,8 @@ class SetEvaluation(Evaluation):
         super().__init__(request)
         options, dataset = self.options, request.dataset
         questions = questions_of(dataset, distances_of(dataset, self._vectors()))
-        wanted = _wanted(questions, options.split)
+        places = {name: (one.side, one.image_set) for name, one in questions.items()}
+        wanted = queries_to_score(places, options.split)
         scoring = Scoring(dataset, wanted, request.scoring, self.progress, lambda: find_learner(Contextual()))
         self.dataset, self.runs = dataset.name, find_runs(options.runs, scoring)
         refuse_same_files(self.names)
@@ -189,12 +191,6 @@ class SetEvaluation(Evaluation):
         """With the name of the tokenizer."""
         content = super().write(out)
         return Content(content.files, content.counts, {"tokenizer": {"name": self.tokenizer}})
-
-
-def _wanted(questions: Mapping[str, BenchmarkQuery], split: str) -> list[str]:
-    """Queries that a model is asked to score: those of the split, else of valid and test, else all."""
-    splits = {split} if split else {"valid", "test"}
-    return [name for name, one in questions.items() if one.side in splits] or list(questions)
 
 
 def _counted(

@@ -26,11 +26,11 @@ from ctxr.metrics.retrieval import (
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
-from ctxr.problems.figures import Figure, RunDifference
+from ctxr.problems.figures import Figure
 from ctxr.problems.gallery.rankings import RANKED
 from ctxr.problems.gallery.splits import GallerySplit, first_owners
 from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
-from ctxr.problems.tables import corrected_note, difference, none_had, p_value, percent
+from ctxr.problems.tables import none_had, percent
 
 COCO_TEST = 5000
 """Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
@@ -457,21 +457,6 @@ def _ways(own: Sequence[EntailFigure]) -> str:
         for method, says in _WAYS.items()
         if method in by_way
     )
-
-
-def difference_table(split: str, rows: Sequence[RunDifference]) -> Table | None:
-    """Each run less every one before it, measure by measure."""
-    own = [row for row in rows if row.side == split]
-    if not own:
-        return None
-    shown = tuple(
-        (row.run, row.part, row.against, difference(row), p_value(row.permutation), p_value(row.corrected))
-        for row in own
-    )
-    note = (
-        f"points; p: two-sided, pictures flipped whole; {corrected_note(rows)}{none_had([row.interval for row in own])}"
-    )
-    return Table(f"{split}: differences", ("run", "measure", "against", "difference", "p flips", "Holm"), shown, note)
 
 
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:

@@ -32,7 +32,7 @@ from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import AnyRun, checkpoints, finished_runs, named_runs, refuse_twice, run_folder
-from ctxr.problems.tables import seed_table
+from ctxr.problems.tables import difference_table, seed_table
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import MODEL, RUN
@@ -145,7 +145,7 @@ class GalleryEvaluation(Evaluation):
             "similarity": measuring.table(split, answers.rhos),
             "entailed": measuring.entailment_table(name, own),
             "seeds": seed_table(name, answers.seeds, "mean recall %", measuring.SEED_NOTE),
-            "differences": measuring.difference_table(name, findings.differences),
+            "differences": difference_table(name, findings.differences, "pictures"),
         }
         findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
 

@@ -1,11 +1,19 @@
 """Recipes of trainings on documents (Hessel et al., EMNLP 2019)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
 from ctxr.models.training.recipe import Count, Natural, NotNegative, Recipe
+from ctxr.store.records import Record
+
+CURVE = "curve.jsonl"
+"""Table of a seed."""
+
+_WAIT, _FACTOR, _LEAST_RATE = 3, 0.2, 1e-7
+"""Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, and its least value."""
 
 VARIANTS = ("links-ap", "links-dc", "links-tk", "links-nostruct", "links-objects", "links-zero-shot")
 """Similarities of two documents: the optimal assignment, dense correspondence, the k best. Baselines: one sentence and one image
@@ -71,6 +79,21 @@ class LinksRecipe(Recipe):
         """Whether there is anything to train."""
         return self.variant not in ("links-objects", "links-zero-shot")
 
+    @property
+    def encodes(self) -> bool:
+        """Whether `encoder` makes vectors of images or texts."""
+        return not self.features or self.text == "encoder"
+
+    def rate(self, measures: Sequence[float | None]) -> float:
+        """See `Recipe`; a measure is minus the validation loss."""
+        rate, best, waited, low = self.lr, inf, 0, False
+        for loss in (-measure for measure in measures if measure is not None and self.schedule == "plateau"):
+            low = low or loss < 2 * self.margin
+            best, waited = min(best, loss), 0 if loss < best or not low else waited + 1
+            if waited == _WAIT:
+                rate, waited = max(rate * _FACTOR, min(self.lr, _LEAST_RATE)), 0
+        return rate
+
     def rules(self) -> Iterator[tuple[str, str]]:
         """Two documents a step, an image tower that can learn, and word vectors for labels."""
         yield from super().rules()
@@ -80,8 +103,24 @@ class LinksRecipe(Recipe):
             yield "frozen = false needs pictures, and features are given", "--set features="
         if self.augment and self.frozen:
             yield "augment needs an image tower that learns", "--set frozen=false"
+        plain = self.text == "encoder" and self.frozen and not self.layers
+        if self.learns and plain:
+            yield "layers = 0 over a frozen encoder leaves nothing to learn", "--set layers=1"
+        if self.variant == "links-zero-shot" and (self.features or not plain):
+            yield "links-zero-shot takes an encoder as it is", "--set text=encoder --set layers=0 --set features="
         if self.variant == "links-objects" and not (self.words and self.features.startswith("densenet169")):
             yield (
                 "links-objects needs word vectors and a classifier of objects",
                 "--set words=FILE --set features=densenet169",
             )
+
+
+class CurveRow(Record, frozen=True):
+    """An epoch: mean loss of its documents, loss of the validation documents, and AUC of their links; None where it is not known."""
+
+    KEY = ("epoch",)
+
+    epoch: int
+    loss: float
+    valid_loss: float | None
+    valid_auc: float | None
