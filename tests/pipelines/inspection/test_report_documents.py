@@ -1,5 +1,7 @@
 """The report on documents: their predicted graphs, and what the other parts say of them."""
 
+import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +13,8 @@ from axe_playwright_python.base import AXE_SCRIPT
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
+from ctxr.datasets.documents import documents_of
+from ctxr.datasets.open import read_dataset
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.pages import documents
 from ctxr.pipelines.inspection.report import run
@@ -34,31 +38,46 @@ def page(work: Path) -> Path:
     return run(Report(workdir=work)).page
 
 
+def per_query(work: Path) -> Path:
+    (table,) = (work / "results").glob("*/per_query.jsonl")
+    return table
+
+
 def rows_of(work: Path) -> list[QueryResult]:
-    return read_table(work / "results" / "links" / "per_query.jsonl", QueryResult)
+    return read_table(per_query(work), QueryResult)
 
 
 def figures(card: Locator) -> list[float]:
     return [float(text) for text in card.locator(".figures b").all_text_contents()]
 
 
-def test_a_graph_has_the_strongest_links_and_the_figures_of_the_matrix(work: Path, page: Path) -> None:
-    held = data_of(page)["documents"]
+def test_a_graph_has_the_strongest_links_and_the_figures_of_judged_pairs(work: Path, page: Path) -> None:
+    held, rows = data_of(page)["documents"], rows_of(work)
     assert held["runs"] == list(SKILLS)
-    rows = rows_of(work)
-    for document in held["rows"]:
-        for name, graph in zip(held["runs"], document["runs"], strict=True):
-            own = {row.query: row for row in rows if (row.run, row.image_set) == (name, document["id"])}
-            ordered = [own[f"{document['id']}/s{number}"] for number in range(len(own))]
-            assert document["texts"] == [row.text for row in ordered]
-            scores = np.array([row.scores for row in ordered])
-            labels = np.array([[image in row.targets for image in row.candidates] for row in ordered])
-            assert document["links"] == np.argwhere(labels).tolist()
-            places = [np.unravel_index(at, scores.shape) for at in np.argsort(-scores, axis=None)[:5]]
-            assert [edge[:2] for edge in graph["edges"]] == [[int(s), int(i)] for s, i in places]
-            assert [edge[2] for edge in graph["edges"]] == pytest.approx([scores[at] for at in places], rel=1e-3)
-            wins = [float(linked > other) for linked in scores[labels] for other in scores[~labels]]
-            assert (graph["auc"], graph["p1"]) == (pytest.approx(np.mean(wins)), float(labels[places[0]]))
+    for document in documents_of(read_dataset(work / "dataset")):
+        (shown,) = (one for one in held["rows"] if one["id"] == document.id)
+        assert shown["texts"] == list(document.texts)
+        assert shown["links"] == np.argwhere(document.links == 1).tolist()
+        for run_name, graph in zip(held["runs"], shown["runs"], strict=True):
+            by_query = {row.query: row.scores for row in rows if row.run == run_name}
+            scores = np.array([by_query[name] for name in document.sentences])
+            places = np.array(np.unravel_index(np.argsort(-scores, axis=None)[:5], scores.shape)).T.tolist()
+            assert [edge[:2] for edge in graph["edges"]] == places
+            assert [edge[2] for edge in graph["edges"]] == pytest.approx([scores[s, i] for s, i in places], rel=1e-3)
+            labels = [document.links[s, i] for s, i in places]
+            assert [edge[3] for edge in graph["edges"]] == [None if math.isnan(one) else one for one in labels]
+            linked, others = scores[document.links == 1], scores[document.links == 0]
+            assert graph["auc"] == pytest.approx(np.mean(linked[:, None] > others))
+            assert graph["p1"] == float(linked.max() > others.max())
+
+
+def test_the_mean_of_documents_is_what_the_evaluation_says(work: Path, page: Path) -> None:
+    held = data_of(page)["documents"]
+    figures = json.loads(per_query(work).with_name("figures.json").read_text())["figures"]
+    for at, name in enumerate(held["runs"]):
+        means = [np.mean([one["runs"][at][key] for one in held["rows"]]) for key in ("auc", "p1")]
+        said = {row["measure"]: row["value"] for row in figures if row["run"] == name}
+        assert [said["AUC"], said["p@1"]] == pytest.approx(means)
 
 
 def test_documents_are_sorted_by_the_figures_of_the_chosen_run_and_come_in_pages(show: Open, page: Path) -> None:
@@ -133,17 +152,24 @@ def test_many_sentences_are_folded_until_the_whole_document_is_wanted(show: Open
     expect(tab.locator("#look-title")).to_have_text("d1")
 
 
-def test_other_parts_speak_of_documents_and_show_the_tables_of_the_evaluation(show: Open, page: Path) -> None:
+def test_other_parts_speak_of_documents_and_show_the_tables_of_the_evaluation(
+    show: Open, work: Path, page: Path
+) -> None:
     content, data = page.read_text(encoding="utf-8"), data_of(page)
     assert re.findall(r'<section id="(\w+)"', content) == ["summary", "sets", "results", "documents", "provenance"]
     assert "104 sentences: 104 of 12 documents on test." in content
     assert data["results"]["queries"] == []
     tab = show(page).tab
     expect(tab.locator("h1")).to_have_text("12 documents")
-    expect(tab.locator("#results td")).to_have_text(["93.210", "0.300", "1", "–"])
+    (first, *_) = json.loads(per_query(work).with_name("figures.json").read_text())["tables"]
+    cells = tab.locator("#results details").first.locator("tbody th, tbody td")
+    expect(cells).to_have_text([cell for row in first["rows"] for cell in row])
     expect(tab.locator("#results .plot, #r-controls, .card .figures")).to_have_count(0)
-    assert tab.locator(".card .texts b").all_text_contents()[:5] != []
-    expect(tab.locator("#provenance")).to_contain_text("results/links")
+    for document in documents_of(read_dataset(work / "dataset")):
+        (texts,) = (one["texts"] for one in data["sets"] if one["id"] == document.id)
+        linked = [np.flatnonzero(row == 1).tolist() for row in document.links]
+        assert texts == [[places, text] for places, text in zip(linked, document.texts, strict=True)]
+    expect(tab.locator("#provenance")).to_contain_text("results/links-ap-vs-links-nostruct")
 
 
 def test_results_alone_draw_graphs_with_the_ids_of_images(show: Open, tmp_path: Path) -> None:
@@ -160,7 +186,7 @@ def test_a_page_holds_the_hardest_documents_and_counts_those_without_scores(
     show: Open, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(work, tmp_path / "work")
-    table = tmp_path / "work" / "results" / "links" / "per_query.jsonl"
+    table = per_query(tmp_path / "work")
     large = {"candidates": (), "scores": ()}
     rows = [msgspec.structs.replace(row, **large) if row.image_set == "d3" else row for row in rows_of(work)]
     table.unlink()
@@ -178,7 +204,7 @@ def test_a_page_holds_the_hardest_documents_and_counts_those_without_scores(
 def test_hostile_rows_are_shown_as_text_or_left_out(show: Open, work: Path, tmp_path: Path) -> None:
     hostile = '</script><img src=x onerror="alert(1)">'
     shutil.copytree(work / "results", tmp_path / "work" / "results")
-    table = tmp_path / "work" / "results" / "links" / "per_query.jsonl"
+    table = per_query(tmp_path / "work")
     row = rows_of(work)[0]
     strange = msgspec.structs.replace(
         row, query=hostile, image_set=hostile, text=hostile, candidates=(hostile, "b"), targets=("c",),
@@ -191,7 +217,7 @@ def test_hostile_rows_are_shown_as_text_or_left_out(show: Open, work: Path, tmp_
     expect(card.locator(".title")).to_have_text(hostile)
     expect(card.locator(".sentences span")).to_have_text(hostile)
     expect(card.locator(".pictures .frame").first).to_contain_text(hostile)
-    expect(card.locator(".figures b")).to_have_text(["–", "0.00"])
+    expect(card.locator(".figures b")).to_have_text(["–", "–"])
     assert tab.locator("img[src=x]").count() == 0
 
 

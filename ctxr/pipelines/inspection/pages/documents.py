@@ -1,13 +1,14 @@
 """The section on documents: the links that each run predicts between the sentences and the images of a document."""
 
 from collections.abc import Mapping, Sequence, Set
+from math import isnan, nan
 from typing import Any
 
+from ctxr.datasets.documents import GOLD
 from ctxr.metrics.links import auc, precision_at
-from ctxr.pipelines.inspection.pages.edition import NONE, Edition
+from ctxr.pipelines.inspection.pages.edition import Edition
 from ctxr.pipelines.inspection.pages.results import DIGITS
 from ctxr.problems.results import MOST_SCORES, QueryResult
-from ctxr.store.records import Image
 
 MOST_DOCUMENTS = 200
 """Documents that a page holds; the hardest of them."""
@@ -22,41 +23,43 @@ def make_documents(edition: Edition) -> Mapping[str, Any] | None:
     # ids of a document's sentences end in their number, and tables are sorted as text
     for row in sorted(edition.documents, key=lambda row: (row.image_set, len(row.query), row.query)):
         by_document.setdefault(row.image_set, []).append(row)
-    runs, images = list(dict.fromkeys(row.run for row in edition.documents)), edition.chain.images
-    documents = [_document(edition, images, rows, runs) for rows in by_document.values()]
+    runs, dataset = list(dict.fromkeys(row.run for row in edition.documents)), edition.chain.dataset
+    judged = {(row.query, row.candidate) for row in dataset.judgments if row.worker == GOLD} if dataset else None
+    documents = [_document(rows, runs, judged) for rows in by_document.values()]
     drawn = sorted((one for one in documents if any(one["runs"])), key=_ease)
-    edition.data["documents"] = {"runs": runs, "rows": drawn[:MOST_DOCUMENTS]}
-    sizes = {"drawn": len(drawn), "shown": min(len(drawn), MOST_DOCUMENTS), "large": len(documents) - len(drawn)}
+    paths = {image.id: image.path for image in edition.chain.images.values()}
+    for one in (shown := drawn[:MOST_DOCUMENTS]):
+        one["images"] = [[name, edition.pictures.number(paths.get(name, ""))] for name in one["images"]]
+    edition.data["documents"] = {"runs": runs, "rows": shown}
+    sizes = {"drawn": len(drawn), "shown": len(shown), "large": len(documents) - len(drawn)}
     return {"runs": runs, "strongest": STRONGEST, "most_images": MOST_SCORES, **sizes} if documents else None
 
 
-def _document(
-    edition: Edition, known: Mapping[str, Image], rows: Sequence[QueryResult], runs: Sequence[str]
-) -> dict[str, Any]:
-    """Sentences, images with their pictures, true links as pairs of positions, and the graph of each run."""
+def _document(rows: Sequence[QueryResult], runs: Sequence[str], judged: Set[tuple[str, str]] | None) -> dict[str, Any]:
+    """Sentences, images, true links as pairs of positions, and the graph of each run; without a dataset all pairs are judged."""
     texts = {row.query: row.text for row in rows}
-    sentences = {query: at for at, query in enumerate(texts)}
-    images = {image: at for at, image in enumerate(dict.fromkeys(name for row in rows for name in row.candidates))}
-    links = {(sentences[row.query], images[image]) for row in rows for image in row.targets if image in images}
-    pairs: dict[str, list[tuple[float, int, int]]] = {run: [] for run in runs}
+    images = list(dict.fromkeys(name for row in rows for name in row.candidates))
+    sentence, column = ({name: at for at, name in enumerate(names)} for names in (texts, images))
+    links = {(sentence[row.query], column[image]) for row in rows for image in row.targets if image in column}
+    pairs: dict[str, list[tuple[float, int, int, float]]] = {run: [] for run in runs}
     for row in rows:
-        scored = zip(row.candidates, row.scores, strict=False)
-        pairs[row.run] += [(-score, sentences[row.query], images[image]) for image, score in scored]
-    pictures = [[name, edition.pictures.number(known[name].path) if name in known else NONE] for name in images]
-    facts = {"id": rows[0].image_set, "split": rows[0].side, "texts": [*texts.values()], "images": pictures}
-    return {**facts, "links": sorted(links), "runs": [_graph(sorted(pairs[run]), links) for run in runs]}
+        for image, score in zip(row.candidates, row.scores, strict=False):
+            label = nan if judged is not None and (row.query, image) not in judged else float(image in row.targets)
+            pairs[row.run].append((-score, sentence[row.query], column[image], label))
+    facts = {"id": rows[0].image_set, "split": rows[0].side, "texts": [*texts.values()], "images": images}
+    return {**facts, "links": sorted(links), "runs": [_graph(sorted(pairs[run])) for run in runs]}
 
 
-def _graph(pairs: Sequence[tuple[float, int, int]], links: Set[tuple[int, int]]) -> dict[str, Any] | None:
-    """AUC, p@1, the lowest score, and the strongest links (sentence, image, score) of a run; None where it scored nothing."""
+def _graph(pairs: Sequence[tuple[float, int, int, float]]) -> dict[str, Any] | None:
+    """AUC, p@1, the lowest score, and the strongest links (sentence, image, score, label); None where a run scored nothing."""
     if not pairs:
         return None
-    scores, labels = [-score for score, *_ in pairs], [(sentence, image) in links for _, sentence, image in pairs]
-    edges = [(sentence, image, float(f"{-score:.{DIGITS}g}")) for score, sentence, image in pairs[:STRONGEST]]
-    return {"auc": auc(scores, labels), "p1": precision_at(scores, labels, 1), "low": scores[-1], "edges": edges}
+    scores, labels = [-score for score, *_ in pairs], [label for *_, label in pairs]
+    edges = [(*at, float(f"{-score:.{DIGITS}g}"), None if isnan(y) else y) for score, *at, y in pairs[:STRONGEST]]
+    precision = precision_at(scores, labels, 1) if any(label > 0 for label in labels) else None
+    return {"auc": auc(scores, labels), "p1": precision, "low": scores[-1], "edges": edges}
 
 
-def _ease(document: Mapping[str, Any]) -> tuple[bool, float, str]:
-    """Small where runs fail: mean AUC; last where there is none, as all pairs are links or none is."""
-    values = [graph["auc"] for graph in document["runs"] if graph is not None and graph["auc"] is not None]
-    return not values, sum(values) / max(len(values), 1), document["id"]
+def _ease(document: Mapping[str, Any]) -> float:
+    """Small where runs fail; largest where there is no AUC, as all pairs are links or none is."""
+    return sum(1.0 if graph is None or graph["auc"] is None else graph["auc"] for graph in document["runs"])

@@ -13,7 +13,9 @@ const svg = (tag, attributes, ...inside) => {
   return made;
 };
 const graphOf = (one) => one.runs[Number(field("d-run").value)];
-const isTrue = (one, sentence, image) => one.links.some(([s, i]) => s === sentence && i === image);
+// a document without any link tells nothing of its pairs
+const kindOf = (one, label) => (label === null || !one.links.length ? "open" : label ? "right" : "wrong");
+const VERDICTS = { right: "true", wrong: "not true", open: "not judged" };
 const missedOf = (one) => one.links.filter(([s, i]) => !graphOf(one).edges.some(([sentence, image]) => s === sentence && i === image));
 
 // of many, those with a strong link, then those with a true one; in the document's order
@@ -32,11 +34,11 @@ function line(one, [sentence, image, score], sentences, images, kind) {
 function graph(one, whole) {
   const sentences = whole ? [...one.texts.keys()] : picked(one.texts.length, one, 0);
   const images = whole ? [...one.images.keys()] : picked(one.images.length, one, 1);
-  const { edges } = graphOf(one), kind = ([s, i]) => (isTrue(one, s, i) ? "right" : "wrong");
+  const { edges } = graphOf(one);
   const missed = missedOf(one).filter(([s, i]) => sentences.includes(s) && images.includes(i));
   const lines = svg("svg", { class: "links", viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" },
     ...missed.map((link) => line(one, link, sentences, images, "missed")),
-    ...edges.toReversed().map((edge) => line(one, edge, sentences, images, kind(edge))));
+    ...edges.toReversed().map((edge) => line(one, edge, sentences, images, kindOf(one, edge[3]))));
   const ends = (side) => new Set([...edges, ...missed].map((edge) => edge[side]));
   const tied = [ends(0), ends(1)];
   const left = make("ol", "sentences", ...sentences.map((at) => {
@@ -55,9 +57,9 @@ function graph(one, whole) {
 
 // the graph in words
 function strongest(one) {
-  const list = make("ol", "", ...graphOf(one).edges.map(([sentence, image, score]) => {
-    const right = isTrue(one, sentence, image);
-    return make("li", right ? "right" : "wrong", make("span", "", `sentence ${sentence + 1} – image ${image + 1}`), make("b", "", score.toPrecision(3)), make("span", "verdict", right ? "true" : "not true"));
+  const list = make("ol", "", ...graphOf(one).edges.map(([sentence, image, score, label]) => {
+    const kind = kindOf(one, label);
+    return make("li", kind, make("span", "", `sentence ${sentence + 1} – image ${image + 1}`), make("b", "", score.toPrecision(3)), make("span", "verdict", VERDICTS[kind]));
   }));
   const rest = missedOf(one), some = rest.slice(0, MOST).map(([sentence, image]) => `${sentence + 1}\u00a0–\u00a0${image + 1}`).join(", ");
   const more = rest.length > MOST ? ` and ${rest.length - MOST} more` : "";
@@ -107,6 +109,7 @@ function draw() {
   turnable(field("d-pager"), page, Math.ceil(shown.length / PAGE), (by) => { page += by; draw(); field("d-controls").scrollIntoView(); });
 }
 
+if (!held.rows.some((one) => one.runs.some((run) => run?.edges.some((edge) => kindOf(one, edge[3]) === "open")))) field("d-key-open").remove();
 for (const name of ["d-run", "d-sort"]) field(name).addEventListener("change", choose);
 field("d-controls").addEventListener("submit", (event) => event.preventDefault());
 choose();
