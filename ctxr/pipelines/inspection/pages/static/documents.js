@@ -1,7 +1,7 @@
 "use strict";
 const { data, make, figure, picture, turnable } = window.ctxr;
 const held = data.documents, cards = document.getElementById("d-cards");
-const PAGE = 10, MOST = 12, LONG = 140, THIN = 1.5, THICK = 7;
+const PAGE = 10, MOST = 12, LONG = 140, NAME = 30, THIN = 1.5, THICK = 7;
 const field = (id) => document.getElementById(id);
 const known = new Set((data.sets || []).map((set) => set.id));
 let shown = [], page = 0;
@@ -48,12 +48,14 @@ function graph(one, whole) {
   }));
   const right = make("ol", "pictures", ...images.map((at) => {
     const [name, number] = one.images[at];
-    const box = make("span", "frame", number < 0 ? make("span", "", name) : picture(number, `image ${at + 1}`), make("span", "place", String(at + 1)));
+    const box = make("span", "frame", number < 0 ? make("span", "", name.length > NAME ? `…${name.slice(-NAME)}` : name) : picture(number, `image ${at + 1}`), make("span", "place", String(at + 1)));
     box.title = name;
     return make("li", tied[1].has(at) ? "tied" : "", box);
   }));
   return [left, lines, right];
 }
+
+const counted = (all, noun) => `${all.length} ${noun}${all.length === 1 ? "" : "s"}`;
 
 // the graph in words
 function strongest(one) {
@@ -61,7 +63,7 @@ function strongest(one) {
     const kind = kindOf(one, label);
     return make("li", kind, make("span", "", `sentence ${sentence + 1} – image ${image + 1}`), make("b", "", score.toPrecision(3)), make("span", "verdict", VERDICTS[kind]));
   }));
-  const rest = missedOf(one), some = rest.slice(0, MOST).map(([sentence, image]) => `${sentence + 1}\u00a0–\u00a0${image + 1}`).join(", ");
+  const rest = missedOf(one), some = rest.slice(0, MOST).map(([sentence, image]) => `${sentence + 1}\u00a0–\u2060\u00a0${image + 1}`).join(", ");
   const more = rest.length > MOST ? ` and ${rest.length - MOST} more` : "";
   return make("div", "in-words", make("p", "small", "strongest links"), list,
     rest.length ? make("p", "", `true links that are not among them: ${some}${more}`) : null);
@@ -74,7 +76,7 @@ function card(one) {
     title.title = "open the document";
     title.addEventListener("click", () => window.ctxr.openSet(one.id));
   }
-  const facts = make("span", "meta", make("span", "", `${one.texts.length} sentences`), make("span", "", `${one.images.length} images`), make("span", "", one.split));
+  const facts = make("span", "meta", make("span", "", counted(one.texts, "sentence")), make("span", "", counted(one.images, "image")), make("span", "", one.split));
   const figures = make("span", "figures", make("span", "", "AUC ", make("b", "", figure(auc))), make("span", "", "p@1 ", make("b", "", figure(p1, 2))));
   const drawn = make("div", "edges", ...graph(one, false));
   made.append(make("header", "", title, facts, figures), drawn, strongest(one));
@@ -104,7 +106,7 @@ function choose() {
 
 function draw() {
   const from = page * PAGE, to = Math.min(shown.length, from + PAGE);
-  field("d-found").textContent = `${shown.length} document${shown.length === 1 ? "" : "s"}${shown.length > PAGE ? `, here ${from + 1} to ${to}` : ""}`;
+  field("d-found").textContent = `${counted(shown, "document")}${shown.length > PAGE ? `, here ${from + 1} to ${to}` : ""}`;
   cards.replaceChildren(...shown.slice(from, to).map(card));
   turnable(field("d-pager"), page, Math.ceil(shown.length / PAGE), (by) => { page += by; draw(); field("d-controls").scrollIntoView(); });
 }

@@ -213,7 +213,7 @@ function open(at) {
   const words = `mean ${figure(set.mean)}, nearest ${figure(set.closest)}` +
     (set.nearest ? ` between ${set.nearest[0] + 1} and ${set.nearest[1] + 1}` : "");
   const why = set.nearest ? "This set has too many images for a matrix." : "The embeddings of this set are not available.";
-  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : make("p", "muted", why),
+  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : set.kind === "document" ? null : make("p", "muted", why),
     set.mean === null ? null : make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
   const held = look.contains(document.activeElement) ? document.activeElement.title : "";
   look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", pictured(set) ? strip(set, true) : make("p", "muted", "The pictures of this set are not available."), right));
