@@ -478,8 +478,8 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, {}, parents, [REFUSED], home=out)
-        given = {unit for unit, _ in taken.answers}
-        unanswered = sum(unit.purpose == "work" and name not in given for name, unit in exported.units.items())
+        answered_units = {unit for unit, _ in taken.answers}
+        unanswered = sum(unit.purpose == "work" and name not in answered_units for name, unit in exported.units.items())
         notes = finish_import(config, exported, arrivals, taken)
     reasons = Counter(refusal.code for refusal in taken.refused)
     return ImportAnswersReport(

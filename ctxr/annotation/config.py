@@ -186,8 +186,8 @@ class ExportTasks(Protocol):
 
     def offer(self, votes: Iterable[int]) -> Offer:
         """What a study on Prolific offers, given the votes that each unit wants."""
-        places = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
-        return Offer(places, self.bundle_minutes(), self.pay(), self.currency)
+        submissions = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
+        return Offer(submissions, self.bundle_minutes(), self.pay(), self.currency)
 
     def key(self) -> dict[str, Any]:
         """What decides the result, besides the protocol: it depends on the task and on the backend."""

@@ -1,6 +1,6 @@
 """Documents with several sentences and images: image sets of kind `document`, whose sentences are queries for its images.
 
-A link is a judgment of worker `gold`: 1 for linked, 0 for not, no row where nobody said. Training never reads one.
+A link is a judgment of worker `gold`: 1 linked, 0 not linked, no row not judged. Training never reads one.
 """
 
 import math
@@ -16,7 +16,7 @@ from ctxr.errors import DataError
 from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 Links = npt.NDArray[np.float64]
-"""[n, m] of n sentences and m images: 1 linked, 0 not linked, NaN where nobody said."""
+"""[n, m] of n sentences and m images: 1 linked, 0 not linked, NaN not judged."""
 
 GOLD = "gold"
 
@@ -61,7 +61,7 @@ class DocumentTables:
         images: Sequence[Image],
         links: Links | None = None,
     ) -> None:
-        """Add a document; an image may be in several, under one id. No `links`: nobody said anything.
+        """Add a document; an image may be in several, under one id. `links` is None where none was judged.
 
         Raises DataError for a document that exists, without sentences or images, or with too many.
         """

@@ -52,10 +52,10 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     # an export of ours in the release's layout has a manifest too, of another kind
     release = [file for file in files if DESCRIPTIONS.fullmatch(file.name)]
     # the publisher's repository keeps what was annotated in a folder of its own
-    beside = {file.name: file for file in (*sorted((path / "analysis").glob("*.*")), *files)}.values()
-    phenomena = [file for file in beside if PHENOMENA_FILE.fullmatch(file.name)]
+    annotated = {file.name: file for file in (*sorted((path / "analysis").glob("*.*")), *files)}.values()
+    phenomena = [file for file in annotated if PHENOMENA_FILE.fullmatch(file.name)]
     if release or phenomena:
-        writers = [file for file in beside if WRITERS.fullmatch(file.name)]
+        writers = [file for file in annotated if WRITERS.fullmatch(file.name)]
         for file in (*release, *phenomena, *writers):
             _check_size(file)
         return read_release(path, release, writers, phenomena, passed)

@@ -282,11 +282,11 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
             raise UsageError(f"{source}: {keys[name]!r} and {key!r} are the same key", hint="keep one of them")
         if name not in options:
             too_long = len(options) > MOST_KEYS
-            known = [OPTION_NAMES.get(field, field) for field in options]
-            listed = get_close_matches(name, known, n=3, cutoff=0.0) if too_long else sorted(known)
+            valid = [OPTION_NAMES.get(field, field) for field in options]
+            listed = get_close_matches(name, valid, n=3, cutoff=0.0) if too_long else sorted(valid)
             keys_line = f"{'the nearest keys are' if too_long else 'known:'} {', '.join(listed)}"
             meant = getattr(cls, "SYNONYMS", {}).get(name, name)
-            hint = did_you_mean(meant, sorted(known), f"{keys_line}{elsewhere}")
+            hint = did_you_mean(meant, sorted(valid), f"{keys_line}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
         values[name] = _converted(source, key, value, options[name])

@@ -75,7 +75,7 @@ class Damage:
 
     Attributes:
         message: the missing part, within a sentence.
-        share: lost part of the video, 0..1; higher is worse; 1 where nobody knows how much follows.
+        share: lost part of the video, 0..1; higher is worse; 1 where the length is unknown.
     """
 
     message: str

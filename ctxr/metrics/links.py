@@ -1,7 +1,4 @@
-"""How well scores of pairs find the links inside a document, and what explains it (Hessel et al., EMNLP 2019).
-
-Entries that share a score share their places, so one score for all pairs gives chance.
-"""
+"""How well scores find the links inside a document, and what explains it. Pairs without a judgment (NaN) do not count."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +8,12 @@ from ctxr.metrics.votes import Doubles
 
 
 def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
-    """Area under the ROC curve, 0..1: the chance that a link scores higher than another pair, a tie counting half.
-
-    Args:
-        scores, labels: arrays of one shape; pairs whose label is NaN do not count.
-
-    None where all pairs are links, or none is.
+    """The chance 0..1 that a link scores higher than another pair, a tie counting half; None where all pairs are links, or none is.
 
     >>> auc([[0.9, 0.1], [0.5, 0.5]], [[1, 0], [1, 0]])
     0.875
     """
-    values, linked = _labelled(scores, labels)
+    values, linked = _judged(scores, labels)
     links = int(linked.sum())
     if links in (0, len(values)):
         return None
@@ -30,15 +22,12 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
 
 
 def precision_at(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> float:
-    """Share of links among the `k` pairs with the highest scores, of all pairs where there are fewer, over all ways to break ties.
-
-    Args:
-        scores, labels: as for `auc`; at least one pair has a label.
+    """Share of links among the `k` highest scores, of all where there are fewer, over all ways to break ties; a pair at least is judged.
 
     >>> precision_at([3.0, 1.0, 1.0, 0.0], [1, 1, 0, 1], 2)
     0.75
     """
-    values, linked = _labelled(scores, labels)
+    values, linked = _judged(scores, labels)
     k = min(k, len(values))
     last = np.partition(values, len(values) - k)[len(values) - k]
     above, level = values > last, values == last
@@ -46,11 +35,7 @@ def precision_at(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> float:
 
 
 def spread(vectors: npt.NDArray[np.floating]) -> float:
-    """Mean squared distance of vectors [N, D] from their mean, each scaled to length 1; 0 where all point one way.
-
-    >>> spread(np.array([[2.0, 0.0], [0.0, 1.0]]))
-    0.5
-    """
+    """Mean squared distance of vectors [N, D] from their mean, each scaled to length 1 before."""
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
 
@@ -59,9 +44,6 @@ def explained(values: Doubles, *columns: Doubles) -> float | None:
     """R² of ordinary least squares of values [N] on columns [N] or [N, D], with an intercept.
 
     None where the values do not vary, or as many coefficients as values would fit anything.
-
-    >>> round(explained(np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.0, 1.0, 2.0, 3.0])), 3)
-    0.9
     """
     table = np.column_stack([np.ones(len(values)), *columns])
     residual = values - values.mean() if len(values) else values
@@ -72,8 +54,7 @@ def explained(values: Doubles, *columns: Doubles) -> float | None:
     return 1 - float(rest @ rest) / total
 
 
-def _labelled(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Doubles, Doubles]:
-    """The pairs with a label as columns, a label above 0 as 1."""
+def _judged(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Doubles, Doubles]:
     values, linked = np.asarray(scores, np.float64).ravel(), np.asarray(labels, np.float64).ravel()
     judged = ~np.isnan(linked)
     return values[judged], (linked[judged] > 0).astype(np.float64)

@@ -165,5 +165,5 @@ def human_accuracy(votes: Votes, right: Flags, rng: np.random.Generator, resampl
     """
     total, hits = len(votes), int(right.sum())
     low, high = exact_interval(hits, total)
-    drawn = mean_interval(right.astype(np.float64), votes.workers, rng, resamples)
-    return HumanAccuracy(drawn.value, hits, total, drawn.clusters, low, high, drawn.low, drawn.high)
+    share = mean_interval(right.astype(np.float64), votes.workers, rng, resamples)
+    return HumanAccuracy(share.value, hits, total, share.clusters, low, high, share.low, share.high)

@@ -80,21 +80,13 @@ def _split_of(
     for scorer in scorers:
         unscored = [name for name, images in own.items() if len(scorer.values.get(name, ())) < len(images)]
         if unscored and not partial:
-            raise _missing(split, unscored, own[unscored[0]], scorer)
+            first, values = unscored[0], scorer.values.get(unscored[0], {})
+            lost = next(candidate for candidate in own[first] if candidate not in values)
+            what = f"has no score for its candidate {lost!r}" if values else f"of {split} has no score"
+            more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
+            raise DataError(
+                f"{scorer.place(first, None)}: query {first!r} {what}{more}",
+                hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
+            )
         lacking |= {*unscored}
     return list(own), frozenset(lacking)
-
-
-def _missing(split: str, unscored: Sequence[str], candidates: Sequence[str], scorer: ModelScores) -> DataError:
-    first = unscored[0]
-    more = f", and {len(unscored) - 1} more are incomplete" if len(unscored) > 1 else ""
-    values = scorer.values.get(first, {})
-    if values:
-        lost = next(candidate for candidate in candidates if candidate not in values)
-        what = f"query {first!r} has no score for its candidate {lost!r}"
-    else:
-        what = f"query {first!r} of {split} has no score"
-    return DataError(
-        f"{scorer.place(first, None)}: {what}{more}",
-        hint="score the rest, evaluate one side with --split, or leave them out of all runs with --partial",
-    )

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-Kind = Literal["video", "photos", "document"]
-"""Of image sets; sources are videos or photos."""
+Kind = Literal["video", "photos"]
+SetKind = Literal["video", "photos", "document"]
 SplitName = Literal["train", "valid", "test"]
 
 
@@ -60,7 +60,7 @@ class ImageSet(Record, frozen=True):
     """
 
     id: str
-    kind: Kind
+    kind: SetKind
     images: tuple[str, ...]
     source: str
     group: str
@@ -83,7 +83,7 @@ class Source(Record, frozen=True):
     KEY: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
-    kind: Kind
+    kind: SetKind
     file: str
     sha256: str
     bytes: int

@@ -20,6 +20,7 @@ from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Summariser
 from ctxr.problems.gallery.question import GalleryEvaluation
 from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.problems.links.recipe import VARIANTS
 from ctxr.problems.protocols import OpenRun, Question, ScoringOptions, find_learner
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.scores import read_scores
@@ -28,8 +29,9 @@ from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw
+from tests.problems.links.written import write_documents
 
-OWNERS = {"entailment": "entailment", "in-batch": "gallery"}
+OWNERS = {"entailment": "entailment", "in-batch": "gallery"} | dict.fromkeys(VARIANTS, "links")
 """Problems by what the manifests of format 1 say of a model's variant; every other is contextual."""
 
 
@@ -73,6 +75,10 @@ def draw_pairs(out: Path) -> None:
     )
 
 
+def draw_documents(out: Path) -> None:
+    write_documents(out, train=12)
+
+
 def same_scores(opened: OpenRun, evaluation: Any, run: Path) -> bool:
     scores = opened.score((evaluation.request.dataset, None))
     stored = read_scores(run / "scores.jsonl")
@@ -97,6 +103,12 @@ def same_probabilities(opened: OpenRun, evaluation: PairEvaluation, run: Path) -
 ONE_EPOCH = ("lr=1e-3", "epochs=1", "patience=0")
 SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[..., bool]]] = {
     "contextual": ("clip-batch", ("batch=3",), draw_sets, same_scores),
+    "links": (
+        "links-ap",
+        ("features=", "batch=4", "width=16", "word_width=16", "least_count=1"),
+        draw_documents,
+        same_scores,
+    ),
     "gallery": ("retrieval-clip", ("batch=40",), draw, same_rankings),
     "entailment": (
         "entailment-tiny",

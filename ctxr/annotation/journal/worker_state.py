@@ -84,7 +84,7 @@ def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
     Where a task requires an unknown image set, each answer about the set takes another person; elsewhere, each to the same unit.
     """
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    fresh = set()
+    disjoint = set()
     for unit in units:
         if unit.purpose == "work":
             task, key = task_of(unit), (pool_of(unit), unit.image_set)
@@ -92,11 +92,11 @@ def people_needed(units: Iterable[Unit], protocol: Protocol) -> dict[str, int]:
             others = len(unit.authors) if unit.task == "audit" and not task.FRESH else 0
             places[key].append(unit.most * task.SEATS + follows + others)
             if task.FRESH or unit.task == "describe":
-                fresh.add(key)
+                disjoint.add(key)
     work, needed = Counter[str](), Counter[str]()
     for (pool, name), each in places.items():
         work[pool] += len(each)
-        needed[pool] = max(needed[pool], sum(each) if (pool, name) in fresh else max(each))
+        needed[pool] = max(needed[pool], sum(each) if (pool, name) in disjoint else max(each))
     shares, sizes = pool_shares(protocol, work), Counter[str]()
     while sizes.total() < needed["any"] or any(
         sizes[pool] + sizes["both"] < needed[pool] for pool in ("train", "eval")

@@ -44,8 +44,8 @@ def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     if wrong := misfits(render(unit, unit.images), values):
         return wrong
     overruled = bool("".join(values.get(REASON, ())).strip())
-    found = problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
-    return [problem for problem in found if problem.code == "empty" or not overruled]
+    complaints = problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
+    return [problem for problem in complaints if problem.code == "empty" or not overruled]
 
 
 def score(unit: Unit, answer: Answer) -> Outcome:

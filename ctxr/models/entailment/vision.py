@@ -25,14 +25,14 @@ class VisionBlock(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[N, 1 + P, D] of tokens [N, 1 + P, D]."""
-        query, key, value = self.looks(tokens)
+        query, key, value = self.projected(tokens)
         seen = functional.scaled_dot_product_attention(query, key, value)
         tokens = tokens + self.out(seen.transpose(1, 2).flatten(2))
         wide = functional.gelu(self.widen(self.before_widening(tokens)))
         normal: Tensor = tokens + self.narrow(wide)
         return normal
 
-    def looks(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens [N, 1 + P, D], as `by_head`."""
         return by_head(self.parted(self.before_attention(tokens)), self.heads)
 
@@ -79,7 +79,7 @@ class VisionTransformer(nn.Module):
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] looks at each patch in the last block, [N, P]."""
         last: Any = self.blocks[-1]
-        query, key, _ = last.looks(self._below(images, len(self.blocks) - 1))
+        query, key, _ = last.projected(self._below(images, len(self.blocks) - 1))
         return cls_shares(query, key)
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:

@@ -277,8 +277,8 @@ class AggregateReport:
 
     Attributes:
         counts: rows of each table, and what was dropped by reason. violations: answers that break the rules of assignment.
-        refused: answers that were not imported, by reason. unreachable: by pool, units that want more answers and suit nobody
-            enrolled.
+        refused: answers that were not imported, by reason. unreachable: by pool, units that want more answers, which no enrolled
+            worker may take.
     """
 
     dataset: Path

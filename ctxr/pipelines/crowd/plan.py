@@ -89,15 +89,15 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
     for task, export in tasks.items():
         seconds = export.bundle_minutes() * 60 if served else times[task][0]
         cost.require_floor(task, export.pay(), seconds, floor, f"--{task}-reward", currency=currency)
-    sides = [
+    split_counts = [
         (count * config.targets, *config.votes(split if split != "none" else None))  # type: ignore[arg-type]
         for split, count in sets.items()
     ]
-    kept = sum(count * cost.chance_kept(accuracy, needed, most) for count, needed, most in sides)
+    kept = sum(count * cost.chance_kept(accuracy, needed, most) for count, needed, most in split_counts)
     if served:
-        forecasts = tuple(_offered(config, tasks[task], times[task], sides) for task in times)
+        forecasts = tuple(_offered(config, tasks[task], times[task], split_counts) for task in times)
     else:
-        forecasts = _expected(config, tasks, times, sides, accuracy)
+        forecasts = _expected(config, tasks, times, split_counts, accuracy)
     if config.qualification and not served:
         notes.append(
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
@@ -131,15 +131,15 @@ def _expected(
     config: Plan,
     tasks: dict[str, ExportTasks],
     times: dict[str, _Times],
-    sides: list[_Side],
+    split_counts: list[_Side],
     accuracy: float,
 ) -> tuple[cost.Forecast, ...]:
     """Both tasks, where counting stops once a description is decided; on Mechanical Turk a HIT is paid as `export-tasks`
     makes it: its first assignments always, and the higher fee on a side whose HITs have so many."""
-    described, votes, fees = sum(count for count, _, _ in sides), 0.0, 0.0
+    described, votes, fees = sum(count for count, _, _ in split_counts), 0.0, 0.0
     checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
     pay = {task: export.pay() for task, export in tasks.items()}
-    for count, needed, most in sides:
+    for count, needed, most in split_counts:
         first = first_votes(needed, most) if config.platform == "mturk" else 0
         full = config.full_share if most > needed else 0.0
         answers = count * cost.expected_votes(accuracy, needed, most, full, first) * (1 + checks)
@@ -152,11 +152,11 @@ def _expected(
     )
 
 
-def _offered(config: Plan, export: ExportTasks, timed: _Times, sides: list[_Side]) -> cost.Forecast:
+def _offered(config: Plan, export: ExportTasks, timed: _Times, split_counts: list[_Side]) -> cost.Forecast:
     """A study on Prolific, as `export-tasks` offers it: places for every vote that a unit can get, checks included."""
-    units = sum(count for count, _, _ in sides)
+    units = sum(count for count, _, _ in split_counts)
     checks = sum(check_counts(config, export.task, True, units, units // config.targets).values())
-    votes = [most if export.task == "retrieve" else 1 for count, _, most in sides for _ in range(count)]
+    votes = [most if export.task == "retrieve" else 1 for count, _, most in split_counts for _ in range(count)]
     votes += [config.eval_most] * checks
     offer = export.offer(votes)
     fee = cost.platform_fee(config.platform, offer.total, 1, config.fee_percent)

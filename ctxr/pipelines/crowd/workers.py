@@ -103,9 +103,9 @@ def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
         ("local", task): (planned[f"{task}_reward"], "USD") for task in ("describe", "retrieve") if planned
     }
     for file in sorted((workdir / TASKS).glob(f"*/{MANIFEST}")):
-        given = open_artifact(file.parent, TASKS).manifest.config
+        settings = open_artifact(file.parent, TASKS).manifest.config
         names = ("task", "backend", "reward", "bundle", "currency")
-        config = ExportTasks(out=file.parent, **{name: given[name] for name in names if name in given})
+        config = ExportTasks(out=file.parent, **{name: settings[name] for name in names if name in settings})
         if config.backend == "prolific":
             offer = study_offer(config)
             for part in read_table(file.parent / "prolific" / "bundles.jsonl", Bundle):

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ctxr.pipelines.curation.ranking import Distances, PhotoRanking, Positions
 from ctxr.store.arrays import Vectors
-from ctxr.store.records import Kind, SharedFootage
+from ctxr.store.records import SetKind, SharedFootage
 from ctxr.store.units import SourceUnit
 
 Words = npt.NDArray[np.uint64]
@@ -103,7 +103,7 @@ class SourceHashes:
     """What was embedded of one source: image ids [N], hashes [N] as in `LedgerRow.phash`, vectors [N, D]."""
 
     name: str
-    kind: Kind
+    kind: SetKind
     ids: Sequence[str]
     hashes: Sequence[str | None]
     vectors: Vectors

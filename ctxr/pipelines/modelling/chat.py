@@ -139,12 +139,12 @@ def read_text(text: str, size: int) -> ReplyText:
     stated = _stated(_FENCE.sub("", final))
     if stated is None:
         left = _NOT_CHOSEN.sub(" ", final)
-        found = next(
+        numbers = next(
             (named for pattern in _CHOSEN if (named := set(_NUMBER.findall(" ".join(pattern.findall(left)))))), set()
         )
-        if len(found) > 1:
+        if len(numbers) > 1:
             return ReplyText("ambiguous", text=text)
-        number = "".join(found)
+        number = "".join(numbers)
         if not number.lstrip("-").isdigit():
             return ReplyText("unreadable", text=text)
         stated = int(number[:9])

@@ -56,18 +56,20 @@ class FeatureMatrix:
                 f"{self.files[1]}: the row of {wrong[0]!r} is {self.rows[wrong[0]]!r}, and there are {len(self.values)}"
             )
 
-    def of(self, images: Sequence[str]) -> Array:
-        """float32 [n, D]. Raises DataError for an image without features."""
+    def indices(self, images: Sequence[str]) -> list[int]:
+        """The row of each image. Raises DataError for an image without features."""
         if lost := [image for image in images if image not in self.rows]:
             raise DataError(
                 f"{self.files[1]} has no features of the image {lost[0]!r}{and_more(len(lost))}",
                 hint="add its row, or --set features= for the image tower of the encoder",
             )
-        values = np.asarray(self.values[[self.rows[image] for image in images]], np.float32)
+        return [self.rows[image] for image in images]
+
+    def of(self, images: Sequence[str]) -> Array:
+        """float32 [n, D]. Raises DataError for an image without features, or with some that are no numbers."""
+        values = np.asarray(self.values[self.indices(images)], np.float32)
         if not (finite := np.isfinite(values).all(1)).all():
-            raise DataError(
-                f"{self.files[0]}: the features of the image {images[int(finite.argmin())]!r} are not finite"
-            )
+            raise DataError(f"{self.files[0]}: the features of {images[int(finite.argmin())]!r} are not finite")
         return values
 
 
@@ -120,6 +122,7 @@ class Sources:
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
         """The pictures of documents, none where features come from a matrix."""
         if self.matrix is not None:
+            self.matrix.indices([image for one in documents for image in one.images])
             return PictureFiles({}, {}, self.options.workdir)
         queries = [EvalQuery(one.id, one.id, "", one.images, None, False, one.split) for one in documents]
         return picture_files(dataset, queries, self.options.workdir)

@@ -241,9 +241,10 @@ def new_towers(
 
 
 def label_vectors(vectors: Tensor, words: Sequence[str]) -> Tensor:
-    """Of every class of ImageNet [N, D]: the mean vector of the words of its name."""
+    """Of every class of ImageNet [N, D]: the mean vector of those words of its name that have one, else 0."""
     row = {word: number for number, word in enumerate(words)}
-    return torch.stack([vectors[[row[token] for token in tokens_of(label)]].mean(0) for label in LABELS])
+    parts = (vectors[[row[token] for token in tokens_of(label)]] for label in LABELS)
+    return torch.stack([part.sum(0) / part.any(1).sum().clamp(min=1) for part in parts])
 
 
 class OpenLinks(OpenScorer):

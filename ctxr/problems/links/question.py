@@ -32,7 +32,7 @@ from ctxr.store.kinds import RUN
 from ctxr.store.tables import read_table
 
 AUC, CHANCE, RANDOM = "AUC", "chance", "random"
-"""Measures, and the scorer that gives every pair the same score: AUC 0.5, and p@C as dense as links are."""
+"""Measures, and what guesses: its AUC is 0.5, its p@C the share of links."""
 
 COMPONENTS = 20
 """Of the content of documents."""
@@ -77,7 +77,8 @@ class LinkEvaluation(Evaluation):
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
-        options, dataset, documents = self.options, request.dataset, documents_of(request.dataset)
+        options, dataset = self.options, request.dataset
+        documents = [one for one in documents_of(dataset) if one.sentences]
         sets = {image_set.id: image_set for image_set in dataset.sets}
         places = {name: (one.split or NO_SPLIT, sets[one.id]) for one in documents for name in one.sentences}
         wanted = queries_to_score(places, options.split)
@@ -86,7 +87,7 @@ class LinkEvaluation(Evaluation):
         refuse_twice([AnyRun(RANDOM, Parent(RANDOM, "", "")), *self.runs], "rename the run: random is the baseline")
         matched, self.notes = match_scores(dataset, places, self.runs, options.split, options.partial)
         self.splits = [self._split(name, documents, lacking) for name, (_, lacking) in matched.items()]
-        self.group_of = {one.id: one.group if options.cluster == "group" else one.id for one in dataset.sets}
+        self.unit_of = {one.id: one.group if options.cluster == "group" else one.id for one in dataset.sets}
         self.ks = sorted({1, 5, *options.ks()})
         self.parents = [origin_of(dataset), *(run.origin for run in self.runs)]
         self.aucs: dict[str, dict[str, Doubles]] = {split.name: {} for split in self.splits}
@@ -107,7 +108,7 @@ class LinkEvaluation(Evaluation):
 
     def groups(self, split: DocumentSplit) -> list[str]:
         """Documents, or groups of them."""
-        return [self.group_of[one.id] for one in split.documents]
+        return [self.unit_of[one.id] for one in split.documents]
 
     def columns(self, split: DocumentSplit, run: Run, summary: Summariser) -> Columns:
         """AUC and p@C by document, and how dense links are."""

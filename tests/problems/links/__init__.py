@@ -1,0 +1,1 @@
+"""Tests of links inside documents."""

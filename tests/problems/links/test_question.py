@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
-from PIL import Image as Picture
 
-from ctxr.datasets.documents import Document, DocumentTables, documents_of
+from ctxr.datasets.documents import Document, documents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UsageError
@@ -22,46 +20,12 @@ from ctxr.problems.links.recipe import CurveRow
 from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Content, Parent, finish
 from ctxr.store.hashing import sha256_file
-from ctxr.store.records import Image, Record, Split
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.evaluated import evaluate
+from tests.problems.links.written import write_documents
 
 Value = Callable[[Document, int, int], float]
 """Score of a sentence and an image of a document."""
-
-
-def write_documents(folder: Path, pictures: bool = True, count: int = 30) -> Path:
-    """Documents of 2 to 4 sentences and images; of the test ones the first has no link, the second nothing but links, and the third
-    no judged pair."""
-    rng, pixels, tables = np.random.default_rng(0), np.random.default_rng(1), DocumentTables()
-    for number in range(count):
-        sentences, images = rng.integers(2, 5, 2).tolist()
-        links = rng.choice([0.0, 1.0, np.nan], (sentences, images), p=[0.5, 0.3, 0.2])
-        links[0, 0], links[-1, -1] = 1, 0
-        if number < 3:
-            links[:] = (0, 1, np.nan)[number]
-        names = [f"d{number:02}/i{place}" for place in range(images)]
-        for name in names if pictures else ():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            Picture.fromarray(pixels.integers(0, 255, (20, 20, 3), np.uint8)).save(folder / f"{name}.png")
-        rows = [
-            Image(name, f"{name}.png" if pictures else "", "", f"d{number:02}", 20, 20, None, None) for name in names
-        ]
-        texts = [f"Sentence {place} of story {number}." for place in range(sentences)]
-        tables.add(f"d{number:02}", "test" if number % 3 or number < 3 else "valid", texts, rows, links)
-    dataset = tables.dataset("documents", folder)
-    sets: list[Record] = [structs.replace(one, mean_distance=0.0, closest=0.0) for one in dataset.sets]
-    content: dict[str, list[Record]] = {
-        "sets": sets, "images": [*dataset.images.values()], "texts": [*dataset.texts.values()],
-        "queries": [*dataset.queries.values()], "judgments": [*dataset.judgments],
-        "splits": [Split(group, split) for group, split in dataset.splits.items()],
-    }  # fmt: skip
-    folder.mkdir(exist_ok=True)
-    for name, own in content.items():
-        write_table(folder / f"{name}.jsonl", own)
-    files = Content([f"{name}.jsonl" for name in content], {}, {})
-    finish(folder, kind="dataset", verb="aggregate", config={}, parents=[Parent("x", "x", "0" * 64)], content=files)
-    return folder
 
 
 def score(
@@ -130,7 +94,7 @@ def test_figures_are_means_over_documents_with_links_and_others(dataset: Path, t
     note = report.tables["test/links"].note
     assert f"over {len(counted)} of {len(documents)} documents" in note
     assert "skipped: 2 without a link" in note
-    assert ", 1 without a judged pair" in note
+    assert ", 1 without a judged" in note
 
 
 def test_one_score_for_all_pairs_is_as_good_as_random(dataset: Path, tmp_path: Path) -> None:
@@ -259,7 +223,7 @@ def test_whole_documents_are_left_out_where_a_pair_has_no_score(dataset: Path, t
     lines = file.read_text().splitlines()
     lost = json.loads(lines.pop(-1))
     file.write_text("\n".join(lines))
-    with pytest.raises(DataError, match=f"{lost['query']!r} has no score for its candidate {lost['candidate']!r}"):
+    with pytest.raises(DataError, match=f"{lost['query']!r}.*{lost['candidate']!r}"):
         evaluate(dataset, file, workdir=tmp_path)
     report = evaluate(dataset, file, partial=True, workdir=tmp_path)
     count = sum(one.split == "test" for one in documents_of(read_dataset(dataset)))
@@ -273,7 +237,7 @@ def test_whole_documents_are_left_out_where_a_pair_has_no_score(dataset: Path, t
     ("line", "match"),
     [
         ({"query": "d99/s0", "candidate": "d00/i0", "value": 1}, "'d99/s0' is not asked"),
-        ({"query": "d00/s0", "candidate": "d01/i0", "value": 1}, "'d01/i0' is not a candidate of query 'd00/s0'"),
+        ({"query": "d00/s0", "candidate": "d01/i0", "value": 1}, "'d01/i0'.*'d00/s0'"),
     ],
 )
 def test_scores_of_other_documents_are_refused(line: object, match: str, dataset: Path, tmp_path: Path) -> None:

@@ -152,8 +152,8 @@ def _parent(artifact: Artifact) -> str | None:
 
 
 def _sibling(path: Path, fingerprint: str) -> Artifact | None:
-    beside = artifacts_in(path.resolve().parent, damaged=False)
-    return next((one for one in beside if one.manifest.kind in KINDS and one.sha256 == fingerprint), None)
+    artifacts = artifacts_in(path.resolve().parent, damaged=False)
+    return next((one for one in artifacts if one.manifest.kind in KINDS and one.sha256 == fingerprint), None)
 
 
 def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:

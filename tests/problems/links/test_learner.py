@@ -1,0 +1,436 @@
+"""Towers that learn which sentence of a document belongs to which image, and how they are opened."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torchvision.models import densenet169
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.documents import DocumentTables, documents_of
+from ctxr.engine.progress import Silent
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.models.densenet import LABELS, DenseNet169
+from ctxr.models.encoders import load_encoder
+from ctxr.models.training.loop import TrainingRun
+from ctxr.problems.links.inputs import Sources
+from ctxr.problems.links.learner import OpenLinks, label_vectors, new_towers
+from ctxr.problems.links.objective import LinksObjective
+from ctxr.problems.links.recipe import CurveRow, LinksRecipe
+from ctxr.problems.links.words import vocabulary_of
+from ctxr.problems.protocols import ScoringOptions
+from ctxr.store.scores import read_scores
+from ctxr.store.tables import read_table
+from tests.models.encoder_folder import make_folder
+from tests.problems.links.drawn import QUICK, draw, job_of, train
+
+FEW: Any = {"train": 5, "valid": 2, "test": 2}
+
+
+def files_of(run: Path) -> dict[str, bytes]:
+    """Of a run, but for clocks."""
+    paths = sorted(path for path in run.rglob("*") if path.is_file() and path.name != "clock.jsonl")
+    return {str(path.relative_to(run)): path.read_bytes() for path in paths if path.name != "manifest.json"}
+
+
+def reopened(dataset: Dataset, run: Path, work: Path) -> bool:
+    """Whether a run scores the same that it wrote, alone and among all documents."""
+    stored = read_scores(run / "scores.jsonl")
+    opened = OpenLinks.open(run, ScoringOptions(work, "cpu"), Silent())
+    one = next(iter(next(iter(stored.values())).values))
+    everything, alone = opened.score((dataset, None)), opened.score((dataset, [one]))
+    assert all(list(rows) == [one] for rows in alone.values())
+    return all(
+        everything[scorer][query] == row and (query != one or alone[scorer][query] == row)
+        for scorer, rows in stored.items()
+        for query, row in rows.values.items()
+    )
+
+
+class Notes(Silent):
+    """Keeps what it is told, and stops the training at a word."""
+
+    def __init__(self, stop: str = "\0") -> None:
+        self.said: list[str] = []
+        self.stop = stop
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+        if self.stop in text:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, str]:
+    folder = tmp_path_factory.mktemp("drawn")
+    return draw(folder), f"features={folder / 'features.npy'}"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder, chance = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    names = [f"{topic}.png" for topic in range(4)]
+    for name in names:
+        cv2.imwrite(str(folder / name), chance.integers(0, 255, (40, 56, 3), np.uint8))
+    return draw(folder, FEW, names)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Random weights under the names that torchvision's published file has."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = densenet169(weights=None).eval()
+    state = {name: value for name, value in model.state_dict().items() if "num_batches" not in name}
+    for layer in (1, 2):
+        for kind in ("norm", "conv"):
+            state = {name.replace(f".{kind}{layer}.", f".{kind}.{layer}."): value for name, value in state.items()}
+    assert "features.denseblock1.denselayer1.norm.1.weight" in state
+    file = tmp_path_factory.mktemp("network") / "densenet169-b2777c0a.pth"
+    torch.save(state, file)
+    return file, model
+
+
+def test_links_are_learned_from_documents_alone_and_the_same_twice(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+    dataset, features = drawn
+    notes = Notes()
+    report = train(dataset, tmp_path / "a", *QUICK, features, progress=notes)
+    assert (report.measure, report.unit, report.queries) == (
+        "AUC",
+        "documents",
+        {"train": 120, "valid": 12, "test": 12},
+    )
+    assert report.valid is not None
+    assert report.valid > 0.9
+    assert report.test is not None
+    assert report.test > 0.9
+    curve = read_table(report.folder / "seed0" / "curve.jsonl", CurveRow)
+    assert [row.epoch for row in curve] == [1, 2, 3, 4, 5, 6, 7]
+    assert min(curve, key=lambda row: row.valid_loss or 9).epoch == report.seeds[0].epoch
+    assert curve[-1].valid_auc is not None
+    assert curve[-1].valid_auc > 0.9
+    assert any(f"valid loss {curve[0].valid_loss:.4f}, valid auc {curve[0].valid_auc:.4f}" in one for one in notes.said)
+    assert reopened(dataset, report.folder, tmp_path / "a")
+    # nobody reads a link to train
+    unlinked = replace(dataset, judgments=())
+    again = train(unlinked, tmp_path / "b", *QUICK, features).folder
+    one, other = files_of(report.folder), files_of(again)
+    assert one["seed0/weights.safetensors"] == other["seed0/weights.safetensors"]
+    assert one["scores.jsonl"] == other["scores.jsonl"]
+    assert train(unlinked, tmp_path / "b", *QUICK, features).valid is None
+
+
+def test_a_training_that_was_stopped_resumes_to_the_same_bytes(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+    dataset, features = drawn
+    # valid grows worse at this rate, so that the plateau is reached before and after the stop
+    changes = (*QUICK, features, "epochs=9", "lr=0.3", "margin=1.0")
+    whole = train(dataset, tmp_path / "a", *changes, seeds=2).folder
+    with pytest.raises(KeyboardInterrupt):
+        train(dataset, tmp_path / "b", *changes, seeds=2, progress=Notes("seed 1, epoch 5 of 9"))
+    notes = Notes()
+    parts = train(dataset, tmp_path / "b", *changes, seeds=2, progress=notes).folder
+    assert any("resumes after epoch 5" in one for one in notes.said)
+    assert files_of(whole) == files_of(parts)
+
+
+def test_the_rate_falls_to_a_fifth_after_three_epochs_without_a_lower_loss_once_it_is_below_twice_the_margin() -> None:
+    recipe = LinksRecipe(lr=1.0, margin=0.2, schedule="plateau")
+    rates = [
+        recipe.rate([-loss for loss in losses])
+        for losses in (
+            [0.9, 0.9, 0.9, 0.9, 0.9],
+            [0.39, 0.39, 0.5],
+            [0.39, 0.39, 0.5, 0.4],
+            [0.39, 0.39, 0.5, 0.38, 0.4, 0.4],
+            [0.3, *[0.3] * 6],
+            [0.3, *[0.3] * 60],
+        )
+    ]
+    assert rates == [1.0, 1.0, 0.2, 1.0, pytest.approx(0.04), 1e-7]
+    assert LinksRecipe(lr=1e-8, schedule="plateau").rate([-0.1] * 9) == 1e-8
+    assert LinksRecipe(lr=1.0, schedule="constant").rate([-0.1] * 9) == 1.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("variant=links-dc", "layers=3", "dropout=0.4"),
+        ("variant=links-tk", "k=half", "loss=logistic"),
+        ("variant=links-ap", "k=half", "at_most=true", "negatives=mean"),
+        ("variant=links-nostruct", "loss=softmax", "schedule=cosine"),
+        ("variant=links-ap", "sentences=2", "images=3", "at_once=7", "max_tokens=2"),
+    ],
+)
+def test_every_variant_and_option_trains_and_is_opened_again(
+    changes: tuple[str, ...], drawn: tuple[Dataset, str], tmp_path: Path
+) -> None:
+    dataset, features = drawn
+    report = train(dataset, tmp_path, *QUICK, features, "epochs=1", *changes)
+    assert report.valid is not None
+    assert reopened(dataset, report.folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ("text=encoder", "layers=2"),
+        ("frozen=false", "augment=true", "images=2"),
+        ("frozen=false", "text=encoder", "layers=0"),
+    ],
+)
+def test_an_encoder_may_make_images_and_texts_frozen_or_tuned(
+    changes: tuple[str, ...], pictures: Dataset, tmp_path: Path
+) -> None:
+    encoder = make_folder(tmp_path / "encoder")
+    own = ("features=", f"encoder=local-dir:{encoder}", "epochs=1", *changes)
+    report = train(pictures, tmp_path, *QUICK, *own)
+    assert reopened(pictures, report.folder, tmp_path)
+    names = load_file(report.folder / "seed0" / "weights.safetensors")
+    assert any(name.startswith("image.") for name in names) == ("frozen=false" in changes)
+    shutil.rmtree(encoder)
+    make_folder(encoder, seed=1)
+    with pytest.raises(DataError, match="encoder"):
+        OpenLinks.open(report.folder, ScoringOptions(tmp_path, "cpu"), Silent()).score((pictures, None))
+
+
+def test_an_encoder_as_published_scores_cosines(pictures: Dataset, tmp_path: Path) -> None:
+    report = train(pictures, tmp_path, "encoder=ctxr-tiny", recipe="links-zero-shot")
+    assert [seed.epoch for seed in report.seeds] == [0]
+    by_name = OpenLinks.open("ctxr-tiny", ScoringOptions(tmp_path, "cpu"), Silent()).score((pictures, None))
+    stored = read_scores(report.folder / "scores.jsonl")["links-zero-shot"].values
+    assert all(by_name["ctxr-tiny"][query] == row for query, row in stored.items())
+    encoder, one = load_encoder("ctxr-tiny", "cpu"), documents_of(pictures)[0]
+    images = [cv2.imread(str(pictures.picture(pictures.images[image])))[:, :, ::-1] for image in one.images]
+    cosines = encoder.encode_texts(one.texts) @ encoder.encode_images(images).T
+    rows = [list(by_name["ctxr-tiny"][query].values()) for query in one.sentences]
+    assert np.allclose(rows, cosines, atol=1e-6)
+
+
+def test_objects_that_an_image_shows_are_compared_as_words(
+    pictures: Dataset, network: tuple[Path, Any], tmp_path: Path
+) -> None:
+    file, model = network
+    net = DenseNet169(str(file), "cpu")
+    one = next(one for one in documents_of(pictures) if one.split == "test")
+    images = [cv2.imread(str(pictures.picture(pictures.images[image])))[:, :, ::-1] for image in one.images]
+    features = net.encode_images(images)
+    assert features.shape == (4, net.dim)
+    alone = net.encode_images(images[1:2])
+    assert np.array_equal(alone, features[1:2])
+    logits = model.classifier(torch.from_numpy(features)).detach()
+    objects = net.objects(features, 3)
+    assert [set(np.flatnonzero(row)) for row in objects] == [set(row.topk(3).indices.tolist()) for row in logits]
+    vectors = {f"topic{topic}": np.eye(4)[topic] + 0.1 for topic in range(4)} | {
+        "fish": np.arange(4),
+        "dog": np.ones(4),
+    }
+    lines = [f"{word} {' '.join(map(str, vector))}\n" for word, vector in vectors.items()]
+    (tmp_path / "words.txt").write_text("".join(lines))
+    changes = (f"words={tmp_path / 'words.txt'}", f"features=densenet169:{file}", "objects=400")
+    report = train(pictures, tmp_path, *changes, recipe="links-objects")
+    scores = read_scores(report.folder / "scores.jsonl")["links-objects"].values
+    named = [[LABELS[label] for label in row.topk(400).indices] for row in logits]
+    means = [sum(_mean(label, vectors) for label in row) for row in named]
+    for query, topic in zip(one.sentences, (text.split()[0].lower() for text in one.texts), strict=True):
+        wanted = [
+            float(mean @ vectors[topic] / np.linalg.norm(mean) / np.linalg.norm(vectors[topic])) for mean in means
+        ]
+        assert np.allclose(list(scores[query].values()), wanted, atol=1e-5)
+    (tmp_path / "words.txt").unlink()
+    assert reopened(pictures, report.folder, tmp_path)
+
+
+def _mean(label: str, vectors: dict[str, Any]) -> Any:
+    own = [vectors[word] for word in label.lower().replace("'s", "").split() if word in vectors]
+    return np.mean(own, axis=0) if own else np.zeros(4)
+
+
+def test_images_of_a_network_are_learned_from(pictures: Dataset, network: tuple[Path, Any], tmp_path: Path) -> None:
+    report = train(pictures, tmp_path, *QUICK, "epochs=1", f"features=densenet169:{network[0]}")
+    assert reopened(pictures, report.folder, tmp_path)
+
+
+def test_weights_of_a_network_are_found_where_torchvision_left_them_and_must_be_its_own(
+    network: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(CtxrError, match="densenet169-b2777c0a"):
+        DenseNet169("", "cpu")
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    own = shutil.copy(network[0], tmp_path / "hub" / "checkpoints")
+    assert DenseNet169("", "cpu").fingerprint == DenseNet169(str(network[0]), "cpu").fingerprint
+    save_file({"features.conv0.weight": torch.zeros(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(DataError, match="DenseNet169"):
+        DenseNet169(str(tmp_path / "other.safetensors"), "cpu")
+    Path(own).write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
+    with pytest.raises(DataError, match="densenet169-b2777c0a"):
+        DenseNet169("", "cpu")
+
+
+def test_passes_change_a_step_by_rounding_alone_batch_norm_and_dropout_included(
+    drawn: tuple[Dataset, str], tmp_path: Path
+) -> None:
+    dataset, features = drawn
+    weights = []
+    for at_once in (4096, 7):
+        changes = (*QUICK, features, "epochs=1", "layers=2", "dropout=0.3", f"at_once={at_once}", "lr=1e-5")
+        folder = train(dataset, tmp_path / str(at_once), *changes).folder
+        weights.append(load_file(folder / "seed0" / "weights.safetensors"))
+    # Adam makes the same of every gradient's scale; the running averages of batch norm are of the inputs themselves
+    assert all(torch.allclose(value, weights[1][name], atol=2e-5) for name, value in weights[0].items())
+
+
+def test_documents_that_share_a_sentence_or_a_picture_are_no_negatives_of_each_other(tmp_path: Path) -> None:
+    from ctxr.store.records import Image
+
+    tables = DocumentTables()
+    of = {"a": ("x y", "1"), "b": ("x z", "2"), "c": ("q", "2"), "d": ("q r", "3"), "e": ("s", "4")}
+    for name, (texts, image) in of.items():
+        tables.add(name, "train", texts.split(), [Image(f"{name}{image}", "", image * 64, name, 1, 1)])
+    np.save(tmp_path / "f.npy", np.eye(5, dtype=np.float32))
+    (tmp_path / "f.json").write_text(
+        json.dumps({f"{name}{image}": row for row, (name, (_, image)) in enumerate(of.items())})
+    )
+    recipe = LinksRecipe(features=str(tmp_path / "f.npy"))
+    dataset = tables.dataset("five", None)
+    documents = documents_of(dataset)
+    words = vocabulary_of([text for one in documents for text in one.texts], 1)
+    table = Sources(recipe, ScoringOptions(tmp_path, "cpu"), Silent()).table(documents, dataset, words)
+    order = torch.tensor([4, 2, 0, 1, 3])
+    names = ["ecabd"[row] for row in range(5)]
+    shares = {frozenset(pair) for pair in ("ab", "bc", "cd")}
+    wanted = [[frozenset((one, other)) in shares for other in names] for one in names]
+    assert table.sharing(order).tolist() == wanted
+    rows, counts = table.sentences.drawn(order, 1, torch.Generator().manual_seed(0))
+    assert counts.tolist() == [1] * 5
+    allowed = [table.sentences[torch.tensor([document])][0].tolist() for document in order.tolist()]
+    assert all(row in own for row, own in zip(rows.tolist(), allowed, strict=True))
+    objective = LinksObjective(replace(recipe, batch=2), table, None, TrainingRun(tmp_path))
+    steps = objective.batches(1, torch.Generator().manual_seed(0))
+    assert [len(step) for step in steps] == [2, 2]
+    assert len(objective) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "error", "match"),
+    [
+        ((), {"text_only": True}, UsageError, "--text-only"),
+        ((), {"image_only": True}, UsageError, "--image-only"),
+        ((), {"judgments": Path("x")}, UsageError, "--judgments"),
+        (("features=gone.npy",), {}, DataError, "gone.npy"),
+        (("features=", "encoder=blip:base"), {}, UsageError, "blip:base"),
+        (("words=gone.txt",), {}, UsageError, "gone.txt"),
+        (("layers=0", "width=8"), {}, UsageError, "width=16"),
+        (("batch=1",), {}, UsageError, "batch = 1"),
+        (("frozen=false",), {}, UsageError, "frozen = false"),
+        (("text=encoder", "layers=0"), {}, UsageError, "layers = 0"),
+        (("variant=links-zero-shot",), {}, UsageError, "links-zero-shot"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    changes: tuple[str, ...], more: Any, error: type[CtxrError], match: str, drawn: tuple[Dataset, str], tmp_path: Path
+) -> None:
+    dataset, features = drawn
+    with pytest.raises(error) as caught:
+        train(dataset, tmp_path, *QUICK, features, *changes, **more)
+    assert match in f"{caught.value} {caught.value.hint}"
+    assert caught.value.hint
+
+
+def test_a_dataset_without_documents_to_learn_from_is_refused(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+    dataset, features = drawn
+    sets = tuple(replace_kind(one) for one in dataset.sets)
+    with pytest.raises(DataError, match="drawn") as caught:
+        train(replace(dataset, sets=sets), tmp_path, *QUICK, features)
+    assert "ctxr build-documents" in str(caught.value.hint)
+    without: Any = {name: split for name, split in dataset.splits.items() if split != "train"}
+    with pytest.raises(DataError, match="train"):
+        train(replace(dataset, splits=without), tmp_path, *QUICK, features)
+    with pytest.raises(DataError, match="valid or test"):
+        train(replace(dataset, splits={}), tmp_path, "encoder=ctxr-tiny", recipe="links-zero-shot")
+
+
+def replace_kind(image_set: Any) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(image_set, kind="static")
+
+
+@pytest.mark.parametrize(
+    ("values", "rows", "match"),
+    [
+        (np.zeros((2, 3)), {"other": 0}, "train000-0"),
+        (np.zeros(3), {}, "wanted"),
+        (np.zeros((2, 3)), {"train000-0": 2}, "train000-0"),
+        (np.zeros((2, 3)), {"train000-0": True}, "train000-0"),
+        (np.zeros((2, 3)), [1], "JSON object"),
+        (np.array([{}], object), {}, "features.npy"),
+    ],
+)
+def test_a_matrix_that_lacks_an_image_or_is_none_is_one_sentence(
+    values: Any, rows: Any, match: str, tmp_path: Path
+) -> None:
+    dataset = draw(tmp_path, FEW)
+    np.save(tmp_path / "features.npy", values, allow_pickle=True)
+    (tmp_path / "features.json").write_text(json.dumps(rows))
+    with pytest.raises(DataError, match=match):
+        train(dataset, tmp_path, *QUICK, f"features={tmp_path / 'features.npy'}")
+
+
+def test_features_that_are_no_numbers_are_named_by_their_image(tmp_path: Path) -> None:
+    dataset = draw(tmp_path, FEW)
+    values = np.load(tmp_path / "features.npy")
+    values[5, 1] = np.nan
+    np.save(tmp_path / "features.npy", values)
+    with pytest.raises(DataError, match="train001-1"):
+        train(dataset, tmp_path, *QUICK, f"features={tmp_path / 'features.npy'}")
+
+
+def test_a_run_is_moved_with_its_features_and_needs_them_as_wide_as_they_were(
+    drawn: tuple[Dataset, str], tmp_path: Path
+) -> None:
+    dataset, features = drawn
+    run = train(dataset, tmp_path / "a", *QUICK, features, "epochs=1").folder
+    moved = Path(shutil.copytree(run, tmp_path / "elsewhere" / "runs" / run.name))
+    file = Path(features.partition("=")[2])
+    for name in ("features.npy", "features.json"):
+        shutil.copy(file.with_name(name), tmp_path / name)
+    options = ScoringOptions(tmp_path / "elsewhere", "cpu", regions=str(tmp_path / "features.npy"))
+    scores = OpenLinks.open(moved, options, Silent()).score((dataset, None))
+    stored = read_scores(run / "scores.jsonl")["links-ap"].values
+    assert all(scores["links-ap"][query] == row for query, row in stored.items())
+    np.save(tmp_path / "features.npy", np.load(tmp_path / "features.npy")[:, :5])
+    with pytest.raises(DataError, match="seed0"):
+        OpenLinks.open(moved, options, Silent()).score((dataset, None))
+    (moved / "seed0" / "vocabulary.json").write_text("{}")
+    with pytest.raises(DataError, match="vocabulary"):
+        OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent()).score((dataset, None))
+
+
+def test_labels_are_the_mean_of_the_words_that_have_a_vector() -> None:
+    words = vocabulary_of(LABELS, 1)
+    vectors = torch.zeros(len(words), 2)
+    vectors[words.index("shark")] = torch.tensor([1.0, 3.0])
+    vectors[words.index("white")] = torch.tensor([3.0, 1.0])
+    table = label_vectors(vectors, words)
+    assert table[LABELS.index("great white shark")].tolist() == [2.0, 2.0]
+    assert table[LABELS.index("tench")].tolist() == [0.0, 0.0]
+
+
+def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+    dataset, features = drawn
+    job: Any = job_of(dataset, tmp_path, *QUICK, features).job
+    words = torch.zeros(3, 16)
+    torch.manual_seed(5)
+    first, other, again = (new_towers(job.recipe, [16, 16], words, job.sources, seed) for seed in (0, 1, 0))
+    matrices = [model.state_dict()["projections.1.1.weight"] for model in (first, other, again)]
+    assert torch.equal(matrices[0], matrices[2])
+    assert not torch.equal(matrices[0], matrices[1])
