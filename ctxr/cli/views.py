@@ -17,7 +17,7 @@ from ctxr.engine.project import SETS, WORKDIR, command_in
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import FindingsError, PartialError, plural
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
-from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
+from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.inspection.config import AuditReport, Check, ReportPage, StatsReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, SeedResult, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
@@ -204,6 +204,19 @@ def export(report: ExportReport) -> Iterator[Block]:
         else "complete the card, which says how to load the export",
     }
     yield Summary(f"{report.export}: {_finished(report.up_to_date)}", rows)
+
+
+def documents(report: DocumentsReport) -> Iterator[Block]:
+    """How many documents were built."""
+    counts = report.counts
+    rows = {
+        "read": report.read,
+        "documents": f"{counts['documents']:,} ({_numbers(counts['splits'], '{name} {number}')})",
+        "in them": f"{counts['sentences']:,} sentences, {counts['images']:,} different images, {counts['links']:,} links",
+        "notes": "; ".join(report.notes) or None,
+        "next": command_in(WORKDIR, "train", "--recipe", "links-ap", "--dataset", str(report.artifact)),
+    }
+    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
 
 
 def rebuilt(report: RebuildReport) -> Iterator[Block]:

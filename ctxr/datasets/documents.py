@@ -41,6 +41,18 @@ class Document:
     links: Links
 
 
+def validate_size(name: str, sentences: int, images: int) -> None:
+    """Raises DataError for a document without sentences or images, or with too many."""
+    for count, most, what in ((sentences, MOST_SENTENCES, "sentence"), (images, MOST_IMAGES, "image")):
+        if not count:
+            raise DataError(f"document {name!r} has no {what}", hint="remove it")
+        if count > most:
+            raise DataError(
+                f"document {name!r} has {count:,} {what}s; at most {most:,} are supported",
+                hint="split it into sections, one document each",
+            )
+
+
 @dataclass
 class DocumentTables:
     """The rows of documents as they are read or made; `worker` is who said what is linked."""
@@ -67,15 +79,7 @@ class DocumentTables:
         """
         if name in self.sets:
             raise DataError(f"document {name!r} appears twice", hint="rename one of the two")
-        if not texts or not images:
-            lacking = "sentence" if not texts else "image"
-            raise DataError(f"document {name!r} has no {lacking}", hint="remove it")
-        for count, most, what in ((len(texts), MOST_SENTENCES, "sentences"), (len(images), MOST_IMAGES, "images")):
-            if count > most:
-                raise DataError(
-                    f"document {name!r} has {count:,} {what}; at most {most:,} are supported",
-                    hint="split it into sections, one document each",
-                )
+        validate_size(name, len(texts), len(images))
         ids = tuple(image.id for image in images)
         if len(set(ids)) < len(ids):
             raise DataError(f"document {name!r} names an image twice", hint="name each of its images once")

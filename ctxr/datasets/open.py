@@ -7,8 +7,10 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.readers.coco import is_captions, lacks_captions, read_captions
+from ctxr.datasets.readers.documents import is_links, is_mmc4, read_links, read_mmc4
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
 from ctxr.datasets.readers.karpathy import is_split, read_split
+from ctxr.datasets.readers.pages import pages_below, read_pages
 from ctxr.datasets.readers.text_files import JsonFile, read_json
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -19,8 +21,9 @@ from ctxr.store.kinds import RELEASE
 
 EXPECTED = (
     "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
-    "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json) or COCO "
-    "captions (captions_*.json)"
+    "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json), COCO "
+    "captions (captions_*.json), or documents: {train, val, test} of Hessel et al. (*.json), MMC4 (*.jsonl), Markdown or HTML "
+    "with images in the folder"
 )
 
 MOST_BYTES = 1 << 31
@@ -59,6 +62,8 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         for file in (*release, *phenomena, *writers):
             _check_size(file)
         return read_release(path, release, writers, phenomena, passed)
+    if documents := _mmc4_in(files):
+        return read_mmc4(path, documents, passed)
     if ours:
         return read_artifact(path)
     if any(DESCRIPTIONS.fullmatch(file.name) for file in (path / "data").glob("*.json")):
@@ -72,6 +77,12 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         for file in captions:
             _check_size(file)
         return read_captions(path, captions, passed)
+    return _read_pages(path, files, passed)
+
+
+def _read_pages(path: Path, files: list[Path], passed: Callable[[], None] | None) -> Dataset:
+    if pages := pages_below(path):
+        return read_pages(path, pages, passed)
     listed = _named(files[:3]) or "no file"
     raise UsageError(f"{path} holds no dataset that ctxr knows ({listed})", hint=f"expected {EXPECTED}")
 
@@ -82,6 +93,8 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_artifact(path.parent)
     if path.suffix in {".yaml", ".yml"}:
         return read_release(path.parent, [], [], [path], passed)
+    if path.suffix == ".jsonl" and is_mmc4(path):
+        return read_mmc4(path.parent, [path], passed)
     if path.suffix != ".json":
         raise UsageError(f"{path} is not a dataset that ctxr knows", hint=f"expected {EXPECTED}")
     if DESCRIPTIONS.fullmatch(path.name):
@@ -91,6 +104,8 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_captions(path.parent, [path], passed)
     if is_split(file):
         return read_split(file, passed)
+    if is_links(file):
+        return read_links(file, passed)
     if lacks_captions(file):
         raise DataError(
             f"{path} lists `images` as COCO does, and has no `annotations` with captions",
@@ -99,6 +114,16 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if _are_writers(file):
         raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
     return read_release(path.parent, [path], [], [], passed)
+
+
+def _mmc4_in(files: list[Path]) -> list[Path]:
+    """All JSONL of a folder where one of them holds documents of MMC4, else none; an export has judgments beside them."""
+    lines = [file for file in files if file.suffix == ".jsonl" and file.name != "judgments.jsonl"]
+    if not any(map(is_mmc4, lines)):
+        return []
+    for file in lines:
+        _check_size(file)
+    return lines
 
 
 def _split_in(folder: Path, files: list[Path]) -> JsonFile | None:

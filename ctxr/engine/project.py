@@ -22,6 +22,10 @@ CHAIN = (*DATASETS, *SETS)
 """All of them: each is made from one further down."""
 
 
+DOCUMENTS = "documents"
+"""Folder of what `ctxr build-documents` writes: the dataset of a project that has no other."""
+
+
 def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
     """The finished artifact in `workdir` that is furthest along `chain` (furthest first), and what is worth knowing about
     the choice, in words without places: what was passed over as unfinished, and what was made from sets that are no more.
@@ -30,6 +34,8 @@ def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
     """
     names = [name for name in chain if (workdir / name).exists()]
     finished = [open_artifact(workdir / name) for name in names if (workdir / name / MANIFEST).is_file()]
+    if not finished and chain == CHAIN and (workdir / DOCUMENTS / MANIFEST).is_file():
+        return workdir / DOCUMENTS, []
     if not finished:
         raise _nothing(workdir, names, chain[-1])
     path = finished[0].path

@@ -34,10 +34,11 @@ def assign(
     if not 0 < k <= min(n, m):
         raise ValueError(f"k = {k} links of a {n} x {m} matrix: must be in 1..{min(n, m)}")
     rows, columns = _solve(_capped(weights.clip(0) if at_most else weights, k), solver)
-    real = (rows < n) & (columns < m)
-    rows, columns = rows[real], columns[real]
+    if len(rows) > k:
+        real = (rows < n) & (columns < m)
+        rows, columns = rows[real], columns[real]
     strengths = weights[rows, columns]
-    order = np.argsort(-strengths, kind="stable")
+    order = (-strengths).argsort(kind="stable")
     if at_most:
         order = order[: np.count_nonzero(strengths > 0)]
     return rows[order], columns[order]
@@ -61,7 +62,7 @@ def _solve(gains: Doubles, solver: Solver) -> tuple[Codes, Codes]:
     if solver == "scipy" or (solver == "auto" and n != m):
         rows, columns = linear_sum_assignment(gains, maximize=True)
         return rows, columns
-    square = np.zeros((max(n, m), max(n, m)))
-    np.negative(gains, out=square[:n, :m])
+    side = max(n, m)
+    costs = -gains if n == m else np.pad(-gains, ((0, side - n), (0, side - m)))
     # without force_doubles lapjv rounds to float32 and misses optima
-    return np.arange(len(square)), lapjv(square, force_doubles=True)[0].astype(np.int64)
+    return np.arange(side), lapjv(costs, force_doubles=True)[0].astype(np.int64)

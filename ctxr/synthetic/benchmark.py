@@ -7,13 +7,13 @@ that cannot learn it need not be tried on photographs.
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from ctxr.datasets.readers.phenomena import WORKER
 from ctxr.datasets.splits import SPLITS
-from ctxr.engine.options import NotDecisive, Options, Range, Seed
+from ctxr.engine.options import NotDecisive, Options, Range, Seed, Since
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, execute
 from ctxr.media.images import decode_jpeg
@@ -37,7 +37,7 @@ class WorldBenchmark(Options):
     Attributes:
         train, valid, test: queries on each side.
         targets: images of a train set that are described, at most; 0: one to three, as in ImageCoDe. Valid and test sets always
-            have one to three. More on train teach more for each picture that is drawn and encoded.
+            have one to three, unless `all_splits`. More on train teach more for each picture that is drawn and encoded.
         video: share of the sets, 0..1, whose scenes follow each other in time; the others are near neighbours.
         side: of the square pictures, pixels. encoder: makes the distances of the sets. workers: processes that draw.
     """
@@ -49,6 +49,7 @@ class WorldBenchmark(Options):
     valid: Count = 250
     test: Count = 500
     targets: Count = 0
+    all_splits: Annotated[bool, Since(False)] = False
     video: Annotated[float, Range(0, 1, "a share of the sets, 0..1")] = 0.7
     side: Annotated[int, Range(16, math.inf, "at least 16 pixels")] = 96
     seed: Seed = 0
@@ -99,9 +100,9 @@ _TARGETS = ((1, 0.18), (2, 0.37), (3, 0.45))
 def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> BenchmarkSet:
     """Set `number` of a split; without pictures where nothing tells its targets from the other images."""
     rng = np.random.default_rng((config.seed, SPLITS.index(split), number))
-    kind: Kind = "video" if rng.random() < config.video else "photos"
+    kind: Literal["video", "photos"] = "video" if rng.random() < config.video else "photos"
     (image_set,) = sample_sets(rng, 1, kind)
-    count = config.targets if split == "train" else 0
+    count = config.targets if split == "train" or config.all_splits else 0
     count = count or int(rng.choice([count for count, _ in _TARGETS], p=[share for _, share in _TARGETS]))
     descriptions = []
     for target in rng.permutation(SIZE)[:count].tolist():

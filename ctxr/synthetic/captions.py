@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.options import NotDecisive, Options, Range, Seed
+from ctxr.engine.options import NotDecisive, Options, Range, Seed, Since
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, execute
 from ctxr.media.images import decode_jpeg
@@ -46,7 +46,7 @@ from ctxr.synthetic.world.predicates import (
     name_of,
 )
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
-from ctxr.synthetic.world.sets import neighbours
+from ctxr.synthetic.world.sets import neighbour, neighbours
 from ctxr.synthetic.world.sights import SceneView
 from ctxr.synthetic.world.statements import POOLS, Statement, propose, state
 from ctxr.synthetic.world.words import PLACE_PHRASES, SIDE_PHRASES
@@ -67,6 +67,7 @@ class WorldCaptions(Options):
         pair_train, pair_valid: pictures on which pairs for entailment stand; they are in no other gallery.
         least, most: captions of a picture. hypotheses: pairs of a picture, half of them entailed where it can be.
         texts: pairs of texts alone that come from a picture's captions, half of them entailed.
+        smallest_family, largest_family: pictures of a family. edits: changes of each of its pictures beside the one or two small ones.
         say: the predicates that captions may use. side: of the square pictures, pixels. workers: processes that draw.
     """
 
@@ -85,12 +86,17 @@ class WorldCaptions(Options):
     say: tuple[str, ...] = PREDICATES
     side: Annotated[int, Range(16, math.inf, "at least 16 pixels")] = 96
     seed: Seed = 0
+    smallest_family: Annotated[int, Range(1, math.inf, "at least 1 picture"), Since(1)] = 1
+    largest_family: Annotated[int, Range(1, math.inf, "at least 1 picture"), Since(4)] = 4
+    edits: Annotated[Count, Since(0)] = 0
     workers: Annotated[int, Range(1, math.inf, "at least 1"), NotDecisive] = 2
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """At least one picture, a range of captions, and known predicates."""
         if not (self.train or self.valid or self.test or self.pair_train or self.pair_valid):
             yield "a world of captions needs pictures", "give at least one gallery some"
+        if self.smallest_family > self.largest_family:
+            yield "the smallest family is larger than the largest", "--smallest-family is at most --largest-family"
         if self.least > self.most:
             yield f"a picture cannot have {self.least} to {self.most} captions", "--most is at least --least"
         if not {"Shows"} <= set(self.say) <= BY_NAME.keys():
@@ -335,9 +341,6 @@ def _fewer(rng: np.random.Generator, kind: Kind) -> Kind:
 
 TABLES = ("sets", "images", "splits", "texts", "queries", "judgments", "truth", "pairs")
 
-LARGEST_FAMILY = 4
-"""Pictures that differ by one or two small changes."""
-
 _DETAILS = (0.45, 0.8)  # how often a caption says one thing, and up to two; else three
 _GALLERY_TRIES = 60
 _THUMBNAIL = 8
@@ -405,13 +408,15 @@ def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
     """Family `number` of a gallery; it depends on the seed and on these numbers alone."""
     rng = np.random.default_rng((config.seed, gallery, number))
     base = sample_scene(rng)
-    scenes = (base, *neighbours(rng, base, int(rng.integers(LARGEST_FAMILY))))
+    scenes = [base, *neighbours(rng, base, int(rng.integers(config.smallest_family - 1, config.largest_family)))]
+    for _ in range(config.edits):
+        scenes = [neighbour(rng, scene) for scene in scenes]
     views = [SceneView(scene) for scene in scenes]
     statements = tuple(
         tuple(statement_about(rng, view, config.say) for _ in range(int(rng.integers(config.least, config.most + 1))))
         for view in views
     )
-    return Family(scenes, statements, tuple(draw_picture(scene, config.side) for scene in scenes))
+    return Family(tuple(scenes), statements, tuple(draw_picture(scene, config.side) for scene in scenes))
 
 
 def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str]) -> Statement:

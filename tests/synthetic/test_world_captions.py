@@ -54,6 +54,20 @@ def test_annotations_name_the_own_picture_alone_and_the_truth_names_more(drawn: 
     assert {row.details for row in test} == {1, 2, 3}
 
 
+def test_families_have_the_size_that_is_asked_for_and_more_edits_make_captions_less_common() -> None:
+    held = []
+    for edits in (0, 8):
+        config = replace(SMALL, smallest_family=5, largest_family=6, edits=edits)
+        families = [draw_family(config, 0, number) for number in range(25)]
+        assert {len(family.scenes) for family in families} == {5, 6}
+        verdicts = [
+            judge_all([own[0] for own in family.statements], [SceneView(scene) for scene in family.scenes])
+            for family in families
+        ]
+        held.append(np.mean([(table == 1).mean() for table in verdicts]))
+    assert held[1] < 0.75 * held[0]
+
+
 def test_captions_are_of_any_number_and_pictures_are_there(drawn: Path) -> None:
     dataset = read_dataset(drawn)
     assert {one.id: len(one.images) for one in dataset.sets} == {
@@ -188,6 +202,7 @@ def test_figures_of_the_true_ranking_are_perfect_by_the_truth_and_not_by_the_ann
         ({"train": 0, "valid": 0, "test": 0, "pair_train": 0, "pair_valid": 0}, "needs pictures"),
         ({"train": -1}, "--train -1"),
         ({"seed": -1}, "--seed -1"),
+        ({"smallest_family": 5}, "smallest family"),
         ({"least": 3, "most": 2}, "cannot have 3 to 2 captions"),
         ({"hypotheses": 1}, "--hypotheses 1"),
         ({"say": ("Shows", "Sings")}, "of Shows, Sings"),

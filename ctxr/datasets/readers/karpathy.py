@@ -100,7 +100,7 @@ class _Reading:
         if holds(root / folder / name):
             return root / folder / name
         if self.files is None:
-            self.files = _files_below(root)
+            self.files = files_below(root)
         base_name = PurePosixPath(name).name
         others = file_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
         for candidate in dict.fromkeys((base_name, *others)):
@@ -121,7 +121,7 @@ class _Reading:
         return [f"{len(which)} {what}: the first is {which[0]}" for which, what in notes if which]
 
 
-def _files_below(root: Path) -> dict[str, list[Path]]:
+def files_below(root: Path) -> dict[str, list[Path]]:
     """All files below a folder by their names, those nearest to it first; hidden folders and links are not followed."""
     by_name: dict[str, list[Path]] = {}
     for folder, folders, files in os.walk(root):

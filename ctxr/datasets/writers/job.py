@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,6 +13,7 @@ from typing import Any
 from PIL import Image as Pillow
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.coco import licences_of_files
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.splits import SPLITS
@@ -241,6 +242,7 @@ class ExportJob:
         origin: the artifact's folder, beside which the places of sources are remembered.
         shard_bytes: most bytes of pictures in one shard. videos: folder of the sources, where they have moved.
         workers: sources worked on at the same time; 0 = half the cores.
+        worker: whose links of documents are written. scores: by query and candidate, where that is a scorer.
     """
 
     dataset: Dataset
@@ -251,6 +253,8 @@ class ExportJob:
     progress: Progress
     videos: Path | None = None
     workers: int = 0
+    worker: str = GOLD
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property
     def pictures(self) -> ExportPictures:

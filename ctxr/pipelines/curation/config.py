@@ -16,11 +16,13 @@ from ctxr.engine.options import (
     Options,
     PathOption,
     Range,
+    Seed,
     Since,
     Switch,
     Workdir,
     Workers,
 )
+from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
 from ctxr.store.hashing import sha256_file
 
@@ -221,6 +223,55 @@ class Filter(Options):
         yield from require_folders(self.folder(), self.workdir)
         if self.folder().resolve() == self.source().resolve():
             yield "--input and --out are the same folder", "choose another --out"
+
+
+Documents = Annotated[int, Range(0, 10**6, "a number of documents, 0 or more")]
+
+
+@dataclass(frozen=True)
+class BuildDocuments(Options):
+    """Options of `ctxr build-documents`."""
+
+    COMMAND = "build-documents"
+
+    kind: Annotated[str, Choices(("coco", "story-dii", "story-sis", "dii-stress", "recipe"))] = ""
+    """What documents are made of: coco (5 linked pairs, 5 images, 5 captions), story-dii (5 photos of an album), story-sis (5
+    images of a video set), dii-stress (story-dii with 45 captions of other albums), recipe (steps with several images)."""
+    dataset: PathOption = None
+    """Artifact or release with captions; default: the latest finished one in the workdir."""
+    out: PathOption = None
+    """Artifact folder to write; default: `documents` in the workdir."""
+    train: Documents = 2000
+    """Training documents, at most."""
+    valid: Documents = 300
+    """Validation documents, at most."""
+    test: Documents = 300
+    """Test documents, at most."""
+    seed: Seed = 0
+    """Seed of every choice."""
+    workdir: Workdir = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        return self.out or self.workdir / DOCUMENTS
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """At least one document, and places that cannot be used."""
+        if not self.train + self.valid + self.test:
+            yield "no document is asked for", "give --train, --valid or --test a number"
+        yield from require_folders(self.folder(), self.workdir)
+
+
+@dataclass(frozen=True)
+class DocumentsReport:
+    """The report of `build-documents`: the manifest's counts, and in `notes` what a split could not give."""
+
+    artifact: Path
+    read: str
+    up_to_date: bool
+    counts: dict[str, Any]
+    notes: list[str]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, Options, PathOption, Range, Workdir, Workers
+from ctxr.engine.options import Choices, Options, PathOption, Range, Since, Workdir, Workers
 
-FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe")
+DOCUMENT_FORMATS = ("links", "mmc4")
+"""Formats that hold documents, and nothing else."""
+
+FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", *DOCUMENT_FORMATS)
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Export(Options):
     COMMAND: ClassVar[str] = "export"
 
     to: Annotated[str, Choices(FORMATS)] = ""
-    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe."""
+    """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe; of documents links, mmc4."""
     input: PathOption = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
     out: PathOption = None
@@ -33,13 +36,19 @@ class Export(Options):
     """Leave out the answers about test sets (imagecode always does)."""
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
     """Maximum size of one shard in megabytes of images (hf, webdataset)."""
+    by: Annotated[str, Since("")] = ""
+    """Run of the project, or file of scores, whose optimal assignment is written as links (links, mmc4); default: the known links."""
     videos: PathOption = None
     """Folder that now holds the sources, recognised by content (recipe)."""
     workers: Workers = 0
     """Videos decoded at the same time (recipe); 0 = half the cores."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """A package that writes parquet."""
+        """A package that writes parquet, and scores where there are documents."""
+        if self.to == "mmc4" and not self.by:
+            yield "mmc4 holds similarities, and no run is named", "ctxr export --to mmc4 --by RUN"
+        if self.by and self.to not in DOCUMENT_FORMATS:
+            yield f"--by {self.by} means nothing to {self.to}", f"--to {' or '.join(DOCUMENT_FORMATS)}"
         if self.to == "hf" and find_spec("pyarrow") is None:
             yield "parquet files need the package pyarrow, which is not installed", "pip install pyarrow"
 

@@ -7,12 +7,15 @@ everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.documents import GOLD, is_documents
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
-from ctxr.datasets.writers import croissant, fiftyone, hf, imagecode, recipe, webdataset
+from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, recipe, webdataset
 from ctxr.datasets.writers.job import (
     UNKNOWN,
     ExportJob,
@@ -26,13 +29,14 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.engine.staging import keep_card, refuse_others
-from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.sharing.config import Export, ExportReport
+from ctxr.errors import DataError, UsageError, some
+from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
 from ctxr.store.artifacts import Content, Manifest, Parent
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import EXPORT
+from ctxr.store.kinds import EXPORT, RUNS
 from ctxr.store.records import Source
+from ctxr.store.scores import ScoresFile, read_scores
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
@@ -41,12 +45,15 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 def card(job: ExportJob, manifest: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
     """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
     counts = job.counts()
+    sets, task = "sets of minimally contrastive images", "finding the right image from a contextual text"
+    if is_documents(job.dataset):
+        sets, task = "documents of sentences and images", "linking the sentences and images of a document"
     parts = [
         _front_matter(job, counts, written) if to == "hf" else "",
         f"# {text(job.dataset.name)}\n",
-        f"{counts['sets']} sets of minimally contrastive images, {counts['images']} images"
+        f"{counts['sets']} {sets}, {counts['images']} images"
         + (f", {counts['queries']} queries" if counts["queries"] else ", no descriptions yet")
-        + ": a benchmark for finding the right image from a contextual text.\n",
+        + f": a benchmark for {task}.\n",
         _splits(counts),
         "## Loading\n",
         written.load,
@@ -133,6 +140,8 @@ WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
     "croissant": croissant.write,
     "fiftyone": fiftyone.write,
     "recipe": recipe.write,
+    "links": documents.write_links,
+    "mmc4": documents.write_mmc4,
 }
 """What writes each format."""
 
@@ -169,19 +178,31 @@ class _ExportStage(Stage):
             raise DataError(
                 f"{self.source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
             )
+        _check_documents(self.options.to, self.source, dataset)
         licences = read_licences(self.options.licences, dataset)
         parents = [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
+        worker, scores = GOLD, ScoresFile(self.source)
+        if self.options.by:
+            worker, scores = _scores_by(self.options.by, self.options.workdir)
+            parents.append(Parent("scores", "scores", sha256_file(scores.path)))
         if self.options.licences is not None:
             parents.append(Parent("licences", "table", sha256_file(self.options.licences)))
-        return Inputs(parents, (artifact, dataset, licences))
+        return Inputs(parents, (artifact, dataset, licences, worker, scores.values))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         options = self.options
-        artifact, dataset, licences = inputs.data
+        artifact, dataset, licences, worker, scores = inputs.data
         dataset = without_test_answers(dataset) if options.hide_test else dataset
+        if scores:
+            dataset = replace(dataset, judgments=tuple(documents.links_by(dataset, worker, scores)))
+            if not dataset.judgments:
+                raise DataError(
+                    f"{options.by} scores no document as a whole", hint=f"ctxr train --dataset {self.source}"
+                )
         keep_card(self.out(), progress)
         size = options.shard_mb * 10**6
         job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
+        job = replace(job, worker=worker, scores=scores)
         written = WRITERS[options.to](job)
         page = card(job, artifact.manifest, artifact.sha256, options.to, written)
         write_bytes(out / "README.md", page.encode())
@@ -194,6 +215,30 @@ class _ExportStage(Stage):
         files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
         counts = job.counts() | written.counts | {"left_out": written.left_out, "notes": written.notes}
         return Content(files, counts, {"software": written.software} if written.software else {})
+
+
+def _check_documents(to: str, source: Path, dataset: Dataset) -> None:
+    holds = is_documents(dataset)
+    if to in DOCUMENT_FORMATS and not holds:
+        raise DataError(f"{source} holds no documents, which {to} is about", hint="ctxr build-documents makes some")
+    if holds and to not in (*DOCUMENT_FORMATS, "hf", "webdataset"):
+        raise DataError(f"{to} cannot hold the documents of {source}", hint="export to links, mmc4, hf or webdataset")
+
+
+_SCORES = "scores.jsonl"
+
+
+def _scores_by(by: str, workdir: Path) -> tuple[str, ScoresFile]:
+    """The name of a scorer, and its scores: of a file, of a run, or of one seed of a run, `RUN/seed0`."""
+    run = workdir / RUNS / by
+    path = next((file for file in (Path(by), run / _SCORES, run.parent / _SCORES) if file.is_file()), None)
+    if path is None:
+        raise UsageError(f"--by {by} is neither a run in {workdir / RUNS} nor a file of scores", hint="ctxr eval RUN")
+    scorers = read_scores(path)
+    name = by if by in scorers else next(iter(scorers))
+    if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / _SCORES)):
+        raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
+    return name or path.stem, scorers[name]
 
 
 def _check_separate(source: Path, out: Path) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
 
 from ctxr.metrics.assignment import assign
 
@@ -38,40 +37,50 @@ def similarities(
     if half:
         k = (k + 1) // 2
     if kind == "ap":
-        return _assigned(cosines, n, m, k.tolist(), at_most)
-    of_sentences, of_images = (k, k.T) if kind == "tk" else (n[:, None].expand_as(k), m[:, None].expand_as(k))
-    return _mean_of_best(cosines, n, m, of_sentences) + _mean_of_best(cosines.T, m, n, of_images).T
+        return _assigned(cosines, n, m, k, at_most)
+    blocks = _padded(_padded(cosines, n).T, m).view(len(m), int(m.max()), len(n), int(n.max()))  # [B, m, B, n]
+    of_sentences, of_images = (k, k) if kind == "tk" else (n[:, None].expand_as(k), m.expand_as(k))
+    best = (blocks.max(1).values, of_sentences), (blocks.max(3).values.transpose(1, 2), of_images)
+    return torch.stack([_mean_of_best(maxima, number.T) for maxima, number in best]).sum(0).T
 
 
-def _mean_of_best(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor) -> Tensor:
-    """The mean of the k [B, B] greatest among the maxima of the rows of document i within the columns of document j: [B, B]."""
-    columns = pad_sequence(
-        list(torch.split(cosines.T, m.tolist())), batch_first=True, padding_value=-torch.inf
-    )  # [B, m, N]
-    maxima = list(torch.split(columns.amax(1).T, n.tolist()))
-    best = pad_sequence(maxima, batch_first=True, padding_value=-torch.inf)  # [B, n, B]
-    if not torch.equal(k, n[:, None].expand_as(k)):
-        best = best.sort(1, descending=True).values
-    k = k.to(best.device)
-    beyond = torch.arange(best.shape[1], device=best.device)[None, :, None] >= k[:, None]
-    return best.masked_fill(beyond, 0).sum(1) / k
+def _padded(rows: Tensor, sizes: Tensor) -> Tensor:
+    """Rows [N, C] of documents with as many rows for each as the longest has; the new ones are -inf."""
+    place = torch.arange(int(sizes.max()))
+    inside = place < sizes[:, None]
+    if inside.all():
+        return rows
+    index = torch.where(inside, (sizes.cumsum(0) - sizes)[:, None] + place, len(rows)).flatten()
+    return functional.pad(rows, (0, 0, 0, 1), value=-torch.inf).index_select(0, index.to(rows.device))
 
 
-def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: list[list[int]], at_most: bool) -> Tensor:
+def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
+    """The mean of the k [B, B] greatest of values [B, B, L]."""
+    if (k == values.shape[-1]).all():
+        return values.mean(-1)
+    k = k.to(values.device)
+    beyond = torch.arange(values.shape[-1], device=values.device) >= k[..., None]
+    return values.sort(-1, descending=True).values.masked_fill(beyond, 0).sum(-1) / k
+
+
+def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor, at_most: bool) -> Tensor:
     """The mean cosine of the links between documents i and j: [B, B]; the choice of the links has no gradient."""
-    weights = cosines.detach().double().cpu().numpy()
-    row, column = np.cumsum([0, *n.tolist()]), np.cumsum([0, *m.tolist()])
-    flat, counts = [], []
-    for i, of_row in enumerate(k):
-        for j, links in enumerate(of_row):
-            block = weights[row[i] : row[i + 1], column[j] : column[j + 1]]
-            rows, columns = assign(block, links, at_most)
-            flat.append((rows + row[i]) * weights.shape[1] + columns + column[j])
-            counts.append(len(rows))
-    chosen = cosines.flatten().gather(0, torch.from_numpy(np.concatenate(flat)).to(cosines.device))
-    size = torch.tensor(counts, device=cosines.device)
-    pairs = torch.arange(len(counts), device=cosines.device).repeat_interleave(size)
-    return cosines.new_zeros(len(counts)).index_add(0, pairs, chosen / size[pairs]).view(len(n), len(n))
+    weights = np.nan_to_num(
+        cosines.detach().double().cpu().numpy(), nan=2, posinf=2, neginf=2
+    )  # linked, so the loss shows it
+    row, column = (np.cumsum([0, *sizes.tolist()]).tolist() for sizes in (n, m))
+    links = [
+        assign(weights[row[i] : row[i + 1], column[j] : column[j + 1]], number, at_most)
+        for i, numbers in enumerate(k.tolist())
+        for j, number in enumerate(numbers)
+    ]
+    size = np.array([len(rows) for rows, _ in links])
+    corner = np.add.outer(np.multiply(row[:-1], weights.shape[1]), column[:-1]).ravel().repeat(size)
+    rows, columns = (np.concatenate(part) for part in zip(*links, strict=True))
+    cells = torch.from_numpy(corner + rows * weights.shape[1] + columns).to(cosines.device)
+    pairs = torch.from_numpy(np.arange(len(links)).repeat(size)).to(cosines.device)
+    shares = cosines.flatten().gather(0, cells) / torch.from_numpy(size.repeat(size)).to(cosines.device)
+    return cosines.new_zeros(len(links)).index_add(0, pairs, shares).view(k.shape)
 
 
 def document_loss(
