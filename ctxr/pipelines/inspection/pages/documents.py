@@ -23,7 +23,7 @@ def make_documents(edition: Edition) -> Mapping[str, Any] | None:
     # ids of a document's sentences end in their number, and tables are sorted as text
     for row in sorted(edition.documents, key=lambda row: (row.image_set, len(row.query), row.query)):
         by_document.setdefault(row.image_set, []).append(row)
-    runs, dataset = list(dict.fromkeys(row.run for row in edition.documents)), edition.chain.dataset
+    runs, dataset = edition.data["results"]["runs"] if by_document else [], edition.chain.dataset
     judged = {(row.query, row.candidate) for row in dataset.judgments if row.worker == GOLD} if dataset else None
     documents = [_document(rows, runs, judged) for rows in by_document.values()]
     drawn = sorted((one for one in documents if any(one["runs"])), key=_ease)

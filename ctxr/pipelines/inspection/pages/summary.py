@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, get_args
+from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS, leak_sentence, leakage_of
@@ -15,7 +15,6 @@ from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
 from ctxr.store.kinds import IMAGE_SETS, RUNS
-from ctxr.store.records import Kind
 from ctxr.store.units import SourceUnit
 
 VIDEO_STEPS = (
@@ -37,8 +36,9 @@ PHOTO_STEPS = (
 def make_summary(edition: Edition) -> Mapping[str, Any]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
-    by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in get_args(Kind)}
+    by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos")}
     sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
+    sets["document"] = sum(one.kind == "document" for unit in chain.units for one in unit.sets)
     funnels = [
         (title, steps)
         for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
