@@ -107,7 +107,7 @@ function texts(set, large) {
   const list = make("ol", "texts", ...some.map(([targets, text]) => {
     const places = targets === null ? "?" : targets.map((at) => at + 1).join(", ") || "–";
     const place = make("b", "", places);
-    place.title = targets === null ? "the target is hidden" : targets.length ? `about image ${places}` : "about no image";
+    place.title = targets === null ? (set.kind === "document" ? "not judged" : "the target is hidden") : targets.length ? `about image ${places}` : "about no image";
     return make("li", "", place, make("span", "", text));
   }));
   if (rest > 0) list.append(make("li", "muted small", `and ${rest} more`));
