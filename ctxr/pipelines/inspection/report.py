@@ -19,7 +19,7 @@ from ctxr import __version__
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
-from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
+from ctxr.pipelines.inspection.pages import distributions, documents, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
 from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section, Thumbnails
 from ctxr.pipelines.inspection.pages.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
@@ -31,6 +31,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("summary", "Overview", summary.make_summary),
     Section("sets", "Sets", sets.make_sets),
     Section("results", "Results", results.make_results),
+    Section("documents", "Documents", documents.make_documents),
     Section("revision", "Revised labels", revision.make_revision),
     Section("tables", "Tables", results.make_tables),
     Section("timelines", "Timelines", distributions.make_timelines),

@@ -52,7 +52,7 @@ def test_a_drawn_dataset_is_shown_with_descriptions_splits_and_results(drawn: Pa
     assert "7 descriptions: 3 of 2 sets on train, 4 of 2 sets on valid." in page
     assert sorted(one["split"] for one in data["sets"]) == ["train", "train", "valid", "valid"]
     assert sorted(len(one["texts"]) for one in data["sets"]) == [1, 2, 2, 2]
-    assert all(0 <= place < 10 and text for one in data["sets"] for place, text in one["texts"])
+    assert all(0 <= place < 10 and text for one in data["sets"] for (place,), text in one["texts"])
     assert {len(rows) for rows in data["results"]["sets"].values()} == {10}
     assert all(number >= 0 for rows in data["results"]["sets"].values() for _, number, *_ in rows)
 

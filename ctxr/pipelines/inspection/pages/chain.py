@@ -14,7 +14,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
 from ctxr.engine.progress import Progress
-from ctxr.engine.project import DATASETS, SETS, latest
+from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
@@ -134,7 +134,7 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
 
 
 def _furthest(workdir: Path) -> tuple[Path | None, list[str]]:
-    for names in (SETS, DATASETS):
+    for names in (SETS, DATASETS, (DOCUMENTS,)):
         if any((workdir / name / MANIFEST).is_file() for name in names):
             return latest(workdir, names)
     if any((workdir / RESULTS).glob(f"*/{MANIFEST}")):

@@ -164,8 +164,8 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
 
 
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
-    pairs: dict[str, list[np.ndarray[Any, Any]]] = {"video": [], "photos": []}
-    means: dict[str, list[float]] = {"video": [], "photos": []}
+    pairs: dict[str, list[np.ndarray[Any, Any]]] = {"video": [], "photos": [], "document": []}
+    means: dict[str, list[float]] = {"video": [], "photos": [], "document": []}
     for image_set, distances in edition.chain.distances():
         if isfinite(image_set.mean_distance):
             means[image_set.kind].append(image_set.mean_distance)

@@ -11,6 +11,7 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError
 from ctxr.media.images import thumbnail
 from ctxr.pipelines.inspection.pages.chain import Chain, inside
+from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
@@ -124,7 +125,7 @@ class Edition:
         progress: hears of what takes long.
         data: what scripts are given, as JSON, by name.
         facts: what was measured, by source and index.
-        evaluations: those whose figures the page shows; known once its results are made.
+        evaluations, documents: those whose figures the page shows, and their rows of documents; known once its results are made.
         source_numbers: numbers of sources in `data["sources"]`, by name.
     """
 
@@ -134,6 +135,7 @@ class Edition:
     progress: Progress = field(default_factory=Silent)
     data: dict[str, Any] = field(default_factory=dict)
     evaluations: tuple[Artifact, ...] = ()
+    documents: tuple[QueryResult, ...] = ()
 
     def __post_init__(self) -> None:
         self.facts = self.chain.facts

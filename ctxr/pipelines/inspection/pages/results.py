@@ -181,13 +181,14 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
     if scored is None or not scored.runs:
         return None
     edition.evaluations += tuple(scored.artifacts)
+    edition.documents = tuple(row for row in scored.rows if row.kind == "document")
     ranked = _ranked(scored)
     dataset = chain.dataset if scored.dataset == chain.evaluated else None
     shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)
     edition.data["results"] = data = _data(edition, scored, ranked, shares)
     splits = list(dict.fromkeys(row["side"] for row in scored.figures))
     plotted = {row["side"] for row in scored.figures if (row["part"], row["measure"]) == ("all", "accuracy")}
-    data["asked"] = len({row.query for row in scored.rows})
+    data["asked"] = len({row.query for row in scored.rows if row.kind != "document"})
     return {
         "panels": [_panel(scored, split) for split in splits if split in plotted],
         "people": scored.people,
@@ -198,7 +199,7 @@ def make_results(edition: Edition) -> Mapping[str, Any] | None:
         "asked": data["asked"],
         "shown": len(data["queries"]),
         "sides": splits,
-        "kinds": sorted({row.kind for row in scored.rows}),
+        "kinds": sorted({row.kind for row in scored.rows} - {"document"}),
         "tags": sorted({tag for row in scored.rows for tag in row.tags}),
         "plot": {"right": WIDTH - RIGHT, "top": TOP, "width": WIDTH},
     }
@@ -320,9 +321,9 @@ def _interval(row: Mapping[str, Any]) -> Interval:
 
 
 def _ranked(scored: EvaluationRows) -> dict[str, dict[str, QueryResult]]:
-    """The queries that the page holds, hardest first, with the row of each run."""
+    """The queries for one image that the page holds, hardest first, with the row of each run."""
     by_query: dict[str, dict[str, QueryResult]] = {}
-    for row in scored.rows:
+    for row in (row for row in scored.rows if row.kind != "document"):
         by_query.setdefault(row.query, {})[row.run] = row
     names = sorted(by_query, key=lambda name: (_ease([*by_query[name].values()]), name))
     return {name: by_query[name] for name in names[:MOST_QUERIES]}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
 from ctxr.pipelines.inspection.pages.edition import FATE, PICTURE, REASONS, Edition, exact, time_code
@@ -40,7 +41,7 @@ def make_sets(edition: Edition) -> Mapping[str, Any] | None:
             nearest, farthest = min(nearest, float(above.min())), max(farthest, float(above.max()))
     edition.data["images"], edition.data["sets"] = images.rows, rows
     edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
-    sources = sorted({row["from"] for row in rows})
+    sources = sorted({row["from"] for row in rows if row["kind"] != "document"})
     return {
         "count": len(rows),
         "kinds": sorted({row["kind"] for row in rows}),
@@ -98,8 +99,8 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
         "from": collection_of(image_set),
         "split": edition.chain.splits.get(image_set.group),
         "shot": image_set.shot,
-        "closest": _finite(image_set.closest),
-        "mean": _finite(image_set.mean_distance),
+        "closest": _distance(image_set, image_set.closest),
+        "mean": _distance(image_set, image_set.mean_distance),
         "images": [images.number(name) for name in image_set.images],
     }
     if distances is not None and len(distances) > 1:
@@ -112,20 +113,22 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
     return row
 
 
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None
+def _distance(image_set: ImageSet, value: float) -> float | None:
+    return value if isfinite(value) and image_set.kind != "document" else None
 
 
 def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:
-    """By set, `texts`: (position of the target, description) of each query for an image; None where the target is hidden."""
+    """By set, `texts`: (positions of the targets, description) of each query for an image; None where the targets are hidden."""
     if dataset is None:
         return {}
-    targets = {query.id: position for query, _, position in dataset.targets()}
+    targets: dict[str, list[int]] = {row.query: [] for row in dataset.judgments if row.worker == GOLD}
+    for query, _, position in dataset.targets():
+        targets[query.id].append(position)
     texts: dict[str, dict[str, Any]] = {}
-    for query in dataset.queries.values():
-        if query.labels is None:
-            text = " ".join(dataset.texts[name].text for name in query.texts)
-            texts.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
+    queries = [query for query in dataset.queries.values() if query.labels is None]
+    for query in sorted(queries, key=lambda query: dataset.texts[query.texts[0]].order):
+        text = " ".join(dataset.texts[name].text for name in query.texts)
+        texts.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
     return texts
 
 

@@ -38,6 +38,7 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos")}
     sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
+    sets["document"] = sum(one.kind == "document" for unit in chain.units for one in unit.sets)
     funnels = [
         (title, steps)
         for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
@@ -55,6 +56,7 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
         "photos": _photos(by_kind["photos"], chain.dataset),
         "described": _described(chain.dataset),
         "asked": edition.data["results"]["asked"] if chain.last.kind == ALONE and "results" in edition.data else 0,
+        "documents": len({row.image_set for row in edition.documents}),
         "notes": chain.notes,
         "missing": edition.pictures,
         "stages": chain.stages,

@@ -29,6 +29,18 @@ function framed(boxes, sizes) {
   if (alike && width > 0) for (const box of boxes) box.style.aspectRatio = `${width} / ${height}`;
 }
 
+// buttons to the pages before and after, where there are several
+function turnable(pager, page, pages, turn) {
+  const step = (name, by) => {
+    const button = make("button", "", name);
+    button.type = "button";
+    button.disabled = page + by < 0 || page + by >= pages;
+    button.addEventListener("click", () => turn(by));
+    return button;
+  };
+  pager.replaceChildren(...(pages > 1 ? [step("Previous", -1), make("span", "muted", `page ${page + 1} of ${pages}`), step("Next", 1)] : []));
+}
+
 const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "");
 const keys = new Map();
 document.addEventListener("keydown", (event) => {
@@ -87,4 +99,4 @@ function mark() {
 window.addEventListener("scroll", () => { asked = asked || requestAnimationFrame(mark); }, { passive: true });
 mark();
 
-window.ctxr = { data, make, figure, percent, picture, framed, keys, openSet: () => {} };
+window.ctxr = { data, make, figure, percent, picture, framed, turnable, keys, openSet: () => {} };

@@ -1,5 +1,5 @@
 "use strict";
-const { data, make, percent, picture, framed } = window.ctxr;
+const { data, make, percent, picture, framed, turnable } = window.ctxr;
 const held = data.results, cards = document.getElementById("r-cards");
 if (!held || !cards) return;
 const PAGE = 12;
@@ -163,9 +163,7 @@ function draw() {
   const share = shown.length ? `, ${most > 1 ? runs : "accuracy"} ${percent(shown.reduce((sum, query) => sum + mean(query, "accuracy"), 0) / shown.length)}` : "";
   field("r-found").textContent = `${of}${share}${shown.length > PAGE ? `, here ${from + 1} to ${to}` : ""}`;
   cards.replaceChildren(...(shown.length ? shown.slice(from, to).map(card) : [empty()]));
-  const pager = field("r-pager");
-  pager.replaceChildren();
-  if (pages > 1) pager.append(step("Previous", -1, page > 0), make("span", "muted", `page ${page + 1} of ${pages}`), step("Next", 1, page < pages - 1));
+  turnable(field("r-pager"), page, pages, (by) => { page += by; draw(); field("r-controls").scrollIntoView(); });
 }
 
 function empty() {
@@ -173,14 +171,6 @@ function empty() {
   all.type = "button";
   all.addEventListener("click", () => { field("r-controls").reset(); choose(); });
   return make("p", "empty", "No query matches. ", all);
-}
-
-function step(name, by, possible) {
-  const button = make("button", "", name);
-  button.type = "button";
-  button.disabled = !possible;
-  button.addEventListener("click", () => { page += by; draw(); field("r-controls").scrollIntoView(); });
-  return button;
 }
 
 for (const name of ["r-run", "r-right", "r-kind", "r-tag", "r-side", "r-sort"]) if (field(name)) field(name).addEventListener("change", choose);

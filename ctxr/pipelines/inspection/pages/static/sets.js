@@ -1,5 +1,5 @@
 "use strict";
-const { data, make, figure, percent, picture, framed, keys } = window.ctxr;
+const { data, make, figure, percent, picture, framed, turnable, keys } = window.ctxr;
 const cards = document.getElementById("cards");
 if (!cards) return;
 const STEP = 1e-4, PAGE = 20, STRIP = 20, TEXTS = 3;
@@ -101,12 +101,13 @@ function strip(set, large) {
   return list;
 }
 
-// descriptions with the place of their image; "?" where the target is hidden
+// descriptions with the places of their images, "–" for none; "?" where they are hidden
 function texts(set, large) {
   const some = large ? set.texts : set.texts.slice(0, TEXTS), rest = set.texts.length - some.length;
-  const list = make("ol", "texts", ...some.map(([target, text]) => {
-    const place = make("b", "", target === null ? "?" : String(target + 1));
-    place.title = target === null ? "the target is hidden" : `about image ${target + 1}`;
+  const list = make("ol", "texts", ...some.map(([targets, text]) => {
+    const places = targets === null ? "?" : targets.map((at) => at + 1).join(", ") || "–";
+    const place = make("b", "", places);
+    place.title = targets === null ? (set.kind === "document" ? "not judged" : "the target is hidden") : targets.length ? `about image ${places}` : "about no image";
     return make("li", "", place, make("span", "", text));
   }));
   if (rest > 0) list.append(make("li", "muted small", `and ${rest} more`));
@@ -156,7 +157,7 @@ orders.time = (a, b) => (a.source < b.source ? -1 : a.source > b.source ? 1 : fi
 
 function choose() {
   const words = field("find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = [["kind", "kind"], ["from", "source"], ["split", "split"]].map(([name, id]) => [name, field(id).value]).filter(([, value]) => value);
+  const wanted = [["kind", "kind"], ["from", "source"], ["split", "split"]].map(([name, id]) => [name, field(id)?.value]).filter(([, value]) => value);
   shown = data.sets.map((_, at) => at).filter((at) =>
     wanted.every(([name, value]) => data.sets[at][name] === value) && words.every((word) => hay[at].includes(word)));
   const order = orders[field("sort").value];
@@ -174,9 +175,7 @@ function draw() {
   const of = shown.length === total ? `${total} sets` : `${shown.length} of ${total} sets`;
   field("found").textContent = shown.length > PAGE ? `${of}, here ${from + 1} to ${to}` : of;
   cards.replaceChildren(...(shown.length ? shown.slice(from, to).map((_, at) => card(data.sets[shown[from + at]], from + at)) : [empty()]));
-  const pager = field("pager");
-  pager.replaceChildren();
-  if (pages > 1) pager.append(step("Previous", -1, page > 0), make("span", "muted", `page ${page + 1} of ${pages}`), step("Next", 1, page < pages - 1));
+  turnable(field("pager"), page, pages, leaf);
 }
 
 function empty() {
@@ -184,14 +183,6 @@ function empty() {
   all.type = "button";
   all.addEventListener("click", () => { field("controls").reset(); choose(); });
   return make("p", "empty", "No set matches. ", all);
-}
-
-function step(name, by, possible) {
-  const button = make("button", "", name);
-  button.type = "button";
-  button.disabled = !possible;
-  button.addEventListener("click", () => leaf(by));
-  return button;
 }
 
 function leaf(by) {
@@ -222,7 +213,7 @@ function open(at) {
   const words = `mean ${figure(set.mean)}, nearest ${figure(set.closest)}` +
     (set.nearest ? ` between ${set.nearest[0] + 1} and ${set.nearest[1] + 1}` : "");
   const why = set.nearest ? "This set has too many images for a matrix." : "The embeddings of this set are not available.";
-  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : make("p", "muted", why),
+  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : set.kind === "document" ? null : make("p", "muted", why),
     set.mean === null ? null : make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
   const held = look.contains(document.activeElement) ? document.activeElement.title : "";
   look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", pictured(set) ? strip(set, true) : make("p", "muted", "The pictures of this set are not available."), right));
@@ -252,7 +243,7 @@ document.addEventListener("keydown", (event) => {
 });
 look.addEventListener("close", () => go(opened));
 
-for (const name of ["kind", "source", "split", "sort"]) field(name).addEventListener("change", choose);
+for (const name of ["kind", "source", "split", "sort"]) field(name)?.addEventListener("change", choose);
 field("find").addEventListener("input", choose);
 field("controls").addEventListener("submit", (event) => event.preventDefault());
 field("find").addEventListener("keydown", (event) => { if (event.key === "Escape") event.target.blur(); });
