@@ -36,14 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     rows, beaten = list[tuple[object, ...]](), True
     for construction in options.only.split(","):
-        work = options.folder / construction
+        documents, work = options.folder / construction, options.folder / f"work-{construction}"
         for name, changes in LEARNED.items():
             recipe = f"links-{name.removesuffix('-half')}"
             settings = (*SETTINGS, f"epochs={options.epochs}", *changes)
-            trained = train.run(Train(recipe, work / "documents", name, options.seeds, changes=settings, workdir=work))
+            trained = train.run(Train(recipe, documents, name, options.seeds, changes=settings, workdir=work))
             print(f"{construction} {name}: valid {trained.valid}, test {trained.test}", file=sys.stderr)
         runs = (*LEARNED, "ctxr-tiny")
-        result = evaluate(Eval(runs, work / "documents", work, split="test", compare=True))
+        result = evaluate(Eval(runs, documents, work, split="test", compare=True))
         content = json.loads((result.results / "figures.json").read_text())
         cells = {(row["run"], row["measure"]): row for row in content["figures"] if row["view"] == "overall"}
         for run in dict.fromkeys(run for run, _ in cells):
