@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     splits = {name: getattr(options, name) for name in ("train", "valid", "test")}
     drawn = {name: max(LEAST, number) if number else 0 for name, number in splits.items()}
     shared = {"seed": options.seed, "workers": options.workers}
-    sources = {CONSTRUCTIONS[kind].groups == "story" for kind in options.kinds}
+    sources = {CONSTRUCTIONS[kind][0] == "video" for kind in options.kinds}
     try:
         if False in sources:  # albums of pictures that have much in common, with captions that say one to three things
             album = {"smallest_family": 6, "largest_family": 8, "edits": 6, "least": 3, "most": 3}
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
             story = {"targets": 9, "all_splits": True, "video": 1.0}
             write_benchmark(WorldBenchmark(options.out / "stories", **drawn, **story, **shared))  # type: ignore[arg-type]
         for kind in options.kinds:
-            source = "stories" if CONSTRUCTIONS[kind].groups == "story" else "captions"
+            source = "stories" if CONSTRUCTIONS[kind][0] == "video" else "captions"
             start = time.monotonic()
             report = run(BuildDocuments(kind, options.out / source, options.out / kind, **splits, seed=options.seed))
             counts = report.counts
