@@ -109,14 +109,14 @@ def _groups(
     dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed: int
 ) -> tuple[dict[tuple[SplitName | None, str], dict[str, tuple[Image, list[str]]]], list[str]]:
     """What documents are drawn from, by split and group, and a note where the splits are not those of the dataset."""
-    captions: dict[tuple[str, str], list[str]] = defaultdict(list)
+    captions: dict[str, dict[str, list[str]]] = {}
     for query, image_set, position in dataset.targets():
         text = " ".join(dataset.texts[name].text for name in query.texts)
-        captions[image_set.id, image_set.images[position]].append(text)
-    described, rows = {image_set for image_set, _ in captions}, []
-    for one in (one for one in dataset.sets if one.id in described and kind in ("", one.kind)):
-        for image in map(dataset.images.__getitem__, one.images):
-            texts = captions.get((one.id, image.id), [])
+        captions.setdefault(image_set.id, {}).setdefault(image_set.images[position], []).append(text)
+    rows = []
+    for one in dataset.sets:
+        for name in one.images if one.id in captions and kind in ("", one.kind) else ():
+            image, texts = dataset.images[name], captions[one.id].get(name, [])
             if (image.path or dataset.root is None) and (texts or kind == "video"):
                 # photos of a gallery are single ones, unless it says what belongs together
                 alone = len(one.images) > MOST_POSITIONS and image.group == one.group

@@ -72,11 +72,10 @@ def _side(items: Sequence[str], links: Links) -> list[tuple[str, int | None]]:
 
 def write_mmc4(job: ExportJob) -> ExportResult:
     """Write a JSONL file for each split with pictures in `images/`; an image without a sentence is left out."""
-    result, unscored, unmatched = ExportResult(_MMC4), 0, 0
+    result, unmatched = ExportResult(_MMC4), 0
     lines: dict[str, list[bytes]] = {}
     for document, scores in _scored(job):
         if np.isnan(scores).any():
-            unscored += 1
             continue
         matched, sentences = (side.tolist() for side in np.nonzero(document.links.T == 1))
         unmatched += len(document.images) - len(matched)
@@ -94,7 +93,7 @@ def write_mmc4(job: ExportJob) -> ExportResult:
         lines.setdefault(document.split or UNSPLIT, []).append(msgspec.json.encode(row) + b"\n")
     for split, rows in lines.items():
         write_bytes(job.out / f"{split}.jsonl", b"".join(rows))
-    if unscored:
+    if unscored := len(job.dataset.sets) - sum(map(len, lines.values())):
         result.left_out.append(f"{plural(unscored, 'document')} that {job.scorer} did not score.")
     if unmatched:
         result.left_out.append(f"{plural(unmatched, 'image')} without a sentence of their own.")
