@@ -81,15 +81,6 @@ def test_a_benchmark_can_be_of_one_kind_alone(tmp_path: Path, video: float) -> N
     assert {one.kind for one in read_dataset(out).sets} == {"video" if video else "photos"}
 
 
-def test_test_sets_have_as_many_descriptions_as_train_sets_where_that_is_asked_for() -> None:
-    most = replace(SMALL, targets=7, video=1.0)
-    few, many = (
-        [len(draw_set(config, "test", number).descriptions) for number in range(4)]
-        for config in (most, replace(most, all_splits=True))
-    )
-    assert max(few) <= 3 < max(many)
-
-
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--video 1.5"):
         write_benchmark(WorldBenchmark(tmp_path / "d", video=1.5))
