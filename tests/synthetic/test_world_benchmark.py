@@ -13,7 +13,7 @@ from ctxr.media.images import image_size
 from ctxr.pipelines.inspection.config import Stats
 from ctxr.pipelines.inspection.stats import run
 from ctxr.store.artifacts import open_artifact
-from ctxr.synthetic.benchmark import WorldBenchmark, draw_set, write_benchmark
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.world.describing import TAGS
 
