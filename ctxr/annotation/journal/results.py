@@ -107,19 +107,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class UnitDecision:
-    """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
-
-    unit: str
-    verdict: Literal["accepted", "dropped", "complete"]
-    right: int
-    wrong: int
-    unknown: int
-    spared: int
-    at: str
-
-
-@dataclass(frozen=True)
 class TaskProgress:
     """Of one task: units, answers stored, units that still want answers, live leases."""
 

@@ -18,11 +18,13 @@ from tests.annotation.journal.study import (
     SPLITS,
     START,
     attention,
+    decisions_of,
     described,
     image_sets,
     known,
     retrieved,
     tagged,
+    units_of,
     values,
 )
 
@@ -133,9 +135,9 @@ class Schedule:
     def compare(self) -> None:
         """The invariants, off the whole journal."""
         journal, model = self.journal, self.model
-        assert [unit.id for unit in journal.units()] == [unit.id for unit in model.units]
+        assert [unit.id for unit in units_of(journal)] == [unit.id for unit in model.units]
         assert journal.answers() == [answer for _, answer, _ in model.answers]
-        assert {one.unit: one.verdict for one in journal.decisions()} == model.stopped
+        assert {one.unit: one.verdict for one in decisions_of(journal)} == model.stopped
         for standing in journal.workers():
             person = model.people[standing.worker]
             assert (standing.pool, standing.state) == (person.pool, person.state)

@@ -16,12 +16,14 @@ from tests.annotation.journal.study import (
     START,
     after,
     answer,
+    decisions_of,
     described,
     image_sets,
     known,
     leased,
     retrieved,
     tagged,
+    units_of,
 )
 
 TEXT = {"description": ("a small brown dog sleeps under the table",)}
@@ -102,19 +104,19 @@ def test_a_description_makes_a_retrieval_in_the_same_transaction(opener: Opener)
     unit = described(one, split="test")
     journal = opener([unit], sets, workers="w1")
     given = answer(journal, leased(journal, "w1")).answer
-    assert journal.units() == [unit, *derive_units(unit, given, one, PUBLISHED)]
+    assert units_of(journal) == [unit, *derive_units(unit, given, one, PUBLISHED)]
     again = opener([unit], sets)
-    assert again.units() == journal.units()
+    assert units_of(again) == units_of(journal)
 
 
 def test_units_are_added_once_and_never_with_another_content(opener: Opener) -> None:
     sets = image_sets(2)
     first = opener([described(sets[0])], sets)
     second = opener([described(sets[0]), described(sets[1])], sets)
-    assert first.units() == second.units() == [described(sets[0]), described(sets[1])]
+    assert units_of(first) == units_of(second) == [described(sets[0]), described(sets[1])]
     with pytest.raises(DataError, match=r"unit 'tag-s0' .* another content"):
         opener([tagged(sets[0], 1), tagged(sets[0], 2)], sets)
-    assert len(first.units()) == 2
+    assert len(units_of(first)) == 2
     with pytest.raises(DataError, match=r"set 's0' .* another content"):
         opener((), [msgspec.structs.replace(sets[0], mean_distance=0.5)])
     with pytest.raises(DataError, match=r"unit 'describe-t0-0' .* image set 't0'"):
@@ -127,9 +129,9 @@ def test_what_is_asked_no_more_is_kept_and_served_to_nobody_until_it_is_asked_ag
     journal = opener(units, sets, workers="w1 w2 w3")
     held = leased(journal, "w2")
     answered = answer(journal, leased(journal, "w1")).answer.unit
-    followed = journal.units()[-1]
+    followed = units_of(journal)[-1]
     again = opener([], (), exported=[answered])
-    assert again.units() == [*units, followed]
+    assert units_of(again) == [*units, followed]
     assert {task: (one.units, one.open) for task, one in again.progress().items()} == {
         "describe": (1, 0),
         "retrieve": (1, 1),
@@ -147,7 +149,7 @@ def test_an_answered_unit_that_is_asked_no_more_is_no_state_to_serve_from(opener
     journal = opener([described(one) for one in sets], sets, workers="w1")
     name = answer(journal, leased(journal, "w1")).answer.unit
     with pytest.raises(DataError, match=rf"1 answered units, .*'{name}'"):
-        opener([], (), exported=[unit.id for unit in journal.units() if unit.id != name])
+        opener([], (), exported=[unit.id for unit in units_of(journal) if unit.id != name])
     assert journal.progress()["describe"].open == 1
 
 
@@ -163,11 +165,11 @@ def test_a_vote_that_comes_after_the_decision_is_kept_and_changes_nothing(opener
     answer(journal, first, right=False)
     third = leased(journal, "w3")
     answer(journal, second, right=False)
-    (decision,) = journal.decisions()
+    (decision,) = decisions_of(journal)
     assert (decision.verdict, decision.wrong, decision.spared) == ("dropped", 2, 0)
     answer(journal, third)
     assert len(journal.answers()) == 3
-    assert journal.decisions() == [decision]
+    assert decisions_of(journal) == [decision]
     assert isinstance(journal.lease("w1", START), NoWork)
 
 
