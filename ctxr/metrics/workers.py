@@ -31,12 +31,9 @@ class Skill:
     """What is known of one worker's rate of success.
 
     Attributes:
-        right, votes: what it rests on; fractions where a text counts once. mean: of the posterior.
-        low, high: central interval of 95 %. above: P(skill > threshold).
+        mean: of the posterior. low, high: central interval of 95 %. above: P(skill > threshold).
     """
 
-    right: float
-    votes: float
     mean: float
     low: float
     high: float
@@ -61,7 +58,7 @@ def skill_of(right: float, votes: float, threshold: float) -> Skill:
         raise UsageError(f"threshold {threshold:g} must lie in 0..1")
     a, b, tail = right + 1.0, max(votes - right, 0.0) + 1.0, (1 - LEVEL) / 2
     low, high, above = betaincinv(a, b, tail), betaincinv(a, b, 1 - tail), betaincc(a, b, threshold)
-    return Skill(float(right), float(votes), a / (a + b), float(low), float(high), float(above))
+    return Skill(a / (a + b), float(low), float(high), float(above))
 
 
 def decision_on(right: float, votes: float, good: float, poor: float) -> Decision:

@@ -148,7 +148,7 @@ def _suggestion(hits: int, votes: int, position_p: float | None, good: float, po
 
 def _skill(hits: float, votes: float) -> Skilled:
     skill = skill_of(hits, votes, 0.5)
-    return Skilled(*(round(value, 4) for value in (skill.right, skill.votes, skill.mean, skill.low, skill.high)))
+    return Skilled(*(round(float(value), 4) for value in (hits, votes, skill.mean, skill.low, skill.high)))
 
 
 def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
