@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write, without_blanks
+from ctxr.annotation.forms import Form, Pick, Talk, Write, without_blanks
+from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.guard import RateLimited, is_from_elsewhere
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
@@ -23,9 +24,6 @@ from ctxr.annotation.web.site import Site
 COOKIE = "ctxr"
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-
-
-Values = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,7 @@ def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str
 
 def kind_of(field: object) -> str:
     """The template's name for a field: `choice`, `write`, `pick` or `talk`."""
-    names: Mapping[type, str] = {Choice: "choice", Write: "write", Pick: "pick", Talk: "talk"}
-    return names[type(field)]
+    return type(field).__name__.lower()
 
 
 class HttpProblem(Exception):
