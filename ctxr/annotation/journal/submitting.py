@@ -111,14 +111,8 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
     leasing.count(tx, unit_row, unit, correct)
-    if unit.purpose == "work":
-        _follow(tx, unit, first)
-    elif correct is not None:
+    if unit.purpose == "work" and unit.task in filling.MAKES_WORK:
+        image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+        filling.add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))
+    elif unit.purpose != "work" and correct is not None:
         worker_state.learn(tx, worker_state.require(tx, first.worker), correct)
-
-
-def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:
-    if unit.task not in filling.MAKES_WORK:
-        return
-    image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
-    filling.add_units(tx, derive_units(unit, answer, image_set, tx.rules.protocol))
