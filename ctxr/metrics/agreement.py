@@ -253,9 +253,6 @@ def by_units(
 ) -> Agreement:
     """Alpha with an interval over units: those with at least two votes are resampled with replacement, and with `workers` the
     workers too.
-
-    Args:
-        votes, level: as for `alpha`. rng: equal generators give equal intervals.
     """
     paired = Paired(votes, level)
     agreement = paired.agreement()
@@ -324,7 +321,6 @@ def gwet(votes: Votes, categories: int | None = None) -> Agreement:
     """Gwet's AC1; chance is that of agreeing by guessing where guessing is plausible (Gwet 2008).
 
     Args:
-        votes: as for `fleiss`.
         categories: values that could have been given; without, those that were. Picking one of ten images: 10.
 
     >>> from ctxr.metrics.votes import gather

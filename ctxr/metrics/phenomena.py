@@ -26,12 +26,7 @@ def shares(
     judgments: Iterable[Judgment],
     kinds: Mapping[str, str],
 ) -> list[PhenomenonShare]:
-    """A row for each phenomenon that was judged.
-
-    Args:
-        phenomena: their names, in the order of the table. queries, judgments: as for `verdicts`.
-        kinds: kind of each image set, by id.
-    """
+    """A row for each phenomenon that was judged (`verdicts`), in their order; `kinds` of the image sets are by id."""
     by_id = {query.id: query for query in queries}
     answers = verdicts(phenomena, by_id.values(), judgments)
     parts = ("all", "video", "photos")
