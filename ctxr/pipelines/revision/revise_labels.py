@@ -238,7 +238,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) 
     encoder = open_encoder(config.by, config.workdir, config.device, progress)
     inputs = revision_input(config, base, [one for one in rounds if one.active])
     leaked = _guard(config, inputs, classifier, progress)
-    chosen_threshold = _threshold(config, base, classifier, progress)
+    chosen_threshold = choose_threshold(config, base, classifier, progress)
     for one in rounds:
         key = decides(config, base, rounds[: one.number - 1], encoder, classifier, edge=chosen_threshold)
         if one.decides == key:
@@ -294,13 +294,6 @@ def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, 
     return leaked
 
 
-def _threshold(config: ReviseLabels, base: Base, classifier: Classifier, progress: Progress) -> ChosenThreshold:
-    dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
-    return choose_threshold(
-        config.threshold, config.precision, dev, classifier, base.dataset, workdir=config.workdir, progress=progress
-    )
-
-
 def _revised(
     config: ReviseLabels,
     inputs: RevisionInput,
@@ -321,12 +314,12 @@ def _revised(
         for image, file in pictures.files.items()
     }
     chances: list[Doubles] = probabilities(classifier, pools, premises, texts, workdir, progress=progress)
-    verdicts = [
+    reasons = [
         decide(pool, one, chosen_threshold.value, config.per_image, config.per_caption)
         for pool, one in zip(pools, chances, strict=True)
     ]
     return Revised(
-        inputs, tuple(pools), tuple(chances), tuple(verdicts), chosen_threshold, encoder, classifier, frozenset(leaked),
+        inputs, tuple(pools), tuple(chances), tuple(reasons), chosen_threshold, encoder, classifier, frozenset(leaked),
         own, texts,
     )  # fmt: skip
 
