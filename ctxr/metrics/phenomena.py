@@ -50,13 +50,9 @@ def verdicts(
     majority; a tie is no. A later round replaces an earlier one of the same worker.
     """
     names = set(phenomena)
-    annotated = {query.id: query for query in queries if query.labels and names.issuperset(query.labels)}
-    latest: dict[tuple[str, str, str], Judgment] = {}
-    for row in judgments:
-        if row.query in annotated and row.candidate in names:
-            before = latest.get((row.query, row.candidate, row.worker))
-            if before is None or row.round > before.round:
-                latest[row.query, row.candidate, row.worker] = row
+    annotated = {query.id for query in queries if query.labels and names.issuperset(query.labels)}
+    counted = [row for row in judgments if row.query in annotated and row.candidate in names]
+    latest = {(row.query, row.candidate, row.worker): row for row in sorted(counted, key=lambda row: row.round)}
     votes: dict[tuple[str, str], list[bool]] = {}
     for (query, phenomenon, _), row in latest.items():
         votes.setdefault((query, phenomenon), []).append(row.value > 0)
