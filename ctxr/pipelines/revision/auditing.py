@@ -229,8 +229,6 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
 
 def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     """Whether people call each query's pair entailed; and the number of ties."""
-    if not rows:
-        return {}, 0
     votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
     values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
     verdicts = {name: bool(votes.labels[value]) for name, value in values.items() if value != TIE}

@@ -202,20 +202,6 @@ def decide(
     return reasons
 
 
-def decides(
-    config: ReviseLabels,
-    base: Base,
-    before: Sequence[Round],
-    encoder: "Encoder | PairMiner",
-    classifier: "Classifier",
-    *,
-    edge: ChosenThreshold,
-) -> str:
-    """Hash of everything that decides a round, including the active rounds before it."""
-    makers = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([config.key(), base.content, makers, [one.decides for one in before if one.active]])
-
-
 def on_top(
     config: ReviseLabels,
     before: Sequence[Round],
