@@ -112,15 +112,33 @@ def arrive(config: ImportAnswers, exported: Exported, progress: Progress) -> Arr
 
 
 def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
-    """Store identities and update the platform: worker pools and extra votes. Returns notes, one sentence each."""
+    """Store identities; on Mechanical Turk workers join the pool of their split, and with --extend undecided units get another vote.
+    Returns notes, one sentence each."""
     private = private_folder(config.workdir)
     key = read_key(private)
     if arrivals.people:
         with closing(Identities(private, key)) as identities:
             for platform, identity in arrivals.people.values():
                 identities.worker(platform, identity)
-    hits = config.platform_of == "mturk" and config.file is None
-    return _after_hits(config, exported, arrivals, taken, key) if hits else []
+    if config.platform_of != "mturk" or config.file is not None:
+        return []
+    client = mturk.connect(config.live)
+    if exported.protocol.disjoint == "wholly":
+        people: dict[str, set[str]] = defaultdict(set)
+        for row in arrivals.rows:
+            if row.answer.worker in arrivals.people:
+                name = mturk.pool_name(exported.units[row.answer.unit].split)
+                people[name].add(arrivals.people[row.answer.worker][1])
+        for name, pool in mturk.pools_of(client, key).items():
+            mturk.join_pool(client, pool, sorted(people[name]))
+    notes = []
+    if config.extend:
+        most = _wanted(exported, taken, blocked_workers(config.workdir, config.database))
+        for tasks in exported.tasks:
+            record = tasks.path / "mturk" / HITS[config.live]
+            if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
+                notes.append(f"{len(grown)} HITs of {tasks.name} ask for another vote.")
+    return notes
 
 
 def _require_journal(config: ImportAnswers) -> None:
@@ -174,27 +192,6 @@ def _fetch_hits(config: ImportAnswers, exported: Exported, progress: Progress) -
     lines = sorted(archive.values(), key=lambda line: (line.SubmitTime, line.AssignmentId))
     write_bytes(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     return path
-
-
-def _after_hits(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken", key: bytes) -> list[str]:
-    """Workers join the pool of their split, and with --extend undecided units get another vote."""
-    client = mturk.connect(config.live)
-    if exported.protocol.disjoint == "wholly":
-        people: dict[str, set[str]] = defaultdict(set)
-        for row in arrivals.rows:
-            if row.answer.worker in arrivals.people:
-                name = mturk.pool_name(exported.units[row.answer.unit].split)
-                people[name].add(arrivals.people[row.answer.worker][1])
-        for name, pool in mturk.pools_of(client, key).items():
-            mturk.join_pool(client, pool, sorted(people[name]))
-    notes = []
-    if config.extend:
-        most = _wanted(exported, taken, blocked_workers(config.workdir, config.database))
-        for tasks in exported.tasks:
-            record = tasks.path / "mturk" / HITS[config.live]
-            if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
-                notes.append(f"{len(grown)} HITs of {tasks.name} ask for another vote.")
-    return notes
 
 
 def _wanted(exported: Exported, taken: "Taken", blocked: Collection[str]) -> dict[str, int]:
