@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -118,8 +118,3 @@ class Guard:
 
         wait = self._addresses.take((scope.get("client") or ("",))[0])
         await (self._busy(wait) if wait else self._app)(scope, receive, send_with_headers)
-
-
-def is_from_elsewhere(headers: Headers) -> bool:
-    """Whether a browser says that another site sent this form."""
-    return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write, without_blanks
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.guard import RateLimited, is_from_elsewhere
+from ctxr.annotation.web.guard import RateLimited
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
 
@@ -200,7 +200,8 @@ class Pages:
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
-        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, address):
+        elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if elsewhere or not self.site.signer.is_form_token(token, nonce, address):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def slow_down(self, name: str, cost: float = 1.0) -> None:
