@@ -18,7 +18,6 @@ from ctxr.annotation.journal.results import (
     ChatRoom,
     Lease,
     NoWork,
-    Receipt,
     Refused,
     TaskProgress,
     Waited,
@@ -165,8 +164,8 @@ class Journal:
             if row is not None and row["state"] == "live":
                 free(tx, row, "returned", reason)
 
-    def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Receipt:
-        """Store an answer with the units that follow from it, and return its receipt.
+    def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
+        """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
 
         An answer after the lease expired is accepted until its place is given to another worker. Raises Refused: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.

@@ -9,9 +9,9 @@ from sqlalchemy import select
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Lease, NoWork, Receipt, WorkerState
+from ctxr.annotation.journal.results import Lease, NoWork, WorkerState
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Purpose, TaskName, Unit
+from ctxr.annotation.records import Answer, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import verify
 from ctxr.annotation.unit_factory import attention_unit, retrieve_unit
 from ctxr.store.records import ImageSet, Query, SplitName, Text
@@ -127,7 +127,7 @@ def reason(journal: Journal, worker: str, now: datetime = START, tasks: Sequence
     return refusal.reason
 
 
-def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = START, seed: object = None) -> Receipt:
+def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = START, seed: object = None) -> Answer:
     """Submit an answer to a lease."""
     rng = random.Random(str(seed if seed is not None else (lease.unit.id, lease.worker)))
     return journal.submit(lease.token, lease.worker, values(lease.unit, rng, right), now)

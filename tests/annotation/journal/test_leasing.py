@@ -95,7 +95,7 @@ def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener)
         lease = leased(journal, worker)
         unit = lease.unit
         assert lease.order == shown_order(unit.images, unit.ordered, unit.id, lease.slot, 7)
-        assert answer(journal, lease).answer.order == lease.order
+        assert answer(journal, lease).order == lease.order
 
 
 def test_nobody_judges_what_they_wrote(opener: Opener) -> None:

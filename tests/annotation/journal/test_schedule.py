@@ -87,9 +87,9 @@ class Schedule:
         if lease is None:
             return
         given = values(lease.unit, self.rng, self.rng.random() < self.skill[worker])
-        receipt = self.journal.submit(lease.token, worker, given, self.now)
-        self.model.submit(lease.token, receipt.answer)
-        assert self.journal.submit(lease.token, worker, given, self.now).again
+        stored = self.journal.submit(lease.token, worker, given, self.now)
+        self.model.submit(lease.token, stored)
+        assert self.journal.submit(lease.token, worker, given, self.now) == stored
 
     def give_back(self, worker: str) -> None:
         lease = self.ask(worker)
@@ -109,7 +109,7 @@ class Schedule:
         given = values(held.unit, random.Random(held.token))
         done = [one for unit, one, _ in self.model.answers if (unit.id, one.worker) == (held.unit.id, held.worker)]
         if held.state == "live":
-            self.model.submit(held.token, self.journal.submit(held.token, held.worker, given, self.now).answer)
+            self.model.submit(held.token, self.journal.submit(held.token, held.worker, given, self.now))
             return
         changed = {**given, "more": ("than asked",)}
         with pytest.raises(Refused, match=r"\.$") as refused:

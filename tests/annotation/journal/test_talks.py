@@ -248,7 +248,7 @@ def test_who_saw_the_photo_in_a_talk_does_not_retrieve_in_its_set(opener: Opener
     for worker in ("w1", "w2"):
         got = journal.lease(worker, START, ["retrieve"])
         assert isinstance(got, NoWork)
-    assert answer(journal, leased(journal, newcomer(journal, "w3"), tasks=["retrieve"])).answer.worker == "w3"
+    assert answer(journal, leased(journal, newcomer(journal, "w3"), tasks=["retrieve"])).worker == "w3"
 
 
 def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
