@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from time import monotonic
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -53,14 +53,10 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         body += chunk
         if len(body) > MOST_BYTES:
             raise TooLarge
-    fields: dict[str, list[str]] = {}
     try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
         return {}
-    for name, value in pairs:
-        fields.setdefault(name, []).append(value)
-    return fields
 
 
 class Buckets:

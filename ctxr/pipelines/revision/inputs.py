@@ -56,8 +56,7 @@ class RevisionInput:
 def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
-    for one in before:
-        rows += [row for row in _judgments(config.folder(), one) if row.value > 0]
+    rows += [row for one in before for row in _judgments(config.folder(), one) if row.value > 0]
     positives = _images_of(rows)
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
