@@ -51,8 +51,11 @@ def verdicts(
     """
     names = set(phenomena)
     annotated = {query.id for query in queries if query.labels and names.issuperset(query.labels)}
-    counted = [row for row in judgments if row.query in annotated and row.candidate in names]
-    latest = {(row.query, row.candidate, row.worker): row for row in sorted(counted, key=lambda row: row.round)}
+    latest: dict[tuple[str, str, str], Judgment] = {}
+    for row in judgments:
+        if row.query in annotated and row.candidate in names:
+            key = (row.query, row.candidate, row.worker)
+            latest[key] = max(latest.get(key, row), row, key=lambda row: row.round)
     votes: dict[tuple[str, str], list[bool]] = {}
     for (query, phenomenon, _), row in latest.items():
         votes.setdefault((query, phenomenon), []).append(row.value > 0)
