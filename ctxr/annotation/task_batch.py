@@ -117,11 +117,10 @@ def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
         dataset, source = _dataset(config.input or _sets(config.workdir, progress), config)
         if task == "describe":
             return replace(source, units=factory.describe_units(dataset, config))
-        if config.objects is None:
-            return replace(source, units=factory.dialogue_units(dataset, config))
-        parents = (*source.parents, Parent("objects", "table", sha256_file(config.objects)))
-        units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
-        return replace(source, units=units, parents=parents)
+        objects = _objects(config.objects, dataset) if config.objects else {}
+        parents = [Parent("objects", "table", sha256_file(config.objects))] if config.objects else []
+        units = factory.dialogue_units(dataset, config, objects)
+        return replace(source, units=units, parents=(*source.parents, *parents))
     if task == "tag" or (task == "retrieve" and config.input is not None):
         dataset, source = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress), config)
         if task == "tag":
