@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image
+from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, troubles
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import nearest
@@ -168,17 +168,13 @@ def _shard(
 
 def unreadable_photos(album: InputSource, unit: SourceUnit) -> list[tuple[InputSource, int, str]]:
     """The photos that could not be read when `unit` was made, as in `PhotoPool`; why is found by failing again."""
-    unreadable = []
-    for row in unit.ledger:
-        if row.reason == "unreadable":
-            file = album.photos[row.index]
-            problem = f"{file} is not a readable picture"
-            try:
-                read_image(file)
-            except DataError as error:
-                problem = error.message
-            unreadable.append((album, row.index, problem))
-    return unreadable
+    positions = [row.index for row in unit.ledger if row.reason == "unreadable"]
+    files = [album.photos[position] for position in positions]
+    problems = troubles(read_image, files)
+    return [
+        (album, position, error.message if error else f"{file} is not a readable picture")
+        for position, file, error in zip(positions, files, problems, strict=True)
+    ]
 
 
 NEIGHBOURS = 64
@@ -371,15 +367,6 @@ def _image(photo: PooledPhoto) -> Image:
 
 
 def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
-    closest, mean = spread(pool.vectors[members])
-    photo = pool.photos[anchor]
-    return ImageSet(
-        id=_set_id(photo),
-        kind="photos",
-        images=tuple(pool.photos[member].id for member in members),
-        source=photo.album.name,
-        group=photo.album.name,
-        shot=None,
-        closest=closest,
-        mean_distance=mean,
-    )
+    photo, images = pool.photos[anchor], tuple(pool.photos[member].id for member in members)
+    album = photo.album.name
+    return ImageSet(_set_id(photo), "photos", images, album, album, None, *spread(pool.vectors[members]))
