@@ -60,7 +60,10 @@ class RebuildStage(Stage):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for any artifact, if nothing failed and every picture is as it was saved."""
         ready = super().current(out, inputs)
-        return ready if ready and ready.manifest.counts.get("failed") == 0 and pictures_unchanged(out) else None
+        if not ready or ready.manifest.counts.get("failed") != 0:
+            return None
+        images = read_table(out / "images.jsonl", Image)
+        return ready if all(sha256_if_readable(out / image.path) == image.sha256 for image in images) else None
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Make the missing pictures; the earlier result stays valid meanwhile."""
@@ -118,13 +121,6 @@ def require_rebuilt(out: Path) -> None:
     for folder in (out / IMAGES, *(out / IMAGES).glob("*")):
         if folder.is_symlink():
             raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
-
-
-def pictures_unchanged(out: Path) -> bool:
-    """Whether every picture of a rebuilt artifact is as it was saved."""
-    return all(
-        sha256_if_readable(out / image.path) == image.sha256 for image in read_table(out / "images.jsonl", Image)
-    )
 
 
 class _Pictures:
