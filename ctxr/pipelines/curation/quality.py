@@ -142,20 +142,11 @@ _COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_
 """Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
-@dataclass(frozen=True)
 class FactCache:
-    """The cached measurements of one source.
+    """The cached measurements of one source, shared by all artifacts next to `artifact`; its folder is created on the first write."""
 
-    Attributes:
-        folder: created on the first write.
-    """
-
-    folder: Path
-
-    @classmethod
-    def of(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
-        """The cache of a source, shared by all artifacts next to `artifact`."""
-        return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
+    def __init__(self, artifact: Path, source: str, sha256: str) -> None:
+        self.folder = artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}"
 
     def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.
