@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.entailment.fusion import cut
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT
+from ctxr.models.layers import cut
 
 
 @dataclass(frozen=True)
