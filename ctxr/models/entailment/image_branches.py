@@ -156,7 +156,7 @@ def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequenc
 
     An overlong premise is cut, its hypothesis never: `most` is the sum of what both may have.
     """
-    first, second = make_tokenizer(pieces, True, most - WORDS), make_tokenizer(pieces, True, WORDS + 1)
+    first, second = make_tokenizer(pieces, most - WORDS), make_tokenizer(pieces, WORDS + 1)
     start, end = pieces.index(START), pieces.index(END)
 
     def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
