@@ -314,12 +314,7 @@ def check_name(name: str) -> None:
 
 
 def is_here(name: str) -> bool:
-    """Whether an encoder can be loaded without asking any host. Raises UsageError for an unknown name."""
-    kind, _, folder = name.partition(":")
-    if name in ("auto", TINY) or kind == "random":
-        return True
-    if kind in ("local-dir", "checkpoint"):
-        return (Path(folder) / CONFIG_NAME).is_file()
+    """Whether an encoder of open_clip can be loaded without asking any host. Raises UsageError for an unknown name."""
     return cached_weights(*split_name(name)) is not None
 
 
