@@ -35,11 +35,6 @@ FACES = ("smiling", "sad", "sleeping")
 """Expressions of actors that have a face; an actor without one has the empty string."""
 
 
-def size_name(radius: float) -> str:
-    """Return the size word of a radius (share of the shorter side); between two ranges the nearer one."""
-    return "small" if radius < 0.12 else "medium" if radius < 0.19 else "large"
-
-
 class Actor(msgspec.Struct, frozen=True):
     """One drawn figure.
 
@@ -63,8 +58,8 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> str:
-        """The size word: small, medium or large."""
-        return size_name(self.radius)
+        """The size word: small, medium or large; between two ranges the nearer one."""
+        return "small" if self.radius < 0.12 else "medium" if self.radius < 0.19 else "large"
 
     def moved(self, x: float, y: float) -> "Actor":
         """Return the actor with its centre at (x, y)."""
