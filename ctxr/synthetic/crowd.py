@@ -4,7 +4,6 @@ They know the drawn world's truth and differ in care, so what the aggregation mu
 accurate the crowd is, how much it agrees.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from ctxr.annotation.tasks import describe, retrieve
 from ctxr.annotation.unit_factory import attention_index
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import CtxrError, DataError
+from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.records import ImageSet
 from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.footage import World
@@ -220,7 +220,7 @@ class Visitor(ABC):
             answer = self._client.get(address, follow_redirects=False)
             if answer.status_code != 200:
                 raise CtxrError(f"{address} answered {answer.status_code}")
-            content = hashlib.sha256(answer.content).hexdigest()
+            content = sha256_bytes(answer.content)
             if content not in self._pictures:
                 raise CtxrError(f"{address} is an unknown image")
             seen[address] = self._pictures[content]
@@ -242,12 +242,8 @@ def _page(answer: httpx.Response) -> Page:
 
 def image_ids(dataset: Dataset) -> dict[str, str]:
     """Image id by content, of all available images of a dataset."""
-    ids = {}
-    for image in dataset.images.values():
-        path = dataset.picture(image)
-        if path is not None and path.is_file():
-            ids[hashlib.sha256(path.read_bytes()).hexdigest()] = image.id
-    return ids
+    files = {image.id: dataset.picture(image) for image in dataset.images.values()}
+    return {sha256_file(file): name for name, file in files.items() if file is not None and file.is_file()}
 
 
 def work_in_turns(people: Sequence[Visitor], report: Callable[[int], None]) -> int:
