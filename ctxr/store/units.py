@@ -196,8 +196,7 @@ def read_failed(artifact: Path, name: str) -> FailedUnit | None:
 
 
 def _failed_file(artifact: Path, name: str) -> Path:
-    folder = unit_folder(artifact, name)
-    return folder.with_name(f".{name}.failed")
+    return unit_folder(artifact, name).with_name(f".{name}.failed")
 
 
 class RankRun(msgspec.Struct, frozen=True):

@@ -112,23 +112,18 @@ class QualityGate(Portable):
 
         Raises Unmeasurable, with the picture's name, when it cannot be read or an instrument fails on it.
         """
+        figures: dict[str, Any] = {}
         try:
-            return self._measured(facts, read())
+            rgb = read()
+            if "brisque" in self.limits.measured and facts.brisque is None:
+                figures = {"brisque": round(self._instrument("brisque").score(rgb), 6)}
+            if "text" in self.limits.measured and facts.text_share is None:
+                text = self._instrument("text").measure(rgb)
+                numbers = round(text.area_share, 6), text.words, round(text.confidence, 2)
+                figures |= zip(_COLUMNS["text"], numbers, strict=True)
         except DataError as error:
             raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
-
-    def _measured(self, facts: Facts, rgb: Pixels) -> Facts:
-        if "brisque" in self.limits.measured and facts.brisque is None:
-            facts = msgspec.structs.replace(facts, brisque=round(self._instrument("brisque").score(rgb), 6))
-        if "text" in self.limits.measured and facts.text_share is None:
-            text = self._instrument("text").measure(rgb)
-            facts = msgspec.structs.replace(
-                facts,
-                text_share=round(text.area_share, 6),
-                text_words=text.words,
-                text_confidence=round(text.confidence, 2),
-            )
-        return facts
+        return msgspec.structs.replace(facts, **figures)
 
 
 def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
