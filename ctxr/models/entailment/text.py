@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,8 +87,7 @@ class BertBranch(nn.Module):
     def states(self, ids: Tensor, types: Tensor) -> Tensor:
         """[B, T, D] of each token."""
         more = {"token_type_ids": types} if self.typed else {}
-        states: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **more).last_hidden_state
-        return states
+        return cast("Tensor", self.model(input_ids=ids, attention_mask=(ids != 0).long(), **more).last_hidden_state)
 
 
 def leftwards(values: Tensor, ids: Tensor) -> Tensor:
