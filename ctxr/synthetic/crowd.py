@@ -144,7 +144,7 @@ class _Reader(HTMLParser):
             self._quote = True
             self.page.quotes.append("")
         elif self._form is not None and tag in ("input", "textarea"):
-            self._field(tag, attributes)
+            self._field(self._form, tag, attributes)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
@@ -159,15 +159,14 @@ class _Reader(HTMLParser):
         if self._quote:
             self.page.quotes[-1] += data
 
-    def _field(self, tag: str, attributes: dict[str, str]) -> None:
-        assert self._form is not None  # noqa: S101 - for the type checker
+    def _field(self, form: HtmlForm, tag: str, attributes: dict[str, str]) -> None:
         name = attributes.get("name", "")
         if tag == "textarea":
-            self._form.areas.append(name)
+            form.areas.append(name)
         elif attributes.get("type") == "hidden":
-            self._form.hidden[name] = attributes.get("value", "")
+            form.hidden[name] = attributes.get("value", "")
         elif attributes.get("type") in ("radio", "checkbox"):
-            self._form.choices.setdefault(name, []).append(attributes.get("value", ""))
+            form.choices.setdefault(name, []).append(attributes.get("value", ""))
 
 
 class Visitor(ABC):

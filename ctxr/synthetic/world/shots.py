@@ -54,10 +54,7 @@ class Course(msgspec.Struct, frozen=True):
 
     def face(self, time: float, face: str) -> str:
         """Return the face at a time, for an actor that begins with `face`."""
-        for begin, mood in self.moods:
-            if time >= begin:
-                face = mood
-        return face
+        return next((mood for begin, mood in reversed(self.moods) if time >= begin), face)
 
 
 class SceneShot(msgspec.Struct, frozen=True):
