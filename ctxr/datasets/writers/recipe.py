@@ -94,10 +94,11 @@ def _decoded(
     """Every frame decoded again, by video and frame number; what an earlier run has seen with the same software is not decoded."""
     memory = _Memory(job.origin, versions)
     seen = {name: memory.load(source) for name, source in videos.items()}
-    missing = {
-        source: [image for image in images[name] if not _known(image, seen[name])] for name, source in videos.items()
-    }
-    wanted = {source: frames for source, frames in missing.items() if frames}
+    wanted = defaultdict(list)
+    for name, source in videos.items():
+        for image in images[name]:
+            if image.index not in seen[name] or seen[name][image.index].time != image.time:
+                wanted[source].append(image)
 
     def visit(image: Image, rgb: Pixels, stream: int | None) -> tuple[int, _Seen]:
         if image.index is None or image.time is None:
@@ -122,10 +123,6 @@ def _decoded(
                     hint=f"ctxr verify {job.origin} says how far apart they are; build the sets again with what is installed now",
                 )
     return seen
-
-
-def _known(image: Image, seen: dict[int, _Seen]) -> bool:
-    return image.index in seen and seen[image.index].time == image.time
 
 
 class _Memory:
