@@ -132,13 +132,11 @@ def contextual_description(
     goal = (1 << len(seen)) - 1 - (1 << target)
     pool: list[tuple[Predicate | Temporal, int]] = []
     tried: set[Predicate | Temporal] = set()
-    selections: list[list[int]] = []
     for _ in range(_ROUNDS):
         pool += _gather(rng, seen, target, ordered, tried)
-        selections = _covers(rng, pool, goal)
-        if selections:
+        if selections := _covers(rng, pool, goal):
             break
-    if not selections:
+    else:
         return None
     # prefer those that show many phenomena, but let chance have its say
     wanted = choose(rng, TAGS)

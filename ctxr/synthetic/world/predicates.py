@@ -134,8 +134,7 @@ class RelativePosition(OfKind, frozen=True, tag="Beside"):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
-        couples = pairs(self.kind, self.other, view.present)
-        return some(self._pair(view, a, b) for a, b in couples)
+        return some(self._pair(view, a, b) for a, b in pairs(self.kind, self.other, view.present))
 
     def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
         (x, y), (u, v) = middle(view, a.name), middle(view, b.name)
