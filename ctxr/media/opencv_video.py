@@ -144,8 +144,7 @@ class FrameReader(Closing):
     def read(self, index: int, time: Fraction) -> Pixels:
         """The frame as RGB uint8 [H, W, 3], upright.
 
-        Raises:
-            VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
+        Raises VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
         """
         if self._frames is None:
             self._video = self._video or self._open()

@@ -233,10 +233,8 @@ def bert_source(name: str) -> TextSource:
     Args:
         name: "bert:FOLDER" reads premise and hypothesis at once, "late:FOLDER" each apart.
 
-    Raises:
-        UsageError: no folder.
-        DataError: a folder whose files are not all there, cannot be read, or hold no encoder with padding 0.
-        CtxrError: files that cannot be fetched.
+    Raises UsageError for no folder; DataError for a folder whose files are not all there, cannot be read, or hold no encoder with
+    padding 0; CtxrError for files that cannot be fetched.
     """
     kind, _, source = name.partition(":")
     if not source:
