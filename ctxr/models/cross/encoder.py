@@ -258,11 +258,12 @@ class RegionEncoder(nn.Module):
             words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
         image = candidates[query, candidate]
-        parts = []
-        for start in range(0, max(1, len(image)), self.most):
-            of, at = query[start : start + self.most], image[start : start + self.most]
-            parts.append(self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing))
-        pairs = torch.cat(parts)
+        pairs = torch.cat(
+            [
+                self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing)
+                for of, at in zip(torch.split(query, self.most), torch.split(image, self.most), strict=True)
+            ]
+        )
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """Sets from a pool of photos: duplicates, embeddings in shards, nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -293,20 +294,11 @@ def _members(
     ranking: PhotoRanking, anchor: int, around: Positions, same: Positions, size: int, *, judge: "_Judge"
 ) -> list[int]:
     """The anchor and its nearest neighbours that are no copies and not ruled out, by distance."""
-    members = [anchor]
-
-    def extend(order: Iterable[int]) -> None:
-        for candidate in order:
-            if len(members) == size:
-                return
-            if candidate != anchor and same[candidate] == candidate and judge(candidate) is None:
-                members.append(candidate)
-
-    extend(around[anchor].tolist())
-    if len(members) < size and around.shape[1] < len(around) - 1:
-        looked_at = {anchor, *around[anchor].tolist()}
-        extend(candidate for candidate in ranking.around(anchor) if candidate not in looked_at)
-    return members
+    near = dict.fromkeys(around[anchor].tolist())
+    farther = (other for other in ranking.around(anchor) if other not in near)
+    order = chain(near, farther if len(near) < len(around) - 1 else ())
+    members = (other for other in order if other != anchor and same[other] == other and judge(other) is None)
+    return [anchor, *islice(members, size - 1)]
 
 
 def _set_id(photo: PooledPhoto) -> str:
