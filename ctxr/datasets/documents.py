@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 Links = npt.NDArray[np.float64]
@@ -88,16 +88,6 @@ class DocumentTables:
 def is_documents(dataset: Dataset) -> bool:
     """Whether a dataset holds documents."""
     return bool(dataset.sets) and all(one.kind == "document" for one in dataset.sets)
-
-
-def require_sets(dataset: Dataset, command: str) -> Dataset:
-    """A dataset for a command about sets with one target. Raises UsageError for documents."""
-    if is_documents(dataset):
-        sentence = f"{dataset.name} holds documents, and {command} is about image sets"
-        raise UsageError(
-            sentence, hint="for documents there are ctxr stats, ctxr train --recipe links-ap and ctxr eval"
-        )
-    return dataset
 
 
 def documents_of(dataset: Dataset, worker: str = GOLD) -> list[Document]:

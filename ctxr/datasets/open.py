@@ -7,7 +7,7 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.readers.coco import is_captions, lacks_captions, read_captions
-from ctxr.datasets.readers.documents import is_links, is_mmc4, read_links, read_mmc4
+from ctxr.datasets.readers.documents import SPLIT_NAMES, is_mmc4, read_links, read_mmc4
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
 from ctxr.datasets.readers.karpathy import is_split, read_split
 from ctxr.datasets.readers.pages import read_pages
@@ -100,7 +100,7 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_captions(path.parent, [path], passed)
     if is_split(file):
         return read_split(file, passed)
-    if is_links(file):
+    if isinstance(file.value, dict) and any(isinstance(file.value.get(split), list) for split in SPLIT_NAMES):
         return read_links(file, passed)
     if lacks_captions(file):
         raise DataError(

@@ -13,7 +13,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import DocumentTables, Links, validate_size
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import JsonFile, json_object
+from ctxr.datasets.readers.text_files import JsonFile
 from ctxr.errors import DataError
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Image, SplitName
@@ -88,18 +88,12 @@ class DocumentFiles:
 
 @contextmanager
 def _located(at: str) -> Iterator[None]:
-    """Put where it happened before the message of an error."""
     try:
         yield
     except DataError as error:
         raise DataError(f"{at}: {error.message}", hint=error.hint) from error
     except UNREADABLE as error:
         raise DataError(f"{at}: {error}", hint="restore it, or fetch the file again") from error
-
-
-def is_links(file: JsonFile) -> bool:
-    """Whether a parsed JSON has lists of documents by split."""
-    return isinstance(file.value, dict) and any(isinstance(file.value.get(split), list) for split in SPLIT_NAMES)
 
 
 def read_links(file: JsonFile, passed: Callable[[], None] | None = None) -> Dataset:
@@ -144,8 +138,8 @@ def _side(what: str, ends: Sequence[int | None], others: int) -> Links:
 def is_mmc4(path: Path) -> bool:
     """Whether the first line of a JSONL file is a document of MMC4."""
     with path.open("rb") as file:
-        row = json_object(file.readline(1 << 24).decode("utf-8-sig", "replace"))
-    return row is not None and {"text_list", "image_info"} <= row.keys()
+        line = file.readline(1 << 24)
+    return b'"text_list"' in line and b'"image_info"' in line
 
 
 def read_mmc4(root: Path, paths: list[Path], passed: Callable[[], None] | None = None) -> Dataset:

@@ -37,18 +37,23 @@ _INLINE = re.compile(
 
 
 def read_pages(root: Path, passed: Callable[[], None] | None = None) -> Dataset | None:
-    """The Markdown and HTML files of a folder and those in it, with the images that each shows from there; None for no such file.
+    """The Markdown and HTML files below a folder, but for hidden ones and artifacts, with their images from it; None without a file.
 
-    Hidden files, artifacts of ctxr, and links that lead out are left out. The folders train, valid or val, and test are splits.
-    Raises DataError where no page has text and such an image.
+    The folders train, valid or val, and test are splits. Raises DataError where no file has text and such an image.
     """
     files, reading = files_below(root), DocumentFiles(Galleries(Path(os.path.realpath(root))), passed)
     made = {file.parent for name in (MANIFEST, MARKER) for file in files.get(name, ())}
     named = [file for name, paths in files.items() if Path(name).suffix.lower() in MOST_BYTES for file in paths]
     pages = sorted(file for file in named if made.isdisjoint(file.parents) and reading.photos.holds(file))
     for page in pages:
-        path = page.relative_to(root)
-        name, (sentences, sources) = path.with_suffix("").as_posix(), _parse(page)
+        path, suffix = page.relative_to(root), page.suffix.lower()
+        if page.stat().st_size > MOST_BYTES[suffix]:
+            sentence = f"{page} has more than {MOST_BYTES[suffix] >> 10:,} KiB"
+            raise DataError(sentence, hint="split it, and keep images in files of their own")
+        text = read_utf8(page)
+        if suffix.startswith(".m"):
+            text = MarkdownIt("commonmark").enable("table").render(_FRONT_MATTER.sub("", text))
+        name, (sentences, sources) = path.with_suffix("").as_posix(), parse_html(text)
         images = {image.id: image for source in sources if (image := _image(reading, page, source, name))}
         if sentences and images:
             reading.tables.add(name, SPLIT_NAMES.get(path.parts[0]), sentences, list(images.values()))
@@ -58,16 +63,6 @@ def read_pages(root: Path, passed: Callable[[], None] | None = None) -> Dataset 
         sentence = f"{root}: none of its {len(pages)} Markdown or HTML files has text and an image of this folder"
         raise DataError(sentence, hint="save the images beside the pages, and name them there by relative paths")
     return reading.dataset(reading.photos.root.name) if pages else None
-
-
-def _parse(page: Path) -> tuple[list[str], list[str]]:
-    if page.stat().st_size > (most := MOST_BYTES[page.suffix.lower()]):
-        sentence = f"{page} has more than {most >> 10:,} KiB"
-        raise DataError(sentence, hint="split it, and keep images in files of their own")
-    text = read_utf8(page)
-    if page.suffix.lower().startswith(".m"):
-        text = MarkdownIt("commonmark").enable("table").render(_FRONT_MATTER.sub("", text))
-    return parse_html(text)
 
 
 def parse_html(text: str) -> tuple[list[str], list[str]]:
