@@ -61,7 +61,7 @@ class _DocumentsStage(Stage):
                     pictures.link(image, out / images[-1].path)
                 task.advance()
         tables: dict[str, Sequence[Any]] = {
-            "sets": [msgspec.structs.replace(one, closest=0.0, mean_distance=0.0) for one in built.sets],
+            "sets": built.sets,
             "images": images,
             "texts": [*built.texts.values()],
             "queries": [*built.queries.values()],
