@@ -24,9 +24,10 @@ from ctxr.pipelines.curation.build_documents import run
 from ctxr.pipelines.curation.config import BuildDocuments
 from ctxr.store.artifacts import Content
 from ctxr.store.records import SplitName
+from ctxr.store.tables import write_tables
 from ctxr.synthetic.benchmark import TABLES, BenchmarkSet, WorldBenchmark, add_set
 from ctxr.synthetic.captions import WorldCaptions, write_captions
-from ctxr.synthetic.synthetic_dataset import SyntheticDataset, draw_picture, draws, write_tables
+from ctxr.synthetic.synthetic_dataset import SyntheticDataset, draw_picture, draws
 from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.scenes import sample_scene
 from ctxr.synthetic.world.sets import SIZE, neighbour, neighbours
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
     splits = {name: getattr(options, name) for name in ("train", "valid", "test")}
     drawn = {name: max(LEAST, number) if number else 0 for name, number in splits.items()}
     shared = {"seed": options.seed, "workers": options.workers}
-    sources = {CONSTRUCTIONS[kind].groups == "story" for kind in options.kinds}
+    sources = {CONSTRUCTIONS[kind][0] == "video" for kind in options.kinds}
     try:
         if False in sources:  # albums of pictures that have much in common, with captions that say one to three things
             album = {"smallest_family": 6, "largest_family": 8, "edits": EDITS, "least": 3, "most": 3}
@@ -87,7 +88,7 @@ def main(arguments: list[str]) -> int:
         if True in sources:
             execute(Stories(WorldBenchmark(options.out / "stories", **drawn, **shared)))
         for kind in options.kinds:
-            source = "stories" if CONSTRUCTIONS[kind].groups == "story" else "captions"
+            source = "stories" if CONSTRUCTIONS[kind][0] == "video" else "captions"
             start = time.monotonic()
             report = run(BuildDocuments(kind, options.out / source, options.out / kind, **splits, seed=options.seed))
             counts = report.counts

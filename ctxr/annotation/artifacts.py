@@ -16,7 +16,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finish, op
 from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Text
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import read_table, write_table, write_tables
 
 CROWD = "crowd"
 """Folder of the project where the server keeps its journal, and in `private/` the key and who is behind each pseudonym."""
@@ -163,10 +163,8 @@ def write_judgments(
 
     `files` are other tables, there already; `home` is where the folder will be moved to.
     """
-    counts = {}
-    for name in (*_BY_ID, *_LISTED):
-        table = getattr(answered, name)
-        counts[name] = write_table(path / f"{name}.jsonl", table.values() if name in _BY_ID else table)
+    tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED)}
+    counts = write_tables(path, {name: rows.values() if name in _BY_ID else rows for name, rows in tables.items()})
     names = [f"{name}.jsonl" for name in counts]
     counts["workers"] = len({answer.worker for answer in answered.answers})
     config, content = {"root": relative(answered.root, home or path)}, Content([*names, *files], counts, {})

@@ -21,7 +21,7 @@ from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.kinds import DATASET, REVISE_LABELS
 from ctxr.store.paths import reached, relative
-from ctxr.store.records import ImageSet, Judgment, Record, Split
+from ctxr.store.records import ImageSet, Judgment, Record
 from ctxr.store.tables import UNREADABLE, encode_row, read_table, write_table
 
 Decision = Literal["added", "rejected"]
@@ -374,10 +374,9 @@ def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progres
     those of a release, completed with their distances."""
     dataset = base.dataset
     if base.tables is None:
-        splits = [Split(*entry) for entry in dataset.splits.items()]
-        tables = (sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits)
-        for name, rows in zip(base.names, tables, strict=True):
-            write_table(out / name, rows)
+        tables = {**dataset.tables(), "sets": sets}
+        for name in base.names:
+            write_table(out / name, tables[name.removesuffix(".jsonl")])
     else:
         for name in base.names:
             _link(base.path / name, out / name)

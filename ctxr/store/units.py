@@ -21,7 +21,7 @@ from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_b
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.store.tables import UNREADABLE, decode_other, pretty_json, read_table, write_table
+from ctxr.store.tables import UNREADABLE, decode_other, pretty_json, read_table, write_tables
 
 SOURCES = "sources"
 """Folder of the units inside an artifact."""
@@ -166,8 +166,7 @@ def write_unit(artifact: Path, unit: SourceUnit) -> None:
     with disk_errors(staging):
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-    for name in TABLES:
-        write_table(staging / f"{name}.jsonl", getattr(unit, name))
+    write_tables(staging, {name: getattr(unit, name) for name in TABLES})
     for name, file in _VECTORS.items():
         save_vectors(staging / file, getattr(unit, name))
     write_bytes(staging / "source.json", pretty_json(_Head(unit.stamp, unit.source)))
@@ -288,10 +287,8 @@ def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
     tables["images"] = {row.id: row for row in tables["images"]}.values()
     tables["sources"] = [unit.source for unit in listed]
     del tables["ledger"]
-    for name, rows in tables.items():
-        write_table(artifact / f"{name}.jsonl", rows)
+    own = [f"{name}.jsonl" for name in write_tables(artifact, tables)]
     parts = ["source.json", *_VECTORS.values(), *(f"{name}.jsonl" for name in TABLES)]
-    own = [f"{name}.jsonl" for name in tables]
     return own + [f"{SOURCES}/{unit.source.name}/{part}" for unit in listed for part in parts]
 
 

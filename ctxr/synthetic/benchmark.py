@@ -23,7 +23,8 @@ from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
-from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, write_tables
+from ctxr.store.tables import write_tables
+from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws
 from ctxr.synthetic.world.describing import TAGS, contextual_description
 from ctxr.synthetic.world.sets import SIZE, sample_sets
 

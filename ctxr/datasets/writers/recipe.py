@@ -5,10 +5,8 @@ that does not reproduce its own images is not written.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,7 +21,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Image, Source, Split
-from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json, write_table
+from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json, write_tables
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -150,20 +148,10 @@ class _Memory:
 def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
     dataset = job.dataset
     groups = {image.group for image in dataset.images.values()} | {image_set.group for image_set in dataset.sets}
-    tables: dict[str, Sequence[Any]] = {
-        "images": rows,
-        "sets": dataset.sets,
-        "sources": sources,
-        "splits": [Split(group, split) for group, split in dataset.splits.items() if group in groups],
-    }
-    optional: dict[str, Sequence[Any]] = {
-        "texts": [*dataset.texts.values()],
-        "queries": [*dataset.queries.values()],
-        "judgments": dataset.judgments,
-        "groups": dataset.footage,
-    }
-    for name, table in (tables | {name: table for name, table in optional.items() if table}).items():
-        write_table(job.out / f"{name}.jsonl", table)
+    splits = [Split(group, split) for group, split in dataset.splits.items() if group in groups]
+    tables = {name: table for name, table in dataset.tables().items() if table}
+    tables |= {"groups": dataset.footage} if dataset.footage else {}
+    write_tables(job.out, tables | {"images": rows, "sets": dataset.sets, "sources": sources, "splits": splits})
 
 
 _LOAD = """This is a recipe: for each image the frame, the video (by sha256), the exact time, and the hashes of its pixels and its

@@ -22,7 +22,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, Image, Shot
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import read_table, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
 
@@ -185,8 +185,7 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
     }
     annotations = _annotations(recipe, {image_set.id for image_set in sets})
     tables |= {name: rows for name, rows in annotations.items() if rows}
-    for name, rows in tables.items():
-        write_table(out / f"{name}.jsonl", rows)
+    write_tables(out, tables)
     _tidy(out, recipe, {image.path for image in images}, set(tables))
     split_of = {row.group: row.split for row in recipe.splits}
     counts = {
