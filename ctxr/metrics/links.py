@@ -40,10 +40,7 @@ def spread(vectors: npt.NDArray[np.floating]) -> float:
 
 
 def explained(values: Doubles, *columns: Doubles) -> float | None:
-    """R² of ordinary least squares of values [N] on columns [N] or [N, D], with an intercept.
-
-    None where the values do not vary, or as many coefficients as values would fit anything.
-    """
+    """R² of least squares of values [N] on columns [N] or [N, D] and 1; None where values do not vary, or any would be fitted."""
     table = np.column_stack([np.ones(len(values)), *columns])
     if table.shape[1] >= len(values) or np.ptp(values) < 1e-9:
         return None

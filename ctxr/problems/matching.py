@@ -46,8 +46,7 @@ class ScoredEvaluation(Evaluation):
         self.findings.notes += notes.contamination_notes(dataset, splits, self.runs)
 
     def match(self) -> dict[str, tuple[list[str], set[str]]]:
-        """The splits that any run scored, or the one asked for, with their queries and those of them that any scorer lacks, or scored
-        in part.
+        """The splits that any run scored, or --split, with their queries and those that some scorer lacks, or scored in part.
 
         A split without scores of some run is left out with a note, if any other remains.
 

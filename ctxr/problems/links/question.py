@@ -22,7 +22,7 @@ from ctxr.problems.links.recipe import CURVE, VARIANTS, CurveRow
 from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult
-from ctxr.problems.runs import AnyRun, Run, checkpoints, refuse_twice
+from ctxr.problems.runs import AnyRun, ModelScores, Run, checkpoints, refuse_twice
 from ctxr.problems.tables import difference_table, none_had, percent, seed_table
 from ctxr.store.artifacts import Parent
 from ctxr.store.kinds import RUN
@@ -37,11 +37,10 @@ COMPONENTS = 20
 
 @dataclass(frozen=True, eq=False)
 class DocumentSplit:
-    """D documents of a split, and the scores [n, m] of each by scorer."""
+    """Documents of a split that all runs scored."""
 
     name: str
     documents: Sequence[Document]
-    scores: Mapping[str, Sequence[Doubles]]
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -50,46 +49,44 @@ class DocumentSplit:
 class LinkEvaluation(ScoredEvaluation):
     """Runs on documents."""
 
-    splits: Sequence[DocumentSplit]
+    splits: list[DocumentSplit]
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Links())
         refuse_twice([AnyRun(RANDOM, Parent(RANDOM, "", "")), *self.runs], "rename the run: random is the baseline")
-        self.notes += request.dataset.notes
+        self.notes, self.splits = [*request.dataset.notes], []
         documents = [one for one in documents_of(request.dataset) if one.sentences]
-        self.splits = [self._documents(name, documents, lacking) for name, (_, lacking) in self.match().items()]
+        for name, (_, lacking) in self.match().items():
+            own = [one for one in documents if (one.split or NO_SPLIT) == name]
+            whole = [one for one in own if lacking.isdisjoint(one.sentences)]
+            if lost := len(own) - len(whole):
+                lack = f"{name}: {lost} of {len(own)} documents lack scores of some run"
+                self.notes.append(f"{lack} and were left out of all (--partial)")
+            self.splits.append(DocumentSplit(name, whole))
         self.ks = sorted({1, 5, *self.options.ks()})
         self.measures = [AUC, *(f"p@{k}" for k in self.ks)]
         self.aucs: dict[str, dict[str, RatioColumn]] = {split.name: {} for split in self.splits}
-        self.findings.rows["seeds"] = []
         self.unit = "group" if self.options.cluster == "group" else "document"
-
-    def _documents(self, name: str, documents: Sequence[Document], lacking: set[str]) -> DocumentSplit:
-        own = [one for one in documents if (one.split or NO_SPLIT) == name]
-        whole = [one for one in own if lacking.isdisjoint(one.sentences)]
-        if lost := len(own) - len(whole):
-            lack = f"{name}: {lost} of {len(own)} documents lack scores of some run"
-            self.notes.append(f"{lack} and were left out of all (--partial)")
-        scores = {
-            scorer.name: [np.array([[scorer.values[s][i] for i in one.images] for s in one.sentences]) for one in whole]
-            for scorer in self.scorers
-        }
-        return DocumentSplit(name, whole, scores)
+        self.findings.rows["seeds"] = []
 
     def groups(self, split: DocumentSplit) -> list[str]:
         """Documents, or groups of them."""
-        own = [self.places[one.sentences[0]][1] for one in split.documents]
-        return [one.group if self.unit == "group" else one.id for one in own]
+        sets = [self.places[one.sentences[0]][1] for one in split.documents]
+        return [one.group if self.unit == "group" else one.id for one in sets]
 
     def columns(self, split: DocumentSplit, run: Run, summary: Summariser) -> Columns:
         """The share of links, AUC and p@C by document; one without a link, or with nothing else, has no weight."""
         each: dict[str, dict[str, RatioColumn]] = {}
         for scorer in run.scorers:
             table = np.zeros((len(split), 2 + len(self.measures)))
-            for row, one, scores in zip(table, split.documents, split.scores[scorer.name], strict=True):
-                if (area := auc(scores, one.links)) is not None:
-                    precisions = [precision_at(scores, one.links, k) for k in self.ks]
-                    row[:] = [1, float(np.nanmean(one.links)), area, *precisions]
+            for row, one in zip(table, split.documents, strict=True):
+                if (area := auc(own := _table(scorer, one), one.links)) is not None:
+                    row[:] = [
+                        1,
+                        float(np.nanmean(one.links)),
+                        area,
+                        *(precision_at(own, one.links, k) for k in self.ks),
+                    ]
             weights, *values = table.T
             pairs = zip([CHANCE, *self.measures], values, strict=True)
             each[scorer.name] = {name: RatioColumn(np.arange(len(split)), column, weights) for name, column in pairs}
@@ -114,36 +111,48 @@ class LinkEvaluation(ScoredEvaluation):
         documents = [one for one, counts in zip(split.documents, within, strict=True) if counts]
         aucs = {run: column.values[within] for run, column in columns.items()}
         alike = tuple((run, base, spearman(aucs[run], aucs[base])) for base, run in combinations(aucs, 2))
-        heads, meant = (
-            ("run", "against", "rho"),
-            "Spearman's rho of the AUC of documents; –: that of a run does not vary",
-        )
+        meant = "Spearman's rho of the AUC of documents; –: that of a run does not vary"
         note = "mean and standard deviation over seeds; every other figure is the mean over seeds, document by document"
         tables = {
             "links": self._links(split, figures),
             "seeds": seed_table(name, rows["seeds"], "AUC %", note),
             "differences": difference_table(name, self.findings.differences, f"{self.unit}s"),
-            "spearman": Table(f"{name}: methods alike", heads, alike, meant, digits=3) if alike else None,
+            "spearman": Table(f"{name}: methods alike", ("run", "against", "rho"), alike, meant, digits=3)
+            if alike
+            else None,
             "explained": self._explained(name, documents, aucs) if self.options.encoder and documents else None,
         }
         self.findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
 
     def finish(self) -> None:
-        """With loss against AUC."""
+        """With validation loss, which chooses the epoch without a label, against AUC."""
         for run in self.runs:
             folders = [] if run.artifact is None else checkpoints(run.artifact.path)
-            curves = {one.name: read_table(one / CURVE, CurveRow) for one in folders if (one / CURVE).is_file()}
-            if (table := _curve_table(run.name, curves)) is not None:
-                self.findings.tables[f"curve/{run.name}"] = table
+            seeds = [(one.name, read_table(one / CURVE, CurveRow)) for one in folders if (one / CURVE).is_file()]
+            points = [
+                (seed, row.epoch, row.valid_loss, row.valid_auc)
+                for seed, (_, curve) in enumerate(seeds)
+                for row in curve
+            ]
+            table = np.array(points, np.float64).reshape(-1, 4)
+            table = table[~np.isnan(table).any(axis=1)]
+            epochs = [(int(epoch), table[table[:, 1] == epoch, 2:].mean(axis=0)) for epoch in np.unique(table[:, 1])]
+            rhos = [(name, spearman(*table[table[:, 0] == seed, 2:].T)) for seed, (name, _) in enumerate(seeds)]
+            each = ", ".join(f"{name} {'–' if rho is None else f'{rho:.3f}'}" for name, rho in rhos)
+            note = f"of the validation documents, mean over seeds; Spearman's rho of loss and AUC over epochs: {each}"
+            rows = tuple((epoch, *means.tolist()) for epoch, means in epochs)
+            title, heads = f"{run.name}: validation loss against AUC", ("epoch", "loss", AUC)
+            if rows:
+                self.findings.tables[f"curve/{run.name}"] = Table(title, heads, rows, note, digits=4)
         super().finish()
         self.findings.rows["tables"] = list(self.findings.tables.values())
 
     def rows(self) -> Iterator[QueryResult]:
         """Each sentence as a query for its images, by scorer; one without a link is neither right nor ranked, and has zeros."""
-        for split, scorer in product(self.splits, self.scorers):
-            for one, scores in zip(split.documents, split.scores[scorer.name], strict=True):
-                linked, images, few = one.links == 1, np.array(one.images), len(one.images) <= MOST_SCORES
-                some = linked.any(axis=1)
+        for split in self.splits:
+            for scorer, one in product(self.scorers, split.documents):
+                scores, few, images = _table(scorer, one), len(one.images) <= MOST_SCORES, np.array(one.images)
+                some = (linked := one.links == 1).any(axis=1)
                 counts = count_ranks(scores, linked | ~some[:, None])
                 columns = (accuracy(counts), reciprocal_rank(counts), counts.above, counts.level)
                 figures = zip(*(np.where(some, column, 0).tolist() for column in columns), strict=True)
@@ -192,28 +201,15 @@ class LinkEvaluation(ScoredEvaluation):
         return Table(f"{split}: what explains AUC", heads, rows, note)
 
 
+def _table(scorer: ModelScores, one: Document) -> Doubles:
+    return np.array([[scorer.values[sentence][image] for image in one.images] for sentence in one.sentences])
+
+
 def _r2(values: Doubles, columns: Doubles) -> tuple[str, str]:
     if (share := explained(values, columns)) is None:
         return "–", "–"
     count, width = columns.shape
     return f"{100 * share:.1f}", f"{100 * (1 - (1 - share) * (count - 1) / (count - width - 1)):.1f}"
-
-
-def _curve_table(run: str, seeds: Mapping[str, Sequence[CurveRow]]) -> Table | None:
-    """Validation loss, which chooses the epoch without a label, beside AUC; None where no epoch has both."""
-    by_epoch: dict[int, list[tuple[float, float]]] = {}
-    rhos = []
-    for seed, curve in seeds.items():
-        points = {row.epoch: (row.valid_loss or 0.0, row.valid_auc) for row in curve if row.valid_auc is not None}
-        rho = spearman(*np.array([*points.values()], np.float64).reshape(-1, 2).T)
-        rhos.append(f"{seed} {'–' if rho is None else f'{rho:.3f}'}")
-        for epoch, point in points.items():
-            by_epoch.setdefault(epoch, []).append(point)
-    rows = tuple((epoch, *np.mean(points, axis=0).tolist()) for epoch, points in sorted(by_epoch.items()))
-    note = (
-        f"of the validation documents, mean over seeds; Spearman's rho of loss and AUC over epochs: {', '.join(rhos)}"
-    )
-    return Table(f"{run}: validation loss against AUC", ("epoch", "loss", AUC), rows, note, digits=4) if rows else None
 
 
 class Links(Question):

@@ -30,8 +30,7 @@ def similarities(
     cosines = cosines.to(torch.promote_types(cosines.dtype, torch.float32))
     n, m = n.cpu(), m.cpu()
     k = torch.minimum(n[:, None], m)
-    if half:
-        k = (k + 1) // 2
+    k = (k + 1) // 2 if half else k
     if kind == "ap":
         return _blocks(cosines * _assigned(cosines, n, m, k, at_most), n, m, 0.0).sum((1, 3))
     blocks = _blocks(cosines, n, m, -torch.inf)
@@ -44,8 +43,8 @@ def _blocks(values: Tensor, n: Tensor, m: Tensor, fill: float) -> Tensor:
     """Values [N, M] by document of the sentence and of the image, [B, n, B, m], filled up to the longest."""
     if (n == n[0]).all() and (m == m[0]).all():
         return values.view(len(n), int(n[0]), len(m), int(m[0]))
-    columns = pad_sequence(torch.split(values.T, m.tolist()), batch_first=True, padding_value=fill)
-    return pad_sequence(torch.split(columns.movedim(2, 0), n.tolist()), batch_first=True, padding_value=fill)
+    columns = pad_sequence([*torch.split(values.T, m.tolist())], batch_first=True, padding_value=fill)
+    return pad_sequence([*torch.split(columns.movedim(2, 0), n.tolist())], batch_first=True, padding_value=fill)
 
 
 def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
@@ -59,7 +58,7 @@ def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
 
 def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor, at_most: bool) -> Tensor:
     """[N, M] with 1 / links at the links between each two documents: the gradient of their mean."""
-    weights = cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()
+    weights = cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()  # the product with the cosines stays invalid
     shares, numbers = np.zeros_like(weights), k.tolist()
     row, column = (np.cumsum([0, *sizes.tolist()]).tolist() for sizes in (n, m))
     for i, j in np.ndindex(len(n), len(m)):
