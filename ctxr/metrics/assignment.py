@@ -28,26 +28,24 @@ def assign(
     >>> assign(np.array([[0.9, 0.8], [0.7, -0.2]]))
     (array([0, 1]), array([1, 0]))
     """
-    gains = weights = np.asarray(weights, dtype=np.float64)
+    weights = np.asarray(weights, dtype=np.float64)
     if not np.isfinite(weights).all():
         raise ValueError("weights of an assignment must be finite")
     n, m = weights.shape
     k = min(n, m) if k is None else k
     if not 0 < k <= min(n, m):
         raise ValueError(f"k = {k} links of a {n} x {m} matrix: must be in 1..{min(n, m)}")
-    if at_most:
-        gains = np.maximum(weights, 0)
+    gains = np.maximum(weights, 0) if at_most else weights
     if extra := min(n, m) - k:  # dummies that outbid every weight leave k lines of the shorter side to real links
         low, high = gains.min(), gains.max()
         padded = np.full((n + extra, m) if n >= m else (n, m + extra), high + (max(high - low, abs(high)) or 1.0))
         padded[:n, :m] = gains
         gains = padded
-    height, width = gains.shape
-    if solver == "scipy" or (solver == "auto" and not _SMALLEST <= height == width <= _LARGEST):
+    if solver == "scipy" or (solver == "auto" and not _SMALLEST <= len(gains) == gains.shape[1] <= _LARGEST):
         rows, columns = linear_sum_assignment(gains, maximize=True)
     else:
-        costs = np.zeros((max(height, width),) * 2)  # links of the lines that fill it up lie beyond the matrix
-        costs[:height, :width] = -gains
+        costs = np.zeros((max(gains.shape),) * 2)  # links of the lines that fill it up lie beyond the matrix
+        costs[: len(gains), : gains.shape[1]] = -gains
         rows, columns = np.arange(len(costs)), lapjv(costs, force_doubles=True)[0]  # float32 would miss optima
     real = (rows < n) & (columns < m)
     strengths = weights[rows[real], columns[real]]

@@ -15,7 +15,7 @@ from ctxr.metrics.links import auc, explained, precision_at, spread
 from ctxr.metrics.proportions import LEVEL
 from ctxr.metrics.ranking import accuracy, count_ranks, reciprocal_rank
 from ctxr.metrics.similarity import spearman
-from ctxr.metrics.votes import Doubles
+from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest
 from ctxr.problems.figures import Columns, Figure, Summariser, seeds_of
 from ctxr.problems.links.recipe import CURVE, VARIANTS, CurveRow
@@ -81,12 +81,8 @@ class LinkEvaluation(ScoredEvaluation):
             table = np.zeros((len(split), 2 + len(self.measures)))
             for row, one in zip(table, split.documents, strict=True):
                 if (area := auc(own := _table(scorer, one), one.links)) is not None:
-                    row[:] = [
-                        1,
-                        float(np.nanmean(one.links)),
-                        area,
-                        *(precision_at(own, one.links, k) for k in self.ks),
-                    ]
+                    row[:3] = 1, float(np.nanmean(one.links)), area
+                    row[3:] = [precision_at(own, one.links, k) for k in self.ks]
             weights, *values = table.T
             pairs = zip([CHANCE, *self.measures], values, strict=True)
             each[scorer.name] = {name: RatioColumn(np.arange(len(split)), column, weights) for name, column in pairs}
@@ -106,44 +102,68 @@ class LinkEvaluation(ScoredEvaluation):
 
     def complete(self, split: DocumentSplit, figures: list[Figure], summary: Summariser) -> None:
         """Links found, seeds, differences, how alike runs are, and what explains AUC."""
-        name, columns, rows = split.name, self.aucs[split.name], self.findings.rows
+        name, columns, findings = split.name, self.aucs[split.name], self.findings
+        cells = {(figure.run, figure.measure): percent(figure.interval) for figure in figures}
+        rows = [(RANDOM, "50.0", *[cells[self.names[0], CHANCE]] * len(self.ks))]
+        rows += [(run, *(cells[run, measure] for measure in self.measures)) for run in self.names]
+        counted, unjudged = figures[0].queries, sum(bool(np.isnan(one.links).all()) for one in split.documents)
+        note = (
+            f"%, means over {counted:,} of {plural(len(split), 'document', 'documents', ',')}, of judged pairs alone; skipped: "
+            f"{len(split) - counted - unjudged:,} without a link or with nothing else, {unjudged:,} without a judged pair. In brackets "
+            f"{100 * LEVEL:g} % over {self.unit}s drawn again{none_had([figure.interval for figure in figures])}. "
+            "p@C: share of links among the C highest scores"
+        )
         within = columns[self.names[0]].within
-        documents = [one for one, counts in zip(split.documents, within, strict=True) if counts]
         aucs = {run: column.values[within] for run, column in columns.items()}
         alike = tuple((run, base, spearman(aucs[run], aucs[base])) for base, run in combinations(aucs, 2))
-        meant = "Spearman's rho of the AUC of documents; –: that of a run does not vary"
-        note = "mean and standard deviation over seeds; every other figure is the mean over seeds, document by document"
+        rho = "Spearman's rho of the AUC of documents; –: that of a run does not vary"
+        each = "mean and standard deviation over seeds; every other figure is the mean over seeds, document by document"
         tables = {
-            "links": self._links(split, figures),
-            "seeds": seed_table(name, rows["seeds"], "AUC %", note),
-            "differences": difference_table(name, self.findings.differences, f"{self.unit}s"),
-            "spearman": Table(f"{name}: methods alike", ("run", "against", "rho"), alike, meant, digits=3)
-            if alike
-            else None,
-            "explained": self._explained(name, documents, aucs) if self.options.encoder and documents else None,
+            "links": Table(f"{name}: links found", ("run", *self.measures), tuple(rows), note),
+            "seeds": seed_table(name, findings.rows["seeds"], "AUC %", each),
+            "differences": difference_table(name, findings.differences, f"{self.unit}s"),
+            "spearman": Table(f"{name}: methods alike", ("run", "against", "rho"), alike, rho, digits=3),
+            "explained": self._explained(split, within, aucs) if self.options.encoder and counted else None,
         }
-        self.findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
+        findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table and table.rows}
+
+    def _explained(self, split: DocumentSplit, within: Flags, aucs: Mapping[str, Doubles]) -> Table | None:
+        """R² of AUC on spread and content; None, with a note, where the encoder cannot be asked."""
+        documents = [split.documents[row] for row in np.flatnonzero(within).tolist()]
+        opened: Any = find_learner(Links()).open_run(self.options.encoder, self.request.scoring, self.progress)
+        try:
+            vectors = opened.vectors(self.request.dataset, documents)
+        except DataError as error:
+            self.notes.append(f"{split.name}: spread and content are not measured: {error.message}")
+            return None
+        spreads = np.array([[spread(one) for one in pair] for pair in vectors])
+        means = np.array([np.concatenate([one.mean(axis=0) for one in pair]) for pair in vectors])
+        left, sizes, _ = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
+        both = np.hstack([spreads, (left * sizes)[:, :COMPONENTS]])
+        rows = tuple((run, *_r2(values, spreads), *_r2(values, both)) for run, values in aucs.items())
+        note = (
+            f"R² in % of least squares on {plural(len(documents), 'document', 'documents', ',')}, and adjusted for the columns. "
+            f"Spread: of sentences and of images; content: {both.shape[1] - 2} principal components of mean vectors of both; by "
+            f"{self.options.encoder}. –: as many coefficients as documents, or AUC does not vary"
+        )
+        heads = ("run", "spread", "adjusted", "spread + content", "adjusted ")
+        return Table(f"{split.name}: what explains AUC", heads, rows, note)
 
     def finish(self) -> None:
         """With validation loss, which chooses the epoch without a label, against AUC."""
         for run in self.runs:
             folders = [] if run.artifact is None else checkpoints(run.artifact.path)
-            seeds = [(one.name, read_table(one / CURVE, CurveRow)) for one in folders if (one / CURVE).is_file()]
-            points = [
-                (seed, row.epoch, row.valid_loss, row.valid_auc)
-                for seed, (_, curve) in enumerate(seeds)
-                for row in curve
-            ]
-            table = np.array(points, np.float64).reshape(-1, 4)
-            table = table[~np.isnan(table).any(axis=1)]
-            epochs = [(int(epoch), table[table[:, 1] == epoch, 2:].mean(axis=0)) for epoch in np.unique(table[:, 1])]
-            rhos = [(name, spearman(*table[table[:, 0] == seed, 2:].T)) for seed, (name, _) in enumerate(seeds)]
-            each = ", ".join(f"{name} {'–' if rho is None else f'{rho:.3f}'}" for name, rho in rhos)
-            note = f"of the validation documents, mean over seeds; Spearman's rho of loss and AUC over epochs: {each}"
-            rows = tuple((epoch, *means.tolist()) for epoch, means in epochs)
-            title, heads = f"{run.name}: validation loss against AUC", ("epoch", "loss", AUC)
-            if rows:
-                self.findings.tables[f"curve/{run.name}"] = Table(title, heads, rows, note, digits=4)
+            files = [file for folder in folders if (file := folder / CURVE).is_file()]
+            curves = [(seed, row) for seed, file in enumerate(files) for row in read_table(file, CurveRow)]
+            points = np.array([(seed, row.epoch, row.valid_loss, row.valid_auc) for seed, row in curves], np.float64)
+            points = points[~np.isnan(points).any(axis=1)] if curves else np.zeros((0, 4))
+            own = ((file.parent.name, spearman(*points[points[:, 0] == seed, 2:].T)) for seed, file in enumerate(files))
+            rhos = ", ".join(f"{seed} {'–' if rho is None else f'{rho:.3f}'}" for seed, rho in own)
+            note = f"of the validation documents, mean over seeds; Spearman's rho of loss and AUC over epochs: {rhos}"
+            means = {int(epoch): points[points[:, 1] == epoch, 2:].mean(axis=0) for epoch in np.unique(points[:, 1])}
+            if rows := tuple((epoch, *mean.tolist()) for epoch, mean in means.items()):
+                title = f"{run.name}: validation loss against AUC"
+                self.findings.tables[f"curve/{run.name}"] = Table(title, ("epoch", "loss", AUC), rows, note, digits=4)
         super().finish()
         self.findings.rows["tables"] = list(self.findings.tables.values())
 
@@ -164,41 +184,6 @@ class LinkEvaluation(ScoredEvaluation):
                         reciprocal_rank=rank, above=above, level=level, tokens=len(one.texts[row].split()),
                         candidates=one.images if few else (), scores=tuple(scores[row].tolist()) if few else (),
                     )  # fmt: skip
-
-    def _links(self, split: DocumentSplit, figures: Sequence[Figure]) -> Table:
-        """AUC and p@C of each run, below those of random scores."""
-        cells = {(figure.run, figure.measure): percent(figure.interval) for figure in figures}
-        rows = [(RANDOM, "50.0", *[cells[self.names[0], CHANCE]] * len(self.ks))]
-        rows += [(run, *(cells[run, name] for name in self.measures)) for run in self.names]
-        counted, unjudged = figures[0].queries, sum(bool(np.isnan(one.links).all()) for one in split.documents)
-        note = (
-            f"%, means over {counted:,} of {plural(len(split), 'document', 'documents', ',')}, of judged pairs alone; skipped: "
-            f"{len(split) - counted - unjudged:,} without a link or with nothing else, {unjudged:,} without a judged pair. In brackets "
-            f"{100 * LEVEL:g} % over {self.unit}s drawn again{none_had([figure.interval for figure in figures])}. "
-            "p@C: share of links among the C highest scores"
-        )
-        return Table(f"{split.name}: links found", ("run", *self.measures), tuple(rows), note)
-
-    def _explained(self, split: str, documents: Sequence[Document], aucs: Mapping[str, Doubles]) -> Table | None:
-        """R² of AUC on spread and content; None, with a note, where the encoder cannot be asked."""
-        opened: Any = find_learner(Links()).open_run(self.options.encoder, self.request.scoring, self.progress)
-        try:
-            vectors = opened.vectors(self.request.dataset, documents)
-        except DataError as error:
-            self.notes.append(f"{split}: spread and content are not measured: {error.message}")
-            return None
-        spreads = np.array([[spread(one) for one in pair] for pair in vectors])
-        means = np.array([np.concatenate([one.mean(axis=0) for one in pair]) for pair in vectors])
-        left, sizes, _ = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
-        both = np.hstack([spreads, (left * sizes)[:, :COMPONENTS]])
-        rows = tuple((run, *_r2(values, spreads), *_r2(values, both)) for run, values in aucs.items())
-        note = (
-            f"R² in % of least squares on {plural(len(documents), 'document', 'documents', ',')}, and adjusted for the columns. "
-            f"Spread: of sentences and of images; content: {both.shape[1] - 2} principal components of mean vectors of both; by "
-            f"{self.options.encoder}. –: as many coefficients as documents, or AUC does not vary"
-        )
-        heads = ("run", "spread", "adjusted", "spread + content", "adjusted ")
-        return Table(f"{split}: what explains AUC", heads, rows, note)
 
 
 def _table(scorer: ModelScores, one: Document) -> Doubles:
