@@ -17,7 +17,8 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
     links = int(linked.sum())
     if links in (0, len(values)):
         return None
-    return float(mean_ranks(values)[linked].mean() - (links + 1) / 2) / (len(values) - links)
+    above = float(mean_ranks(values)[linked].sum()) - links * (links + 1) / 2  # exact, so equal areas are equal numbers
+    return above / (links * (len(values) - links))
 
 
 def precision_at(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> float:

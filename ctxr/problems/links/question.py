@@ -83,8 +83,8 @@ class LinkEvaluation(ScoredEvaluation):
                 if (area := auc(own := _table(scorer, one), one.links)) is not None:
                     row[:3] = 1, float(np.nanmean(one.links)), area
                     row[3:] = [precision_at(own, one.links, k) for k in self.ks]
-            weights, *values = table.T
-            pairs = zip([CHANCE, *self.measures], values, strict=True)
+            weights, chance, *values = table.T
+            pairs = zip([*self.measures, CHANCE], [*values, chance], strict=True)
             each[scorer.name] = {name: RatioColumn(np.arange(len(split)), column, weights) for name, column in pairs}
         columns = mean_columns(list(each.values()))
         self.aucs[split.name][run.name] = columns[AUC]
