@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ctxr.errors import UsageError
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, SharedFootage, Source, Split, SplitName, Text
 
 
@@ -44,6 +45,13 @@ class Dataset:
     notes: tuple[str, ...] = ()
     footage: tuple[SharedFootage, ...] = ()
     licences: dict[str, str] = field(default_factory=dict)
+
+    def of_sets(self, command: str) -> "Dataset":
+        """Itself, for a command about sets with one target. Raises UsageError for documents."""
+        if any(image_set.kind == "document" for image_set in self.sets):
+            sentence = f"{self.name} holds documents, and {command} is about image sets"
+            raise UsageError(sentence, hint="use ctxr stats, ctxr train --recipe links-ap or ctxr eval")
+        return self
 
     def split_of(self, image_set: ImageSet) -> SplitName | None:
         """The split of a set; None if unknown."""

@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import require_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
@@ -189,7 +188,7 @@ def open_base(path: Path) -> Base:
     """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is
     itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        dataset = require_sets(read_dataset(path), "ctxr revise-labels")
+        dataset = read_dataset(path).of_sets("ctxr revise-labels")
         return Base(dataset, path, "release", rows_of(dataset), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:

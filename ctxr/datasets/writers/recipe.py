@@ -14,7 +14,7 @@ from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_recip
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, and_more
 from ctxr.media.footage import SourceLocator
-from ctxr.media.frames import Wanted, decode_frames, pixels_sha256, software
+from ctxr.media.frames import decode_frames, pixels_sha256, software
 from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes
@@ -92,11 +92,11 @@ def _decoded(
     """Every frame decoded again, by video and frame number; what an earlier run has seen with the same software is not decoded."""
     memory = _Memory(job.origin, versions)
     seen = {name: memory.load(source) for name, source in videos.items()}
-    wanted = []
+    wanted = defaultdict(list)
     for name, source in videos.items():
-        missing = [image for image in images[name] if not _known(image, seen[name])]
-        if missing:
-            wanted.append(Wanted(name, source.file, source.sha256, source.decoder or "pyav", missing))
+        for image in images[name]:
+            if image.index not in seen[name] or seen[name][image.index].time != image.time:
+                wanted[source].append(image)
 
     def visit(image: Image, rgb: Pixels, stream: int | None) -> tuple[int, _Seen]:
         if image.index is None or image.time is None:
@@ -110,7 +110,7 @@ def _decoded(
         if error:
             failed[video.name] = error
         else:
-            memory.store(videos[video.name], seen[video.name])
+            memory.store(video, seen[video.name])
     for error in (failed[name] for name in sorted(failed)):
         raise DataError(f"{error.message}{and_more(len(failed))}: a recipe needs every source", hint=error.hint)
     for name in videos:
@@ -121,10 +121,6 @@ def _decoded(
                     hint=f"ctxr verify {job.origin} says how far apart they are; build the sets again with what is installed now",
                 )
     return seen
-
-
-def _known(image: Image, seen: dict[int, _Seen]) -> bool:
-    return image.index in seen and seen[image.index].time == image.time
 
 
 class _Memory:

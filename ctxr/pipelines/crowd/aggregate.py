@@ -226,10 +226,8 @@ def _texts(answered: Answered) -> dict[str, Text]:
     for unit in answered.units.values():
         author = unit.authors[0] if unit.authors else "unknown"
         for index, name in enumerate(unit.text_ids):
-            if unit.statement is None:
-                texts.setdefault(name, Text(name, unit.texts[index], author, index))
-            else:
-                texts.setdefault(name, Text(name, unit.statement, author))
+            text = unit.texts[index] if unit.statement is None else unit.statement
+            texts.setdefault(name, Text(name, text, author, index))
     return texts
 
 

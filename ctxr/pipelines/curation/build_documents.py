@@ -55,9 +55,8 @@ class _DocumentsStage(Stage):
                 ExportPictures(inputs.data).link(image, out / f"{home}{image.path}")
                 task.advance()
         images = [replace(image, path=image.path and f"{home}{image.path}") for image in built.images.values()]
-        sets = [replace(one, closest=0.0, mean_distance=0.0) for one in built.sets]
-        rows = write_tables(out, built.tables() | {"images": images, "sets": sets})
-        counts: dict[str, Any] = {"documents": len(sets), "sentences": rows["queries"], "images": len(images)}
+        rows = write_tables(out, built.tables() | {"images": images})
+        counts: dict[str, Any] = {"documents": len(built.sets), "sentences": rows["queries"], "images": len(images)}
         counts["links"] = sum(row.value > 0 for row in built.judgments)
         counts["splits"] = {split: [*built.splits.values()].count(split) for split in SPLITS}
         counts |= {"notes": built.notes} | leakage_of(built).counts()
