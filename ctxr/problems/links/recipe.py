@@ -6,6 +6,7 @@ from math import inf
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
+from ctxr.models.hub import makes_pairs
 from ctxr.models.training.recipe import Count, Natural, NotNegative, Recipe
 from ctxr.store.records import Record
 
@@ -92,6 +93,8 @@ class LinksRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Two documents a step, an image tower that can learn, and word vectors for labels."""
         yield from super().rules()
+        if makes_pairs(self.encoder):
+            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
         if self.learns and self.batch < 2:
             yield f"batch = {self.batch}: a document needs another one to be compared with", "--set batch=11"
         if self.features and not self.frozen:
@@ -105,10 +108,7 @@ class LinksRecipe(Recipe):
             yield "links-zero-shot takes an encoder as it is", "--set text=encoder --set layers=0 --set features="
         named = self.words and self.features.startswith("densenet169") and self.text == "gru" and self.layers == 1
         if self.variant == "links-objects" and not named:
-            yield (
-                "links-objects needs word vectors and a classifier of objects",
-                "--set words=FILE --set features=densenet169",
-            )
+            yield "links-objects needs words and names of objects", "--set words=FILE --set features=densenet169"
 
 
 class CurveRow(Record, frozen=True):

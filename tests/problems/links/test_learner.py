@@ -316,9 +316,9 @@ def test_documents_that_share_a_sentence_or_a_picture_are_no_negatives_of_each_o
     shares = {frozenset(pair) for pair in ("ab", "bc", "cd")}
     wanted = [[frozenset((one, other)) in shares for other in names] for one in names]
     assert table.sharing(order).tolist() == wanted
-    rows, counts = gathered(table.sentences, order, 1, torch.Generator().manual_seed(0))
+    rows, counts = gathered(table.rows[0], order, 1, torch.Generator().manual_seed(0))
     assert counts.tolist() == [1] * 5
-    allowed = [table.sentences[document].tolist() for document in order.tolist()]
+    allowed = [table.rows[0][document].tolist() for document in order.tolist()]
     assert all(row in own for row, own in zip(rows.tolist(), allowed, strict=True))
     objective = LinksObjective(replace(recipe, batch=2), table, None, TrainingRun(tmp_path))
     steps = objective.batches(1, torch.Generator().manual_seed(0))
@@ -402,25 +402,21 @@ def test_features_that_are_no_numbers_are_named_by_their_image(tmp_path: Path) -
         train(dataset, tmp_path, *QUICK, f"features={tmp_path / 'features.npy'}")
 
 
-def test_a_run_is_moved_with_its_features_and_needs_them_as_wide_as_they_were(
-    drawn: tuple[Dataset, str], tmp_path: Path
-) -> None:
-    dataset, features = drawn
-    run = train(dataset, tmp_path / "a", *QUICK, features, "epochs=1").folder
+def test_a_run_needs_its_features_as_wide_as_they_were(tmp_path: Path) -> None:
+    dataset, file = draw(tmp_path, FEW), tmp_path / "features.npy"
+    run = train(dataset, tmp_path / "a", *QUICK, f"features={file}", "epochs=1").folder
     moved = Path(shutil.copytree(run, tmp_path / "elsewhere" / "runs" / run.name))
-    file = Path(features.partition("=")[2])
-    for name in ("features.npy", "features.json"):
-        shutil.copy(file.with_name(name), tmp_path / name)
-    options = ScoringOptions(tmp_path / "elsewhere", "cpu", regions=str(tmp_path / "features.npy"))
-    scores = OpenLinks.open(moved, options, Silent()).score((dataset, None))
-    stored = read_scores(run / "scores.jsonl")["links-ap"].values
-    assert all(scores["links-ap"][query] == row for query, row in stored.items())
-    np.save(tmp_path / "features.npy", np.load(tmp_path / "features.npy")[:, :5])
+    assert reopened(dataset, moved, tmp_path / "elsewhere")
+    opened = OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent())
+    np.save(file, np.load(file)[:, :5])
     with pytest.raises(DataError, match="seed0"):
-        OpenLinks.open(moved, options, Silent()).score((dataset, None))
+        opened.score((dataset, None))
+    file.unlink()
+    with pytest.raises(DataError, match="missing"):
+        opened.score((dataset, None))
     (moved / "seed0" / "config.json").write_text("{}")
     with pytest.raises(DataError, match="config"):
-        OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent()).score((dataset, None))
+        opened.score((dataset, None))
 
 
 def test_labels_are_the_mean_of_the_words_that_have_a_vector() -> None:
