@@ -36,13 +36,12 @@ class DenseNet169:
     dim, precision = 1664, "fp32"
 
     def __init__(self, weights: str, device: str) -> None:
-        own = Path(torch.hub.get_dir()) / "checkpoints" / DenseNet169_Weights.DEFAULT.url.rpartition("/")[2]
-        if not weights and not own.is_file():
+        file = Path(weights or f"{torch.hub.get_dir()}/checkpoints/{Path(DenseNet169_Weights.DEFAULT.url).name}")
+        if not weights and not file.is_file():
             raise CtxrError(
-                f"the weights of torchvision's DenseNet169 are not on this machine: there is no {own}",
+                f"the weights of torchvision's DenseNet169 are not on this machine: there is no {file}",
                 hint=f"--set features={NAME}:WEIGHTS.pth, or --set features= for the image tower of the encoder",
             )
-        file = Path(weights) if weights else own
         state = {_OLD_NAME.sub(r".\1\2.", name): value for name, value in read_tensors(file).items()}
         with torch.random.fork_rng(devices=[]):
             model = densenet169(weights=None).eval().requires_grad_(False)

@@ -59,19 +59,20 @@ class FeatureMatrix:
         if not file.is_file():
             raise DataError(f"{file} is missing", hint="put the file back, or name another: --set features=FILE.npy")
         self.values, self.rows = load_array(file, "a matrix of features"), read_object(self.files[1])
-        if len(shape := self.values.shape) != 2 or self.values.dtype.kind not in "fiu":
-            raise DataError(f"{file} is {self.values.dtype} {shape}, wanted a row of numbers for each image")
-        if wrong := [name for name, row in self.rows.items() if type(row) is not int or not 0 <= row < shape[0]]:
-            raise DataError(f"{self.files[1]}: {wrong[0]!r} has the row {self.rows[wrong[0]]!r} of {shape[0]}")
+        if len(self.values.shape) != 2 or self.values.dtype.kind not in "fiu":
+            raise DataError(
+                f"{file} is {self.values.dtype} {self.values.shape}, wanted a row of numbers for each image"
+            )
 
     def __call__(self, images: Sequence[str]) -> Array:
         """float32 [n, D]. Raises DataError for an image without features, or with some that are no numbers."""
-        if lost := [image for image in images if image not in self.rows]:
+        rows: dict[str, Any] = {image: self.rows.get(image) for image in images}
+        if lost := [one for one, row in rows.items() if type(row) is not int or not 0 <= row < len(self.values)]:
             raise DataError(
-                f"{self.files[1]} has no features of the image {lost[0]!r}{and_more(len(lost))}",
+                f"{self.files[1]} names no row of {len(self.values)} for the image {lost[0]!r}{and_more(len(lost))}",
                 hint="add its row, or --set features= for the image tower of the encoder",
             )
-        values = np.asarray(self.values[[self.rows[image] for image in images]], np.float32)
+        values = np.asarray(self.values[[rows[image] for image in images]], np.float32)
         if not (finite := np.isfinite(values).all(1)).all():
             raise DataError(f"{self.files[0]}: the features of {images[int(finite.argmin())]!r} are not finite")
         return values
@@ -141,17 +142,19 @@ class Sources:
             vectors = self.net.objects(vectors, self.recipe.objects)
         return VectorTable(vectors)
 
-    def towers(self, widths: Sequence[int], words: Tensor | None, seed: int = 0) -> DocumentTowers:
+    def towers(self, words: Tensor | None, seed: int = 0) -> DocumentTowers:
         """Untrained towers; `seed` decides their first weights. Raises UsageError where vectors of both sides cannot be compared."""
-        if not self.recipe.layers and widths[0] != widths[1]:
+        recipe = self.recipe
+        width = self.encoder.dim if words is None else recipe.width if recipe.learns else words.shape[1]
+        if not recipe.layers and width != self.width:
             raise UsageError(
-                f"layers = 0 leaves vectors of images {widths[1]} wide, and those of sentences are {widths[0]} wide",
-                hint=f"--set width={widths[1]}, or --set layers=1",
+                f"layers = 0 leaves vectors of images {self.width} wide, and those of sentences are {width} wide",
+                hint=f"--set width={self.width}, or --set layers=1",
             )
         with torch.random.fork_rng(devices=[]), memory_for("two towers", self.device, "use a smaller width"):
-            encoder = None if self.recipe.frozen else trainable(self.source.build)
+            encoder = None if recipe.frozen else trainable(self.source.build)
             torch.manual_seed(seed)
-            return DocumentTowers(self.recipe, (widths[0], widths[1]), words, encoder).to(self.device)
+            return DocumentTowers(recipe, (width, self.width), words, encoder).to(self.device)
 
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
@@ -178,15 +181,14 @@ class LinksCheckpoint:
     """How to build trained towers.
 
     Attributes:
-        recipe: the fields of `LinksRecipe`. weights: fingerprints of the models below, by name.
-        widths: of the vectors of sentences and images before they are projected, and of word vectors.
+        recipe: the fields of `LinksRecipe`. weights: fingerprints of the models below, by name. word_width: of word vectors.
         epoch: the one that was chosen, from 1; 0 where nothing was trained. made_by: hash over what decided the training.
         words: the vocabulary, none for texts of an encoder.
     """
 
     recipe: dict[str, Any]
     weights: dict[str, str]
-    widths: list[int]
+    word_width: int
     epoch: int
     made_by: str
     words: list[str]
@@ -266,10 +268,7 @@ class LinksJob(TrainJob):
         """See `TrainJob`."""
         sources, recipe, epoch = self.sources, self.recipe, 0
         vectors = first_vectors(self.words, recipe, seed) if self.words else None
-        word_width = 0 if vectors is None else vectors.shape[1]
-        own = sources.encoder.dim if vectors is None else recipe.width if recipe.learns else word_width
-        widths = [own, sources.width, word_width]
-        model: Any = sources.towers(widths, vectors, seed)
+        model: Any = sources.towers(vectors, seed)
         if recipe.learns:
             table = partial(sources.table, dataset=self.data, words=self.words)
             valid = table(self.documents["valid"]) if self.judged_on else None
@@ -278,9 +277,10 @@ class LinksJob(TrainJob):
             objective = partial(LinksObjective, recipe, table(self.documents["train"]), valid)
             epoch = train(model, len(self.documents["train"]), objective).best or 0
         elif vectors is not None:
-            labels = {"weight": label_vectors(vectors, self.words).T, "bias": torch.zeros(word_width)}
+            labels = {"weight": label_vectors(vectors, self.words).T, "bias": torch.zeros(vectors.shape[1])}
             model.projections[IMAGES][-1].load_state_dict(labels)
-        notes = LinksCheckpoint(asdict(recipe), sources.weights, widths, epoch, self.seed_key(seed), list(self.words))
+        own = asdict(recipe), sources.weights, 0 if vectors is None else vectors.shape[1]
+        notes = LinksCheckpoint(*own, epoch, self.seed_key(seed), list(self.words))
 
         def save(folder: Path) -> None:
             save_tensors(folder / WEIGHTS, load_file(train.weights) if recipe.learns else model.state_dict(), {})
@@ -342,33 +342,30 @@ class OpenLinks(OpenScorer):
     def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:
         """Unit vectors of the sentences [n, D] and images [m, D] of each document, by a scorer or else the first."""
         model, sources, words = self._opened(self.checkpoints[scorer or next(iter(self.checkpoints))])
-        vectors, bf16 = dict[str, tuple[Array, Array]](), in_bf16(self.options.precision, sources.device)
+        table, bf16 = sources.table(documents, dataset, words), in_bf16(self.options.precision, sources.device)
+        pairs: list[tuple[Array, Array]] = []
         with self.progress.task("scoring", len(documents)) as task:
-            # split by split, as they are embedded for a training
-            for split in dict.fromkeys(one.split for one in documents):
-                table = sources.table([one for one in documents if one.split == split], dataset, words)
-                for number, one in enumerate(table.documents):
-                    # each by itself: what stands beside it must not decide how its numbers round
-                    alone = torch.tensor([number])
-                    ((sentences, images),) = table.unit_vectors(model, alone, AT_ONCE, sources.device, bf16)
-                    vectors[one.id] = sentences.numpy(), images.numpy()
-                    task.advance(1)
-        return [vectors[one.id] for one in documents]
+            # each by itself: what stands beside it must not decide how its numbers round
+            for alone in torch.split(torch.arange(len(documents)), 1):
+                ((sentences, images),) = table.unit_vectors(model, alone, AT_ONCE, sources.device, bf16)
+                pairs.append((sentences.numpy(), images.numpy()))
+                task.advance(1)
+        return pairs
 
     def _opened(self, checkpoint: Path | None) -> tuple[DocumentTowers, Sources, Sequence[str]]:
         """Towers in evaluation mode, what their inputs come from, and their vocabulary."""
         if checkpoint is None:
             recipe = LinksRecipe(variant="links-zero-shot", encoder=self.encoder, text="encoder", layers=0)
             sources = Sources(recipe, self.options, self.progress)
-            return sources.towers([sources.width] * 2, None).eval(), sources, ()
+            return sources.towers(None).eval(), sources, ()
         notes = read_links(checkpoint)
         sources = Sources(LinksRecipe(**notes.recipe), self.options, self.progress)
-        if (sources.weights, sources.width) != (notes.weights, notes.widths[1]):
+        if sources.weights != notes.weights:
             raise DataError(
-                f"{checkpoint} was trained over other weights or features than {', '.join(sources.weights) or 'these'}",
+                f"{checkpoint} was trained over other weights than {', '.join(sources.weights) or 'none'}",
                 hint="put those back that it was trained with, or train again: ctxr train",
             )
-        model = sources.towers(notes.widths, torch.zeros(len(notes.words), notes.widths[2]) if notes.words else None)
+        model = sources.towers(torch.zeros(len(notes.words), notes.word_width) if notes.words else None)
         fill(model, checkpoint / WEIGHTS, f"the towers that {checkpoint / CONFIG} describes")
         return model.eval(), sources, notes.words
 

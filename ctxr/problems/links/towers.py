@@ -52,9 +52,8 @@ class DocumentTowers(nn.Module):
         super().__init__()
         self.augment, self.image, self.text = recipe.augment, None, None
         if encoder is not None:
-            self.image = encoder.visual
+            self.image, self.text = encoder.visual, encoder
             del encoder.visual
-            self.text = encoder
         layers, width = recipe.layers, recipe.width if words is None else widths[0]
         if words is not None:
             self.text = WordTower(words, width if recipe.learns else 0, recipe.dropout)
