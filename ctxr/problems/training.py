@@ -165,8 +165,7 @@ class SeedTrainer:
         if self.events is not None:
             self.events.epoch(row)
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
-        if row.figures:
-            accuracy = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
+        valid = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
         self.job.progress.note(
-            f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{accuracy}, {row.seconds:.1f} s"
+            f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{valid or accuracy}, {row.seconds:.1f} s"
         )

@@ -211,19 +211,12 @@ class LinksJob(TrainJob):
         documents: by split. sources: of their inputs. pictures: of all of them. words: of the vocabulary.
     """
 
-    KIND: ClassVar[str] = RUN
-    UNIT: ClassVar[str] = "documents"
-    MEASURE: ClassVar[str] = "AUC"
-    NOTE: ClassVar[str] = "of the links inside a document, mean over documents"
-
-    checkpoint = read_links
+    KIND, UNIT, MEASURE, NOTE = RUN, "documents", "AUC", "of the links inside a document, mean over documents"
+    checkpoint = staticmethod(read_links)
     recipe: LinksRecipe
 
     def __init__(self, options: Any, recipe: LinksRecipe, progress: Progress) -> None:
-        """Resolve what is trained; `options` are those of `ctxr train`.
-
-        Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on.
-        """
+        """Raises UsageError for `options` of `ctxr train` that make no sense, DataError for a dataset that cannot be learned from."""
         for name in ("text-only", "image-only", "judgments"):
             if getattr(options, name.replace("-", "_")):
                 raise UsageError(f"--{name} does not apply to the variant {recipe.variant!r}", hint="leave it out")
@@ -321,10 +314,7 @@ class OpenLinks(OpenScorer):
     """A run that scores sentences and images of documents, or the cosines of an encoder as it was published."""
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
-        """Cosines by scorer, query and candidate, of some queries or of all.
-
-        Raises DataError for pictures, features or weights that do not exist or do not fit.
-        """
+        """Cosines of some queries or of all. Raises DataError for pictures, features or weights that are missing or do not fit."""
         dataset, queries = examples
         asked = [one for one in whole_documents(dataset) if queries is None or not {*one.sentences}.isdisjoint(queries)]
         return {

@@ -68,9 +68,7 @@ class DocumentTable:
         return list(zip(*towers, strict=True))
 
 
-def gathered(
-    rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
+def gathered(rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: Any = None) -> tuple[Tensor, Tensor]:
     """(rows, how many of each) of some documents: all, or at most `most` of each, drawn by chance."""
     own = [rows[document] for document in documents.tolist()]
     if most:
@@ -104,9 +102,7 @@ class LinksObjective(Objective):
         """One step, of drawn sentences and images where the recipe says so."""
         recipe, table = self.recipe, self.train
         most = (1, 1) if recipe.variant == "links-nostruct" else (recipe.sentences, recipe.images)
-        (sentences, n), (images, m) = (
-            gathered(own, rows, limit, self._chance) for own, limit in zip(table.rows, most, strict=True)
-        )
+        (sentences, n), (images, m) = map(gathered, table.rows, (rows, rows), most, (self._chance, self._chance))
         yield Update(((Step((sentences, images), len(rows), (n, m, table.sharing(rows))), 1.0),), apply=apply)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Tensor:

@@ -87,7 +87,6 @@ def augmented(pixels: Tensor) -> Tensor:
     angle, mirror, x, y = (2 * torch.rand(4, len(pixels)) - 1).unbind()
     cosine, sine, side = (_ANGLE * angle).cos(), (_ANGLE * angle).sin(), mirror.sign()
     rows = [_CROP * cosine * side, -_CROP * sine, (1 - _CROP) * x, _CROP * sine * side, _CROP * cosine, (1 - _CROP) * y]
-    grid = functional.affine_grid(
-        torch.stack(rows, 1).view(-1, 2, 3).to(pixels), list(pixels.shape), align_corners=False
-    )
+    matrices = torch.stack(rows, 1).view(-1, 2, 3).to(pixels)
+    grid = functional.affine_grid(matrices, list(pixels.shape), align_corners=False)
     return functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
