@@ -326,7 +326,7 @@ class OpenLinks(OpenScorer):
                 )
                 if queries is None or query in queries
             }
-            for scorer in self.checkpoints
+            for scorer in (self.checkpoints if asked else ())
         }
 
     def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:

@@ -366,6 +366,12 @@ def test_a_dataset_without_documents_to_learn_from_is_refused(drawn: tuple[Datas
         train(replace(dataset, splits={}), tmp_path, "encoder=ctxr-tiny", recipe="links-zero-shot")
 
 
+def test_documents_of_train_are_enough(tmp_path: Path) -> None:
+    dataset = draw(tmp_path, {"train": 5})
+    report = train(dataset, tmp_path, *QUICK, f"features={tmp_path / 'features.npy'}", "epochs=1")
+    assert (report.valid, report.test, report.judged_on, report.seeds[0].epoch) == (None, None, "", 1)
+
+
 def replace_kind(image_set: Any) -> Any:
     import msgspec
 
