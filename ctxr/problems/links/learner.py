@@ -45,10 +45,8 @@ from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table, write_table
 
-WEIGHTS = "weights.safetensors"
-
-AT_ONCE = 256
-"""Sentences or images in one pass of scoring."""
+WEIGHTS, AT_ONCE = "weights.safetensors", 256
+"""File of a seed; sentences or images in one pass of scoring."""
 
 
 class FeatureMatrix:
@@ -79,11 +77,7 @@ class FeatureMatrix:
 
 
 class Sources:
-    """What the inputs of documents come from, opened once.
-
-    Attributes:
-        weights: fingerprints of the models among them, by name. width: of the vectors of images.
-    """
+    """What the inputs of documents come from, opened once; `weights` are fingerprints of its models, `width` that of images."""
 
     def __init__(self, recipe: LinksRecipe, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
@@ -205,11 +199,7 @@ def whole_documents(dataset: Dataset) -> list[Document]:
 
 
 class LinksJob(TrainJob):
-    """Seeds that learn from documents, whose links are not read.
-
-    Attributes:
-        documents: by split. sources: of their inputs. pictures: of all of them. words: of the vocabulary.
-    """
+    """Seeds that learn from `documents`, by split, whose links are not read; `words` is the vocabulary."""
 
     KIND, UNIT, MEASURE, NOTE = RUN, "documents", "AUC", "of the links inside a document, mean over documents"
     checkpoint = staticmethod(read_links)

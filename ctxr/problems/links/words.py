@@ -49,9 +49,9 @@ def token_rows(texts: Sequence[str], words: Sequence[str], most: int) -> npt.NDA
 
 
 def read_word_vectors(file: Path, words: Iterable[str]) -> tuple[dict[str, Vector], int]:
-    """(vectors of those of `words` that a file holds, their width): GloVe, or word2vec as text or binary.
+    """(vectors of those of `words` that a file of GloVe or word2vec holds, their width).
 
-    Raises DataError for a file that is none of these, is damaged, or holds none of the words.
+    Raises DataError for a file that is something else, is damaged, or holds none of the words.
     """
     wanted, vectors = {word.encode(): word for word in words}, dict[str, Vector]()
     try:
