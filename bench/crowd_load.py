@@ -253,7 +253,6 @@ def _judge(work: Path, database: str, people: list[Worker], seconds: float, kill
             link = signer.read_link(sealed)
             lease = journal.find(link.lease) if link else None
             missing += lease is None or (lease.unit.id, name) not in stored
-    most = {unit.id: unit.most for unit in journal.units()}
     journal.close()
     holding = Database(database or file)
     held_or_answered = tables.lease.c.state.in_(("live", "answered"))
@@ -261,6 +260,7 @@ def _judge(work: Path, database: str, people: list[Worker], seconds: float, kill
         held = connection.execute(
             select(tables.lease.c.unit, func.count()).where(held_or_answered).group_by(tables.lease.c.unit)
         ).all()
+        most: dict[str, int] = dict(connection.execute(select(tables.unit.c.id, tables.unit.c.most)).all())
     holding.close()
     waits = tuple(sorted(wait for person in people for wait in person.waits))
     acknowledged = sum(len(person.acknowledged) for person in people)

@@ -1,23 +1,69 @@
 """Draw documents of the drawn world in every construction: `python -m scripts.world_documents OUT [--train N --valid N --test N --seed N]`.
 
 OUT/captions and OUT/stories are the drawn datasets; OUT/coco, story-dii, dii-stress, story-sis and recipe are made of them. A picture is
-in several documents of its split.
+in several documents of its split. The pictures of an album and of a story differ by several things, as those of an outing do; moments of
+one shot would be as alike as the sets of ImageCoDe are meant to be.
 """
 
 import sys
 import time
 from argparse import ArgumentParser
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ctxr.datasets.constructors import CONSTRUCTIONS
+from ctxr.datasets.splits import SPLITS
+from ctxr.engine.progress import Progress
+from ctxr.engine.stage import Inputs, execute
 from ctxr.errors import CtxrError
+from ctxr.models.encoders import load_encoder
 from ctxr.pipelines.curation.build_documents import run
 from ctxr.pipelines.curation.config import BuildDocuments
-from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.store.artifacts import Content
+from ctxr.store.records import SplitName
+from ctxr.store.tables import write_tables
+from ctxr.synthetic.benchmark import TABLES, BenchmarkSet, WorldBenchmark, add_set
 from ctxr.synthetic.captions import WorldCaptions, write_captions
+from ctxr.synthetic.synthetic_dataset import SyntheticDataset, draw_picture, draws
+from ctxr.synthetic.world.describing import contextual_description
+from ctxr.synthetic.world.scenes import sample_scene
+from ctxr.synthetic.world.sets import SIZE, neighbour, neighbours
 
 LEAST = 64
 """Pictures of a split, at least."""
+
+EDITS = 6
+"""Changes of each picture of an album or story beside the one or two of near neighbours."""
+
+
+def draw_story(config: WorldBenchmark, split: SplitName, number: int) -> BenchmarkSet:
+    """Story `number` of a split: ten scenes in an order, each described in the light of the others where that can be done."""
+    rng = np.random.default_rng((config.seed, SPLITS.index(split), number))
+    base = sample_scene(rng)
+    scenes = [base, *neighbours(rng, base, SIZE - 1)]
+    for _ in range(EDITS):
+        scenes = [neighbour(rng, scene) for scene in scenes]
+    said = ((place, contextual_description(scenes, place, rng, True)) for place in rng.permutation(SIZE).tolist())
+    descriptions = tuple((place, one.text, one.tags) for place, one in said if one is not None)
+    return BenchmarkSet(
+        f"{split}-story{number:05d}", "video", tuple(draw_picture(scene, config.side) for scene in scenes), descriptions
+    )
+
+
+class Stories(SyntheticDataset):
+    """Sets of ten pictures in an order; counts are of descriptions."""
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        """Draw them, as `write_benchmark` draws its sets."""
+        encoder, rows = load_encoder(self.options.encoder), {name: list[Any]() for name in TABLES}
+        wanted = {split: getattr(self.options, split) for split in SPLITS if getattr(self.options, split)}
+        for split, story, kept in draws(self.options, draw_story, wanted, lambda story: len(story.descriptions)):
+            add_set(rows, self.options, split, replace(story, descriptions=story.descriptions[:kept]), encoder)
+        counts = write_tables(out, rows)
+        return Content([f"{name}.jsonl" for name in counts], counts, {"encoder": encoder.describe()})
 
 
 def main(arguments: list[str]) -> int:
@@ -33,17 +79,16 @@ def main(arguments: list[str]) -> int:
     splits = {name: getattr(options, name) for name in ("train", "valid", "test")}
     drawn = {name: max(LEAST, number) if number else 0 for name, number in splits.items()}
     shared = {"seed": options.seed, "workers": options.workers}
-    sources = {CONSTRUCTIONS[kind].groups == "story" for kind in options.kinds}
+    sources = {CONSTRUCTIONS[kind][0] == "video" for kind in options.kinds}
     try:
         if False in sources:  # albums of pictures that have much in common, with captions that say one to three things
-            album = {"smallest_family": 6, "largest_family": 8, "edits": 6, "least": 3, "most": 3}
+            album = {"smallest_family": 6, "largest_family": 8, "edits": EDITS, "least": 3, "most": 3}
             counts = {"pair_train": 0, "pair_valid": 0, **drawn}
             write_captions(WorldCaptions(options.out / "captions", **counts, **album, **shared))  # type: ignore[arg-type]
-        if True in sources:  # scenes of a shot, most of them told from the other nine by their description
-            story = {"targets": 9, "all_splits": True, "video": 1.0}
-            write_benchmark(WorldBenchmark(options.out / "stories", **drawn, **story, **shared))  # type: ignore[arg-type]
+        if True in sources:
+            execute(Stories(WorldBenchmark(options.out / "stories", **drawn, **shared)))
         for kind in options.kinds:
-            source = "stories" if CONSTRUCTIONS[kind].groups == "story" else "captions"
+            source = "stories" if CONSTRUCTIONS[kind][0] == "video" else "captions"
             start = time.monotonic()
             report = run(BuildDocuments(kind, options.out / source, options.out / kind, **splits, seed=options.seed))
             counts = report.counts

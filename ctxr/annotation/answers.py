@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from ctxr.annotation.artifacts import (
     Answered,
     Tasks,
     first_task,
-    judgments_config,
     read_all_tasks,
     read_judgments,
     write_judgments,
@@ -40,6 +38,7 @@ from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS
+from ctxr.store.paths import relative
 from ctxr.store.records import ImageSet, Record
 from ctxr.store.tables import read_table, write_table
 
@@ -113,15 +112,33 @@ def arrive(config: ImportAnswers, exported: Exported, progress: Progress) -> Arr
 
 
 def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
-    """Store identities and update the platform: worker pools and extra votes. Returns notes, one sentence each."""
+    """Store identities; on Mechanical Turk workers join the pool of their split, and with --extend undecided units get another vote.
+    Returns notes, one sentence each."""
     private = private_folder(config.workdir)
     key = read_key(private)
     if arrivals.people:
         with closing(Identities(private, key)) as identities:
             for platform, identity in arrivals.people.values():
                 identities.worker(platform, identity)
-    hits = config.platform_of == "mturk" and config.file is None
-    return _after_hits(config, exported, arrivals, taken, key) if hits else []
+    if config.platform_of != "mturk" or config.file is not None:
+        return []
+    client = mturk.connect(config.live)
+    if exported.protocol.disjoint == "wholly":
+        people: dict[str, set[str]] = defaultdict(set)
+        for row in arrivals.rows:
+            if row.answer.worker in arrivals.people:
+                name = mturk.pool_name(exported.units[row.answer.unit].split)
+                people[name].add(arrivals.people[row.answer.worker][1])
+        for name, pool in mturk.pools_of(client, key).items():
+            mturk.join_pool(client, pool, sorted(people[name]))
+    notes = []
+    if config.extend:
+        most = _wanted(exported, taken, blocked_workers(config.workdir, config.database))
+        for tasks in exported.tasks:
+            record = tasks.path / "mturk" / HITS[config.live]
+            if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
+                notes.append(f"{len(grown)} HITs of {tasks.name} ask for another vote.")
+    return notes
 
 
 def _require_journal(config: ImportAnswers) -> None:
@@ -177,27 +194,6 @@ def _fetch_hits(config: ImportAnswers, exported: Exported, progress: Progress) -
     return path
 
 
-def _after_hits(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken", key: bytes) -> list[str]:
-    """Workers join the pool of their split, and with --extend undecided units get another vote."""
-    client = mturk.connect(config.live)
-    if exported.protocol.disjoint == "wholly":
-        people: dict[str, set[str]] = defaultdict(set)
-        for row in arrivals.rows:
-            if row.answer.worker in arrivals.people:
-                name = mturk.pool_name(exported.units[row.answer.unit].split)
-                people[name].add(arrivals.people[row.answer.worker][1])
-        for name, pool in mturk.pools_of(client, key).items():
-            mturk.join_pool(client, pool, sorted(people[name]))
-    notes = []
-    if config.extend:
-        most = _wanted(exported, taken, blocked_workers(config.workdir, config.database))
-        for tasks in exported.tasks:
-            record = tasks.path / "mturk" / HITS[config.live]
-            if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
-                notes.append(f"{len(grown)} HITs of {tasks.name} ask for another vote.")
-    return notes
-
-
 def _wanted(exported: Exported, taken: "Taken", blocked: Collection[str]) -> dict[str, int]:
     """Assignments that each unit's HIT wants in all: votes from elsewhere need none, and an assignment whose answer was
     refused, or does not count, is spent."""
@@ -223,7 +219,12 @@ def _wanted(exported: Exported, taken: "Taken", blocked: Collection[str]) -> dic
 REJECTED_SINCE = "rejected_since"
 """Code of a refusal whose answer was taken before, and counts."""
 
+
 _Moment = tuple[str, str, str]
+
+
+def _moment(answer: Answer) -> _Moment:
+    return answer.at, answer.unit, answer.worker
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,7 @@ class Taken:
         questions: all that may be answered, follow-ups included.
         new: taken now. again: there already, with the same values. refused: in the order of the rows.
         accepted: where the rows stand that were taken or were there already.
+        by_worker, by_set: descriptions with the moments of their answers, to detect texts that were sent twice or copied.
     """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
@@ -256,6 +258,16 @@ class Taken:
     refused: list[Refusal] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
     replaced: Collection[str] = ()
+    by_worker: dict[str, list[tuple[_Moment, str]]] = field(default_factory=lambda: defaultdict(list))
+    by_set: dict[str, list[tuple[_Moment, str, str]]] = field(default_factory=lambda: defaultdict(list))
+
+    def exposure(self, unit: Unit, answer: Answer) -> Exposure:
+        """The texts written before this answer; a copy is always the later of two texts."""
+        now, others = _moment(answer), self.by_set[unit.image_set]
+        return Exposure(
+            own=tuple(text for then, text in self.by_worker[answer.worker] if then < now),
+            others=tuple(text for then, worker, text in others if worker != answer.worker and then < now),
+        )
 
     def answered(self) -> dict[str, Unit]:
         """Units with an answer, by id."""
@@ -274,10 +286,10 @@ def take(
     An answer may be to a follow-up of another that arrives with it. `past` are questions of earlier imports, for those whose
     tasks are gone.
     """
-    taken, written = Taken(questions=dict(questions), replaced=replaced), _Written()
+    taken = Taken(questions=dict(questions), replaced=replaced)
     stored = [Arrival("", answer) for answer in sorted(before, key=_moment)]
     while stored:
-        stored = _rounds(taken, stored, partial(_store, taken, written))
+        stored = _rounds(taken, stored, _store)
         taken.questions |= {row.answer.unit: past[row.answer.unit] for row in stored}
     for refusal in arrivals.refused:
         if refusal.code in ("rejected", "submission") and (refusal.unit, refusal.worker) in taken.answers:
@@ -286,18 +298,18 @@ def take(
             refusal = replace(refusal, code=REJECTED_SINCE, sentence=sentence)
         taken.refused.append(refusal)
     rows = sorted(arrivals.rows, key=lambda row: _moment(row.answer))
-    for row in _rounds(taken, rows, partial(_consider, taken, written)):
+    for row in _rounds(taken, rows, _consider):
         _refuse(taken, row, "no_question", "The question follows from an answer that was not imported.")
     return taken
 
 
-def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Arrival], None]) -> list[Arrival]:
+def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Taken, Arrival], None]) -> list[Arrival]:
     """Act on the rows whose question is known, as long as that makes other questions known; the remaining rows."""
     while rows:
         later = []
         for row in rows:
             if row.answer.unit in taken.questions:
-                act(row)
+                act(taken, row)
             else:
                 later.append(row)
         if len(later) == len(rows):
@@ -306,20 +318,19 @@ def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Arrival], None]) -
     return rows
 
 
-def _consider(taken: Taken, written: "_Written", row: Arrival) -> None:
-    answer = row.answer
-    earlier = taken.answers.get((answer.unit, answer.worker))
-    if problem := _problem(taken, written, answer, earlier):
+def _consider(taken: Taken, row: Arrival) -> None:
+    earlier = taken.answers.get((row.answer.unit, row.answer.worker))
+    if problem := _problem(taken, row.answer, earlier):
         _refuse(taken, row, *problem)
         return
     if earlier is None:
-        _store(taken, written, row)
+        _store(taken, row)
     taken.new += earlier is None
     taken.again += earlier is not None
     taken.accepted.add(row.where)
 
 
-def _problem(taken: Taken, written: "_Written", answer: Answer, earlier: Answer | None) -> tuple[str, str] | None:
+def _problem(taken: Taken, answer: Answer, earlier: Answer | None) -> tuple[str, str] | None:
     """Why an answer is not taken, as a code and a sentence; None where it is, or was before."""
     question = taken.questions[answer.unit]
     unit, task = question.unit, task_of(question.unit)
@@ -334,7 +345,7 @@ def _problem(taken: Taken, written: "_Written", answer: Answer, earlier: Answer 
         return "own_work", "Workers may not judge their own work."
     if answer.order != shown_order(unit.images, unit.ordered, unit.id, answer.slot, question.protocol.seed):
         return "other_order", "The images were not shown in the order of its slot."
-    if problems := task.validate(unit, answer.values, written.before(unit, answer)):
+    if problems := task.validate(unit, answer.values, taken.exposure(unit, answer)):
         return problems[0].code, " ".join(problem.sentence for problem in problems)
     if taken.votes[unit.id] >= places(unit):
         return "enough", "The question already has all answers it needs."
@@ -349,12 +360,14 @@ def _refuse(taken: Taken, row: Arrival, code: str, sentence: str) -> None:
     taken.refused.append(Refusal(row.where, row.answer.unit, row.answer.worker, code, sentence))
 
 
-def _store(taken: Taken, written: "_Written", row: Arrival) -> None:
+def _store(taken: Taken, row: Arrival) -> None:
     answer, question = row.answer, taken.questions[row.answer.unit]
     taken.answers[answer.unit, answer.worker] = answer
     taken.votes[answer.unit] += counts(answer, taken.replaced)
     outcome = score(question.unit, answer)
-    written.add(question.unit, answer, outcome)
+    for text in outcome.texts if question.unit.task == "describe" else ():
+        taken.by_worker[answer.worker].append((_moment(answer), text.text))
+        taken.by_set[question.unit.image_set].append((_moment(answer), answer.worker, text.text))
     if question.protocol is None:
         return
     for unit in derive_units(question.unit, answer, question.image_set, question.protocol):
@@ -392,35 +405,6 @@ def merged(taken: Taken) -> dict[str, Any]:
                 if rows.setdefault(row.key(), row) != row:
                     raise DataError(f"two answers make different {name} {row.key()}, one of them to {answer.unit}")
     return {name: tuple(rows[key] for key in sorted(rows)) for name, rows in tables.items()}
-
-
-class _Written:
-    """Descriptions by time, author and image set, to detect texts that were sent twice or copied."""
-
-    def __init__(self) -> None:
-        self._of_worker: dict[str, list[tuple[_Moment, str]]] = defaultdict(list)
-        self._of_set: dict[str, list[tuple[_Moment, str, str]]] = defaultdict(list)
-
-    def add(self, unit: Unit, answer: Answer, outcome: Outcome) -> None:
-        if unit.task != "describe":
-            return
-        for text in outcome.texts:
-            self._of_worker[answer.worker].append((_moment(answer), text.text))
-            self._of_set[unit.image_set].append((_moment(answer), answer.worker, text.text))
-
-    def before(self, unit: Unit, answer: Answer) -> Exposure:
-        """The texts written before this answer; a copy is always the later of two texts."""
-        now = _moment(answer)
-        return Exposure(
-            own=tuple(text for then, text in self._of_worker[answer.worker] if then < now),
-            others=tuple(
-                text for then, worker, text in self._of_set[unit.image_set] if worker != answer.worker and then < now
-            ),
-        )
-
-
-def _moment(answer: Answer) -> _Moment:
-    return answer.at, answer.unit, answer.worker
 
 
 REFUSED = "refused.jsonl"
@@ -471,13 +455,12 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             for tasks in every
             if any(unit.id in answered.units for unit in tasks.units)
         ]
-        settings = judgments_config(out, answered.root, {})
-        ready = finished(out, JUDGMENTS, "import-answers", settings, parents)
+        ready = finished(out, JUDGMENTS, "import-answers", {"root": relative(answered.root, out)}, parents)
         up_to_date = ready is not None and not ready.changed_files() and not taken.new and refused == earlier
         if not up_to_date:
             with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
-                ready = write_judgments(folder, answered, {}, parents, [REFUSED], home=out)
+                ready = write_judgments(folder, answered, parents, [REFUSED], home=out)
         answered_units = {unit for unit, _ in taken.answers}
         unanswered = sum(unit.purpose == "work" and name not in answered_units for name, unit in exported.units.items())
         notes = finish_import(config, exported, arrivals, taken)

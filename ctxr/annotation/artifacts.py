@@ -16,7 +16,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finish, op
 from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.paths import relative
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Text
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import read_table, write_table, write_tables
 
 CROWD = "crowd"
 """Folder of the project where the server keeps its journal, and in `private/` the key and who is behind each pseudonym."""
@@ -116,6 +116,12 @@ def read_tasks(path: Path) -> Tasks:
                 hint="run ctxr export-tasks again",
             )
     config = artifact.manifest.config
+    try:
+        protocol = Protocol(**config["protocol"]).check()
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
+        ) from error
     return Tasks(
         units,
         sets,
@@ -123,7 +129,7 @@ def read_tasks(path: Path) -> Tasks:
         (path / config["root"]).resolve(),
         artifact=artifact,
         name=path.resolve().name,
-        protocol=_protocol(path, config),
+        protocol=protocol,
         backend=config["backend"],
         config=config,
     )
@@ -148,7 +154,6 @@ def read_all_tasks(workdir: Path) -> list[Tasks]:
 def write_judgments(
     path: Path,
     answered: Answered,
-    config: Mapping[str, Any],
     parents: Sequence[Parent],
     files: Sequence[str] = (),
     *,
@@ -158,19 +163,12 @@ def write_judgments(
 
     `files` are other tables, there already; `home` is where the folder will be moved to.
     """
-    counts = {}
-    for name in (*_BY_ID, *_LISTED):
-        table = getattr(answered, name)
-        counts[name] = write_table(path / f"{name}.jsonl", table.values() if name in _BY_ID else table)
+    tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED)}
+    counts = write_tables(path, {name: rows.values() if name in _BY_ID else rows for name, rows in tables.items()})
     names = [f"{name}.jsonl" for name in counts]
     counts["workers"] = len({answer.worker for answer in answered.answers})
-    key, content = judgments_config(home or path, answered.root, config), Content([*names, *files], counts, {})
-    return finish(path, kind=JUDGMENTS, verb="import-answers", config=key, parents=parents, content=content)
-
-
-def judgments_config(path: Path, root: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest's config of the judgments that `write_judgments` would write."""
-    return {**config, "root": relative(root, path)}
+    config, content = {"root": relative(answered.root, home or path)}, Content([*names, *files], counts, {})
+    return finish(path, kind=JUDGMENTS, verb="import-answers", config=config, parents=parents, content=content)
 
 
 def read_judgments(path: Path) -> Answered:
@@ -199,12 +197,3 @@ def _whole(path: Path, kind: str, maker: str) -> Artifact:
 
 def _by_id(path: Path, record: type[R]) -> dict[str, R]:
     return {str(row.key()[0]): row for row in read_table(path, record)}
-
-
-def _protocol(path: Path, config: Mapping[str, Any]) -> Protocol:
-    try:
-        return Protocol(**config["protocol"]).check()
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{path / MANIFEST} says another protocol than this ctxr knows", hint="run ctxr export-tasks again"
-        ) from error

@@ -6,6 +6,7 @@ Pure functions: no clock, no database. Replaying the events of a room always giv
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 import msgspec
@@ -114,10 +115,7 @@ def happened(talk: TalkState, event: Event) -> TalkState:
 
 def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkState:
     """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
-    talk = TalkState(limits=limits)
-    for event in events:
-        talk = happened(talk, event)
-    return talk
+    return reduce(happened, events, TalkState(limits=limits))
 
 
 def _unsaid(text: str) -> tuple[str, str] | None:

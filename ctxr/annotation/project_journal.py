@@ -1,7 +1,7 @@
 """The project's journal of answers: where it is, who may work, who is blocked."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ctxr.annotation.artifacts import CROWD
@@ -60,11 +60,8 @@ def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
         raise UnfinishedError(
             f"{workdir} has no journal of answers", hint="ctxr serve   (it keeps the list of workers)"
         )
-    journal = open_journal(journal_of(workdir, database))
-    try:
+    with closing(open_journal(journal_of(workdir, database))) as journal:
         yield journal
-    finally:
-        journal.close()
 
 
 def blocked_workers(workdir: Path, database: str = "", *, ever: bool = False) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import require_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import sample_of
 from ctxr.datasets.splits import leakage_of
@@ -117,11 +116,10 @@ def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
         dataset, source = _dataset(config.input or _sets(config.workdir, progress), config)
         if task == "describe":
             return replace(source, units=factory.describe_units(dataset, config))
-        if config.objects is None:
-            return replace(source, units=factory.dialogue_units(dataset, config))
-        parents = (*source.parents, Parent("objects", "table", sha256_file(config.objects)))
-        units = factory.dialogue_units(dataset, config, _objects(config.objects, dataset))
-        return replace(source, units=units, parents=parents)
+        objects = _objects(config.objects, dataset) if config.objects else {}
+        parents = [Parent("objects", "table", sha256_file(config.objects))] if config.objects else []
+        units = factory.dialogue_units(dataset, config, objects)
+        return replace(source, units=units, parents=(*source.parents, *parents))
     if task == "tag" or (task == "retrieve" and config.input is not None):
         dataset, source = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress), config)
         if task == "tag":
@@ -239,7 +237,7 @@ def _sets(workdir: Path, progress: Progress) -> Path:
 
 def _dataset(path: Path, config: ExportTasks, name: str = "") -> tuple[Dataset, TaskBatch]:
     """A dataset, and what units about it show: a batch without units. Raises DataError where its splits leak."""
-    dataset = require_sets(read_dataset(path), "ctxr export-tasks")
+    dataset = read_dataset(path).of_sets("ctxr export-tasks")
     if not (config.keep_leaks or name) and (leak := leakage_of(dataset).sentence()):
         raise DataError(
             f"{path}: {leak}", hint="give sources that share footage one split and build again, or add --keep-leaks"

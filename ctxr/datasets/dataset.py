@@ -4,11 +4,13 @@ Statistics, audits, exports and evaluation look at this and not at files, so eac
 releases alike.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, SharedFootage, Source, SplitName, Text
+from ctxr.errors import UsageError
+from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, SharedFootage, Source, Split, SplitName, Text
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,22 @@ class Dataset:
     footage: tuple[SharedFootage, ...] = ()
     licences: dict[str, str] = field(default_factory=dict)
 
+    def of_sets(self, command: str) -> "Dataset":
+        """Itself, for a command about sets with one target. Raises UsageError for documents."""
+        if any(image_set.kind == "document" for image_set in self.sets):
+            sentence = f"{self.name} holds documents, and {command} is about image sets"
+            raise UsageError(sentence, hint="use ctxr stats, ctxr train --recipe links-ap or ctxr eval")
+        return self
+
     def split_of(self, image_set: ImageSet) -> SplitName | None:
         """The split of a set; None if unknown."""
         return self.splits.get(image_set.group)
+
+    def tables(self) -> dict[str, Collection[Any]]:
+        """Its rows, by the names of the tables in which an artifact keeps them."""
+        tables = {name: getattr(self, name) for name in ("sets", "images", "texts", "queries", "judgments")}
+        tables["splits"] = [Split(group, split) for group, split in self.splits.items()]
+        return {name: rows.values() if isinstance(rows, dict) else rows for name, rows in tables.items()}
 
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
         """Each query for an image whose target `worker` named, with its set and the target's position in it, 0-based."""

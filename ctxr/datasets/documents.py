@@ -3,8 +3,7 @@
 A link is a judgment of worker `gold`: 1 linked, 0 not linked, no row not judged. Training never reads one.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 Links = npt.NDArray[np.float64]
@@ -26,12 +25,7 @@ MOST_SENTENCES, MOST_IMAGES = 2_000, 500
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """Sentences and images that occur together.
-
-    Attributes:
-        split: None for none. sentences: query ids, in reading order. texts: theirs. images: ids, in reading order.
-        links: see `Links`.
-    """
+    """Sentences, by the ids of their queries, and images that occur together, both in reading order; `links` says which."""
 
     id: str
     split: SplitName | None
@@ -43,19 +37,15 @@ class Document:
 
 def validate_size(name: str, sentences: int, images: int) -> None:
     """Raises DataError for a document without sentences or images, or with too many."""
-    for count, most, what in ((sentences, MOST_SENTENCES, "sentence"), (images, MOST_IMAGES, "image")):
-        if not count:
-            raise DataError(f"document {name!r} has no {what}", hint="remove it")
-        if count > most:
-            raise DataError(
-                f"document {name!r} has {count:,} {what}s; at most {most:,} are supported",
-                hint="split it into sections, one document each",
-            )
+    for count, most, what in ((sentences, MOST_SENTENCES, "sentences"), (images, MOST_IMAGES, "images")):
+        if not 0 < count <= most:
+            sentence = f"document {name!r} has {count:,} {what}; 1 to {most:,} are supported"
+            raise DataError(sentence, hint="split it into sections, one document each" if count else "remove it")
 
 
 @dataclass
 class DocumentTables:
-    """The rows of documents as they are read or made; `worker` is who said what is linked."""
+    """The rows of documents as they are read or made; `worker` is who said what is linked. Distances of images are 0."""
 
     worker: str = GOLD
     sets: dict[str, ImageSet] = field(default_factory=dict)
@@ -66,65 +56,38 @@ class DocumentTables:
     splits: dict[str, SplitName] = field(default_factory=dict)
 
     def add(
-        self,
-        name: str,
-        split: SplitName | None,
-        texts: Sequence[str],
-        images: Sequence[Image],
-        links: Links | None = None,
+        self, name: str, split: SplitName | None, texts: list[str], images: list[Image], links: Links | None = None
     ) -> None:
-        """Add a document; an image may be in several, under one id. `links` is None where none was judged.
-
-        Raises DataError for a document that exists, without sentences or images, or with too many.
-        """
+        """Add a document; `links` is None where none was judged. Raises DataError for one that cannot be told apart or used."""
         if name in self.sets:
             raise DataError(f"document {name!r} appears twice", hint="rename one of the two")
         validate_size(name, len(texts), len(images))
         ids = tuple(image.id for image in images)
         if len(set(ids)) < len(ids):
             raise DataError(f"document {name!r} names an image twice", hint="name each of its images once")
+        if unprintable := [one for one in (name, *ids) if not one.isprintable()]:
+            raise DataError(f"the name {unprintable[0]!r} cannot be printed", hint="rename the file")
         self.images |= {image.id: image for image in images}
-        self.sets[name] = ImageSet(name, "document", ids, name, name, None, math.nan, math.nan)
-        if split is not None:
-            self.splits[name] = split
+        self.sets[name] = ImageSet(name, "document", ids, name, name, None, 0.0, 0.0)
+        self.splits |= {name: split} if split else {}
         for number, text in enumerate(texts):
             key = f"{name}/s{number}"
-            self.texts[key] = Text(key, text, "unknown", number)
-            self.queries[key] = Query(key, name, (key,))
-            if links is not None:
-                row = zip(ids, links[number].tolist(), strict=True)
-                self.judgments += [
-                    Judgment(key, one, self.worker, value) for one, value in row if not math.isnan(value)
-                ]
+            self.texts[key], self.queries[key] = Text(key, text, "unknown", number), Query(key, name, (key,))
+            row = () if links is None else zip(ids, links[number].tolist(), strict=True)
+            self.judgments += [Judgment(key, image, self.worker, value) for image, value in row if value == value]
 
     def dataset(self, name: str, root: Path | None, notes: Iterable[str] = ()) -> Dataset:
         """Everything that was added; `root` is the folder that paths of images are relative to."""
-        return Dataset(
-            name=name,
-            root=root if any(image.path for image in self.images.values()) else None,
-            sets=tuple(sorted(self.sets.values(), key=lambda one: one.id)),
-            images=self.images,
-            texts=self.texts,
-            queries=self.queries,
-            judgments=tuple(sorted(self.judgments, key=lambda row: row.key())),
-            splits=self.splits,
-            notes=tuple(notes),
-        )
+        root = root if any(image.path for image in self.images.values()) else None
+        sets = tuple(sorted(self.sets.values(), key=lambda one: one.id))
+        judgments = tuple(sorted(self.judgments, key=lambda row: row.key()))
+        rows = self.images, self.texts, self.queries, judgments, self.splits
+        return Dataset(name, root, sets, *rows, notes=tuple(notes))
 
 
 def is_documents(dataset: Dataset) -> bool:
     """Whether a dataset holds documents."""
     return bool(dataset.sets) and all(one.kind == "document" for one in dataset.sets)
-
-
-def require_sets(dataset: Dataset, command: str) -> Dataset:
-    """A dataset for a command about sets with one target. Raises UsageError for documents."""
-    if is_documents(dataset):
-        raise UsageError(
-            f"{dataset.name} holds documents, and {command} is about image sets",
-            hint="for documents there are ctxr stats, ctxr train --recipe links-ap and ctxr eval",
-        )
-    return dataset
 
 
 def documents_of(dataset: Dataset, worker: str = GOLD) -> list[Document]:
@@ -133,22 +96,13 @@ def documents_of(dataset: Dataset, worker: str = GOLD) -> list[Document]:
     for query in dataset.queries.values():
         if query.labels is None:
             sentences.setdefault(query.image_set, []).append(query)
-    said: dict[str, dict[str, float]] = {}
-    for row in dataset.judgments:
-        if row.worker == worker:
-            said.setdefault(row.query, {})[row.candidate] = row.value
+    judged = {(row.query, row.candidate): row.value for row in dataset.judgments if row.worker == worker}
     documents = []
-    for image_set in dataset.sets:
-        own = sorted(sentences.get(image_set.id, ()), key=lambda query: dataset.texts[query.texts[0]].order)
-        links = [[said.get(query.id, {}).get(image, math.nan) for image in image_set.images] for query in own]
-        documents.append(
-            Document(
-                image_set.id,
-                dataset.split_of(image_set),
-                tuple(query.id for query in own),
-                tuple(" ".join(dataset.texts[name].text for name in query.texts) for query in own),
-                image_set.images,
-                np.array(links, np.float64).reshape(len(own), len(image_set.images)),
-            )
-        )
+    for one in dataset.sets:
+        own = sorted(sentences.get(one.id, ()), key=lambda query: dataset.texts[query.texts[0]].order)
+        names = tuple(query.id for query in own)
+        texts = tuple(" ".join(dataset.texts[name].text for name in query.texts) for query in own)
+        links = np.array([judged.get((name, image), np.nan) for name in names for image in one.images], np.float64)
+        links = links.reshape(len(names), len(one.images))
+        documents.append(Document(one.id, dataset.split_of(one), names, texts, one.images, links))
     return documents

@@ -7,10 +7,10 @@ from pathlib import Path
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.datasets.readers.coco import is_captions, lacks_captions, read_captions
-from ctxr.datasets.readers.documents import is_links, is_mmc4, read_links, read_mmc4
+from ctxr.datasets.readers.documents import SPLIT_NAMES, is_mmc4, read_links, read_mmc4
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
 from ctxr.datasets.readers.karpathy import is_split, read_split
-from ctxr.datasets.readers.pages import pages_below, read_pages
+from ctxr.datasets.readers.pages import read_pages
 from ctxr.datasets.readers.text_files import JsonFile, read_json
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -59,11 +59,12 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     phenomena = [file for file in annotated if PHENOMENA_FILE.fullmatch(file.name)]
     if release or phenomena:
         writers = [file for file in annotated if WRITERS.fullmatch(file.name)]
-        for file in (*release, *phenomena, *writers):
-            _check_size(file)
+        _check_size(*release, *phenomena, *writers)
         return read_release(path, release, writers, phenomena, passed)
-    if documents := _mmc4_in(files):
-        return read_mmc4(path, documents, passed)
+    # an export has judgments beside the documents
+    lines = [file for file in files if file.suffix == ".jsonl" and file.name != "judgments.jsonl"]
+    if any(map(is_mmc4, lines)):
+        return read_mmc4(path, lines, passed)
     if ours:
         return read_artifact(path)
     if any(DESCRIPTIONS.fullmatch(file.name) for file in (path / "data").glob("*.json")):
@@ -74,15 +75,10 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
         dataset = read_split(split, passed)
         return replace(dataset, notes=(*dataset.notes, note)) if captions else dataset
     if captions:
-        for file in captions:
-            _check_size(file)
+        _check_size(*captions)
         return read_captions(path, captions, passed)
-    return _read_pages(path, files, passed)
-
-
-def _read_pages(path: Path, files: list[Path], passed: Callable[[], None] | None) -> Dataset:
-    if pages := pages_below(path):
-        return read_pages(path, pages, passed)
+    if pages := read_pages(path, passed):
+        return pages
     listed = _named(files[:3]) or "no file"
     raise UsageError(f"{path} holds no dataset that ctxr knows ({listed})", hint=f"expected {EXPECTED}")
 
@@ -104,7 +100,7 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_captions(path.parent, [path], passed)
     if is_split(file):
         return read_split(file, passed)
-    if is_links(file):
+    if isinstance(file.value, dict) and any(isinstance(file.value.get(split), list) for split in SPLIT_NAMES):
         return read_links(file, passed)
     if lacks_captions(file):
         raise DataError(
@@ -114,16 +110,6 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if _are_writers(file):
         raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
     return read_release(path.parent, [path], [], [], passed)
-
-
-def _mmc4_in(files: list[Path]) -> list[Path]:
-    """All JSONL of a folder where one of them holds documents of MMC4, else none; an export has judgments beside them."""
-    lines = [file for file in files if file.suffix == ".jsonl" and file.name != "judgments.jsonl"]
-    if not any(map(is_mmc4, lines)):
-        return []
-    for file in lines:
-        _check_size(file)
-    return lines
 
 
 def _split_in(folder: Path, files: list[Path]) -> JsonFile | None:
@@ -155,11 +141,10 @@ def _are_writers(file: JsonFile) -> bool:
     return bool(written) and written <= {"train_worker", "unseen_worker"}
 
 
-def _check_size(file: Path) -> None:
-    if file.stat().st_size > MOST_BYTES:
-        raise DataError(
-            f"{file} has {file.stat().st_size >> 20} MiB, more than any known dataset", hint="is it the right file?"
-        )
+def _check_size(*files: Path) -> None:
+    for file in files:
+        if (size := file.stat().st_size) > MOST_BYTES:
+            raise DataError(f"{file} has {size >> 20} MiB, more than any known dataset", hint="is it the right file?")
 
 
 def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> "Dataset":

@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import require_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
@@ -22,7 +21,7 @@ from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.kinds import DATASET, REVISE_LABELS
 from ctxr.store.paths import reached, relative
-from ctxr.store.records import ImageSet, Judgment, Record, Split
+from ctxr.store.records import ImageSet, Judgment, Record
 from ctxr.store.tables import UNREADABLE, encode_row, read_table, write_table
 
 Decision = Literal["added", "rejected"]
@@ -189,7 +188,7 @@ def open_base(path: Path) -> Base:
     """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is
     itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        dataset = require_sets(read_dataset(path), "ctxr revise-labels")
+        dataset = read_dataset(path).of_sets("ctxr revise-labels")
         return Base(dataset, path, "release", rows_of(dataset), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
@@ -375,10 +374,9 @@ def link_base(out: Path, base: Base, sets: Sequence[ImageSet], progress: Progres
     those of a release, completed with their distances."""
     dataset = base.dataset
     if base.tables is None:
-        splits = [Split(*entry) for entry in dataset.splits.items()]
-        tables = (sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), splits)
-        for name, rows in zip(base.names, tables, strict=True):
-            write_table(out / name, rows)
+        tables = {**dataset.tables(), "sets": sets}
+        for name in base.names:
+            write_table(out / name, tables[name.removesuffix(".jsonl")])
     else:
         for name in base.names:
             _link(base.path / name, out / name)

@@ -21,7 +21,6 @@ SETS = ("filtered", "sets")
 CHAIN = (*DATASETS, *SETS)
 """All of them: each is made from one further down."""
 
-
 DOCUMENTS = "documents"
 """Folder of what `ctxr build-documents` writes: the dataset of a project that has no other."""
 

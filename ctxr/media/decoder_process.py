@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -221,13 +221,14 @@ class ChildProcess:
             # Its own session: Ctrl-C reaches the parent alone, and ffmpeg below the child is killed with it.
             start_new_session=True,
         )
+        self._stdin, self._stdout = (cast("IO[bytes]", pipe) for pipe in (self._process.stdin, self._process.stdout))
         self._waited = 0.0
         self._heard = time.monotonic()
         self._ahead: collections.deque[Message | Exception] = collections.deque()
         self._ahead_bytes = 0
         self._changed = threading.Condition()
         self._unwanted = False
-        _widen(self._process)
+        _widen(self._stdout)
         self._reader = threading.Thread(target=self._read, name="ctxr-scan-reader", daemon=True)
         self._reader.start()
 
@@ -239,11 +240,9 @@ class ChildProcess:
     def ask(self, question: Mapping[str, Any]) -> None:
         """Send a question as one line of JSON. A child that is gone is noticed by `next`."""
         self._waited = 0.0
-        stdin = self._process.stdin
         with contextlib.suppress(BrokenPipeError):
-            if stdin is not None:
-                stdin.write(msgspec.json.encode(question, enc_hook=str) + b"\n")
-                stdin.flush()
+            self._stdin.write(msgspec.json.encode(question, enc_hook=str) + b"\n")
+            self._stdin.flush()
 
     def next(self, patience: float = 0, limit: float = 0) -> Message:
         """The next message.
@@ -285,18 +284,16 @@ class ChildProcess:
         kill_group(self._process.pid)
         self._process.wait()
         self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout, self._noise):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        for stream in (self._stdin, self._stdout, self._noise):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
 
     def _read(self) -> None:
         """The reader thread: move messages from the pipe to `_ahead`; wait when too much lies there."""
-        stdout = self._process.stdout
         ended: Exception | None = None
-        while ended is None and stdout is not None:
+        while ended is None:
             try:
-                message = receive(stdout)
+                message = receive(self._stdout)
             except (NonsenseError, OSError, ValueError, MemoryError) as error:
                 ended = self._crashed(f"the decoder process sent something that is not a message ({error})")
                 break
@@ -311,7 +308,7 @@ class ChildProcess:
                     self._ahead_bytes += _size(message)
                     self._changed.notify_all()
         with self._changed:
-            self._ahead.append(ended or self._crashed("the decoder process has no output"))
+            self._ahead.append(ended)
             self._changed.notify_all()
 
     def _how_it_ended(self) -> VideoError:
@@ -362,10 +359,10 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _widen(process: "subprocess.Popen[bytes]") -> None:
+def _widen(pipe: IO[bytes]) -> None:
     """A larger pipe where that is possible: a frame then takes a few switches between the processes, not dozens."""
-    if sys.platform == "linux" and process.stdout is not None:
+    if sys.platform == "linux":
         import fcntl
 
         with contextlib.suppress(OSError):
-            fcntl.fcntl(process.stdout.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)

@@ -4,35 +4,19 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from ctxr.engine.progress import Progress
 from ctxr.media.sources import find_sources
 from ctxr.media.video import VideoError, check_file
 from ctxr.store.hashing import sha256_file
 from ctxr.store.paths import last_path
-from ctxr.store.records import PHOTO_SUFFIXES
+from ctxr.store.records import PHOTO_SUFFIXES, Source
 
 WHERE = "--videos DIR names the folder where the videos and photos lie now; they are known by content, not by name"
 
 RESTORE = "restore the files, or name the folder that they moved to: --videos DIR"
 """What to do when a source does not exist any more."""
-
-
-class RecordedSource(Protocol):
-    """A source as it was: a video, or an album of photos."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the artifact."""
-
-    @property
-    def file(self) -> str:
-        """Name of the file or folder."""
-
-    @property
-    def sha256(self) -> str:
-        """Of its content."""
 
 
 class SourceLocator:
@@ -69,7 +53,7 @@ class SourceLocator:
                 paths.setdefault(digest, file)
         return paths
 
-    def video(self, source: RecordedSource) -> Path:
+    def video(self, source: Source) -> Path:
         """The file of a video. Raises VideoError when it does not exist or is another."""
         if self._videos is not None:
             return self.places.setdefault(source.sha256, self._moved(source))
@@ -79,7 +63,7 @@ class SourceLocator:
             raise VideoError("changed", f"{path} has changed since the sets were built", RESTORE)
         return self.places.setdefault(source.sha256, path)
 
-    def album(self, source: RecordedSource) -> Path:
+    def album(self, source: Source) -> Path:
         """The folder of an album; its content is compared only in `videos`. Raises VideoError when it is not known."""
         return self._moved(source) if self._videos is not None else self._last_seen(source)
 
@@ -96,13 +80,13 @@ class SourceLocator:
                         paths.setdefault(sha256_file(file), file)
         return paths
 
-    def _last_seen(self, source: RecordedSource) -> Path:
+    def _last_seen(self, source: Source) -> Path:
         path = last_path(self._artifact, source.sha256)
         if path is None:
             raise VideoError("no_such_file", f"the location of {source.name} ({source.file}) is unknown", WHERE)
         return path
 
-    def _moved(self, source: RecordedSource) -> Path:
+    def _moved(self, source: Source) -> Path:
         if file := self.by_content.get(source.sha256):
             return file
         name = PurePosixPath(source.file).name

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from ctxr.media.footage import SourceLocator
 from ctxr.media.scan import CHILD, DecoderClient
 from ctxr.media.video import Pixels, VideoError
 from ctxr.store.hashing import sha256_bytes
+from ctxr.store.records import Source
 
 
 class ChildFrameReader(DecoderClient):
@@ -58,40 +59,29 @@ class ChildFrameReader(DecoderClient):
         return pixels
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Frames of one video: `sha256` of the file, `decoder` that counted its frames."""
-
-    name: str
-    file: str
-    sha256: str
-    decoder: str
-    images: Sequence[Any]
-
-
 V = TypeVar("V")
 
 
 def decode_frames(
-    wanted: Sequence[Wanted],
+    videos: Mapping[Source, Sequence[Any]],
     sources: SourceLocator,
     visit: Callable[[Any, Pixels, int | None], V],
     progress: Progress,
     workers: int = 0,
-) -> Iterator[tuple[Wanted, list[V], DataError | None]]:
-    """Each video with what `visit` returned for its frames, and why a frame could not be read, which ends that video alone.
+) -> Iterator[tuple[Source, list[V], DataError | None]]:
+    """Each of the `videos` with what `visit` returned for its frames, and why a frame could not be read, which ends that video alone.
 
     `visit` gets an image, its pixels uint8 [H, W, 3] and the number of the stream; videos side by side, frames in ascending order.
     What it raises ends all.
     """
     stop = threading.Event()
-    if wanted:
+    if videos:
         _ = sources.by_content  # searched first: one progress line at a time
 
-    def decode(video: Wanted) -> tuple[list[V], DataError | None]:
+    def decode(video: Source) -> tuple[list[V], DataError | None]:
         results: list[V] = []
-        with ChildFrameReader(lambda: sources.video(video), video.decoder) as reader:
-            for image in sorted(video.images, key=lambda image: (image.index, image.id)):
+        with ChildFrameReader(lambda: sources.video(video), video.decoder or "pyav") as reader:
+            for image in sorted(videos[video], key=lambda image: (image.index, image.id)):
                 if stop.is_set():
                     break
                 try:
@@ -102,10 +92,10 @@ def decode_frames(
                 task.advance()
         return results, None
 
-    frames = sum(len(video.images) for video in wanted)
+    frames = sum(map(len, videos.values()))
     with (
         progress.task("decode frames", frames) as task,
-        closing(parallel(decode, wanted, workers, stop=stop.set)) as done,
+        closing(parallel(decode, videos, workers, stop=stop.set)) as done,
     ):
         for video, (results, error) in done:
             yield video, results, error

@@ -68,7 +68,8 @@ class OpencvVideo(Video):
         bgr, self._first = self._first, None
         index, time = 0, Fraction(0)
         while bgr is not None:
-            previous, time = time, self._time()
+            seconds = self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
+            previous, time = time, Fraction(seconds).limit_denominator(_LARGEST_DENOMINATOR)
             if index:
                 self._gap = max(self._gap, time - previous)
             self._end = time + (1 / self.header.rate if self.header.rate else 0)
@@ -91,10 +92,6 @@ class OpencvVideo(Video):
             return None
         size = square_size(bgr.shape[1], bgr.shape[0], self._aspect)
         return np.asarray(bgr if size == bgr.shape[1::-1] else cv2.resize(bgr, size), np.uint8)
-
-    def _time(self) -> Fraction:
-        seconds = self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
-        return Fraction(seconds).limit_denominator(_LARGEST_DENOMINATOR)
 
     def _read_header(self, first: Pixels) -> VideoHeader:
         rate = self._capture.get(cv2.CAP_PROP_FPS)
@@ -147,8 +144,7 @@ class FrameReader(Closing):
     def read(self, index: int, time: Fraction) -> Pixels:
         """The frame as RGB uint8 [H, W, 3], upright.
 
-        Raises:
-            VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
+        Raises VideoError: "frame_not_found" if there is no such frame (the file is not the one that was scanned), or as `open_video`.
         """
         if self._frames is None:
             self._video = self._video or self._open()

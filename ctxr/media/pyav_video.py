@@ -259,17 +259,14 @@ class PyavVideo(Video):
         size = planes.square_size(first.width, first.height, self._aspect)
         size = size[::-1] if self._upright.transpose else size
         rate = stream.average_rate or stream.guessed_rate
-        duration = None
-        if stream.duration:
-            duration = stream.duration * self._time_base
-        elif self._container.duration:
-            duration = Fraction(self._container.duration, 1_000_000)
+        own, whole = stream.duration, self._container.duration
+        duration = own * self._time_base if own else Fraction(whole or 0, 1_000_000)
         return VideoHeader(
             width=size[0],
             height=size[1],
             rotation=self._upright.rotation,
             rate=Fraction(rate) if rate else None,
-            duration=duration if duration and duration > 0 else None,
+            duration=duration if duration > 0 else None,
             # AVI counts frames that repeat the one before them and have no packet: that is no promise.
             promised_frames=None if self._container.format.name == AVI else stream.frames or None,
             codec=stream.codec_context.name,

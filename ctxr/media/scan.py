@@ -94,7 +94,11 @@ class Scanner(DecoderClient):
         failures: list[tuple[str, VideoError]] = []
         for decoder in decoders:
             try:
-                yield from self._attempt(path, replace(options, decoder=decoder))
+                if self._cancelled:
+                    raise VideoError("cancelled", "the scan was cancelled", file=path)
+                for kind, fields, pixels in self.messages(path, {}, replace(options, decoder=decoder)):
+                    event = read_as(_EVENTS[kind], fields)
+                    yield replace(event, rgb=pixels) if isinstance(event, CandidateFrame) else event
                 return
             except VideoError as failure:
                 failures.append((decoder, failure))
@@ -111,11 +115,3 @@ class Scanner(DecoderClient):
         """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""
         self._cancelled = True
         self.close()
-
-    def _attempt(self, path: Path, options: ScanOptions) -> Iterator[Event]:
-        """The events of one decoder."""
-        if self._cancelled:
-            raise VideoError("cancelled", "the scan was cancelled", file=path)
-        for kind, fields, pixels in self.messages(path, {}, options):
-            event = read_as(_EVENTS[kind], fields)
-            yield replace(event, rgb=pixels) if isinstance(event, CandidateFrame) else event

@@ -107,7 +107,7 @@ def _files(
     places: set[str] = set()
     for text in typed:
         for path in _expand(text, left_out):
-            whole = _is_folder(path)
+            whole = os.path.isdir(path)  # noqa: PTH112 - no error where it may not be looked at
             for file in _files_below(path, left_out) if whole else [path]:
                 suffix, place = file.suffix.lower(), os.path.abspath(file)  # noqa: PTH100 - links are files of their own
                 if place in places:  # typed twice
@@ -183,19 +183,9 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
 def _is_ours(folder: Path) -> bool:
     """Whether a folder is an artifact, or what ctxr keeps beside them."""
-    try:
-        return folder.name == CACHE or (folder / MARKER).is_file()
-    except OSError:
-        return False
+    return folder.name == CACHE or os.path.isfile(folder / MARKER)  # noqa: PTH113 - no error where it may not be looked at
 
 
 def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:

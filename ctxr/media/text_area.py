@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -137,6 +137,7 @@ SIDE = 640
 """Pixels of the longer side that Tesseract sees; longer ones take 2 to 3.5 times as long for as many words."""
 # sparse text reads leaves and tiles as one or two signs: two of three textless pictures would hold a "word"; with three, 1 of 17
 CHARACTERS = 3
+LEAST_CONFIDENCE = 60.0  # of a word that counts, 0..100
 LEAST_SIDE = 8  # Tesseract reads nothing lower
 TIMEOUT = 30.0  # seconds; a picture takes 0.05 to 0.5
 
@@ -159,37 +160,23 @@ class TextFacts:
 NO_TEXT = TextFacts(0.0, 0, 0.0)
 
 
-class Engine(Protocol):
-    """Tesseract, reached one way or another."""
-
-    name: str
-    version: str
-
-    def read(self, grey: Picture, segmentation: int) -> str:
-        """Tesseract's table of words for `grey` [H, W]: lines of 12 fields parted by tabs."""
-
-
 class TextReader:
     """Reads how much text pictures hold. One object per thread.
 
     Args:
         engine: `tesserocr` (in process, an optional extra), `pytesseract` (a process per picture), or `auto`: tesserocr where it
             is installed and finds its language files.
-        min_confidence: words below it are not counted, 0..100.
         gate: whether pictures in which `TextGate` sees no row of letters skip Tesseract; its recall is stated there.
 
-    Raises UsageError for unknown engine, or confidence out of range; CtxrError where the engine, Tesseract or its English
+    Raises UsageError for unknown engine; CtxrError where the engine, Tesseract or its English
     language file is missing; the hint says how to install it.
     """
 
-    def __init__(self, engine: str = "auto", min_confidence: float = 60.0, gate: bool = True) -> None:
+    def __init__(self, engine: str = "auto", gate: bool = True) -> None:
         if engine not in ENGINES:
             raise UsageError(f"unknown OCR engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
-        if not 0 <= min_confidence <= 100:
-            raise UsageError(f"confidence {min_confidence} is out of range", hint="Tesseract's confidence is 0 to 100")
         self.engine = _start(engine)
         self.name = self.engine.name
-        self._min_confidence = min_confidence
         self._gate = TextGate() if gate else None
 
     def measure(self, rgb: Picture) -> TextFacts:
@@ -207,7 +194,7 @@ class TextReader:
         covered = np.zeros(grey.shape, np.bool_)
         confidences = []
         for left, top, width, height, confidence in words_in(self.engine.read(grey, segmentation)):
-            if confidence >= self._min_confidence:
+            if confidence >= LEAST_CONFIDENCE:
                 covered[top : top + height, left : left + width] = True
                 confidences.append(confidence)
         if not confidences:
@@ -226,7 +213,7 @@ class TextReader:
             "language": LANGUAGE,
             "page_segmentation": [SPARSE_TEXT, LAYOUT],
             "side": SIDE,
-            "min_confidence": self._min_confidence,
+            "min_confidence": LEAST_CONFIDENCE,
             "min_characters": CHARACTERS,
             "gate": None if self._gate is None else self._gate.describe(),
         }
@@ -254,7 +241,8 @@ def words_in(table: str) -> Iterator[tuple[int, int, int, int, float]]:
             yield max(0, left), max(0, top), width, height, float(fields[10])
 
 
-def _start(engine: str) -> Engine:
+def _start(engine: str) -> "_Tesserocr | _Pytesseract":
+    """Tesseract, reached one way or another; it reads a table of words, lines of 12 fields parted by tabs, of a grey picture [H, W]."""
     if engine == "pytesseract":
         return _Pytesseract()
     try:

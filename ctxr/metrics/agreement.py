@@ -1,6 +1,6 @@
 """Agreement beyond chance: Krippendorff's alpha with missing votes, kappas, AC1, MASI, and their resampled intervals.
 
-Each class of distances offers two functions of votes with `weights` [N] (None: 1 each). `within(weights)`: for each unit [U]
+Each class of distances offers two functions of votes with `weights` [N]. `within(weights)`: for each unit [U]
 the sum, over ordered pairs of its votes, of weight times weight times difference. `overall(counts)`: the same sum over all votes,
 which needs only the number of votes for each value, `counts` [V].
 
@@ -41,7 +41,7 @@ class NominalDistance:
         self.units, self.size = units, size
         self.cells, self.cell_units, _ = cells(units, size, values, kinds)
 
-    def within(self, weights: Doubles | None) -> Doubles:
+    def within(self, weights: Doubles) -> Doubles:
         """m² minus the sum of the squared counts of each value."""
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
         votes = np.bincount(self.cells, weights, len(self.cell_units)).astype(np.float64)
@@ -60,15 +60,13 @@ class SquaredDistance:
         # numbers far from 0 would lose their last digits in squares
         self.numbers = numbers - numbers.mean() if numbers.size else numbers
 
-    def within(self, weights: Doubles | None) -> Doubles:
+    def within(self, weights: Doubles) -> Doubles:
         """Twice m times the squared distances from the unit's mean: the closed form of the sum over pairs."""
         numbers = self.numbers[self.values]
-        weighed = numbers if weights is None else numbers * weights
         sizes = np.bincount(self.units, weights, self.size).astype(np.float64)
-        means = np.bincount(self.units, weighed, self.size) / np.maximum(sizes, 1e-300)
+        means = np.bincount(self.units, numbers * weights, self.size) / np.maximum(sizes, 1e-300)
         off = np.square(numbers - means[self.units])
-        sums = np.bincount(self.units, off if weights is None else off * weights, self.size)
-        return 2 * sizes * sums
+        return 2 * sizes * np.bincount(self.units, off * weights, self.size)
 
     def overall(self, counts: Doubles) -> float:
         """The same closed form over all votes."""
@@ -90,7 +88,7 @@ class TableDistance:
         self.distances = table[cell_values[self.left], cell_values[self.right]]
         self.cell_count = len(cell_units)
 
-    def within(self, weights: Doubles | None) -> Doubles:
+    def within(self, weights: Doubles) -> Doubles:
         """Summed over the pairs of different values of a unit."""
         votes = np.bincount(self.cells, weights, self.cell_count).astype(np.float64)
         sums = np.bincount(self.pair_units, votes[self.left] * votes[self.right] * self.distances, self.size)
@@ -195,8 +193,7 @@ class Paired:
         self._values, self._kinds = kept.values, len(kept.labels)
         self.count = len(kept)
         self._difference = _difference(self._units, self.size, kept, level)
-        self._sizes_once = self._sizes(None)
-        self._within_once = self._difference.within(None)
+        self._once = self._counted(np.ones(self.count))
 
     def agreement(self) -> Agreement:
         """Alpha of the votes as they are."""
@@ -210,24 +207,22 @@ class Paired:
 
         Copies of one vote are never compared with each other: they would agree by construction. None if undefined.
         """
-        weights = None if worker_weights is None else worker_weights[self._workers]
-        sizes, pairs = self._sizes_once if weights is None else self._sizes(weights)
-        counted = pairs > 0 if unit_weights is None else np.where(pairs > 0, unit_weights, 0.0)
-        by_vote = counted[self._units] if weights is None else counted[self._units] * weights
-        counts = np.bincount(self._values, by_vote, self._kinds).astype(np.float64)
+        counts_of = self._once if worker_weights is None else self._counted(worker_weights[self._workers])
+        weights, sizes, pairs, within = counts_of
+        counted = np.where(pairs > 0, 1.0 if unit_weights is None else unit_weights, 0.0)
+        counts = np.bincount(self._values, counted[self._units] * weights, self._kinds).astype(np.float64)
         expected = self._difference.overall(counts)
         if expected <= 0 or np.count_nonzero(counts) < 2:
             return None
-        within = self._within_once if weights is None else self._difference.within(weights)
         # a unit counts by its votes: for votes that count once this is within / (m - 1)
         observed = float((counted * sizes * within / np.where(pairs > 0, pairs, 1.0)).sum())
         return 1 - float(counts.sum() - 1) * observed / expected
 
-    def _sizes(self, weights: Doubles | None) -> tuple[Doubles, Doubles]:
-        """Votes of each unit [U], and ordered pairs of votes of different workers [U]."""
+    def _counted(self, weights: Doubles) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+        """The weights [N], and of each unit the votes [U], ordered pairs of votes of different workers [U], and difference [U]."""
         sizes = np.bincount(self._units, weights, self.size).astype(np.float64)
-        squares = sizes if weights is None else np.bincount(self._units, weights * weights, self.size)
-        return sizes, sizes * sizes - squares
+        squares = np.bincount(self._units, weights * weights, self.size)
+        return weights, sizes, sizes * sizes - squares, self._difference.within(weights)
 
 
 def _renumbered(codes: Codes) -> tuple[Codes, int]:
@@ -258,9 +253,6 @@ def by_units(
 ) -> Agreement:
     """Alpha with an interval over units: those with at least two votes are resampled with replacement, and with `workers` the
     workers too.
-
-    Args:
-        votes, level: as for `alpha`. rng: equal generators give equal intervals.
     """
     paired = Paired(votes, level)
     agreement = paired.agreement()
@@ -329,7 +321,6 @@ def gwet(votes: Votes, categories: int | None = None) -> Agreement:
     """Gwet's AC1; chance is that of agreeing by guessing where guessing is plausible (Gwet 2008).
 
     Args:
-        votes: as for `fleiss`.
         categories: values that could have been given; without, those that were. Picking one of ten images: 10.
 
     >>> from ctxr.metrics.votes import gather
@@ -369,20 +360,6 @@ def beyond_chance(observed: float, chance: float, units: int, votes: int) -> Agr
 Tags = Collection[str]
 
 
-@dataclass(frozen=True)
-class TagAgreement:
-    """One tag.
-
-    Attributes:
-        tag: its name. agreement: nominal alpha of given or not given. prevalence: share of all votes that give it, 0..1;
-            alpha of a tag that hardly anyone gives rests on those few votes.
-    """
-
-    tag: str
-    agreement: Agreement
-    prevalence: float
-
-
 def masi(left: Tags, right: Tags) -> float:
     """Distance of two sets, 0..1: 1 - J M, with J the share of common tags (Jaccard), and M 1 for equal sets, 2/3 if one
     holds the other, 1/3 if they overlap, 0 if not (Passonneau 2006). Two empty sets are equal.
@@ -409,16 +386,16 @@ def masi_alpha(units: Column, workers: Column, tags: Sequence[Tags]) -> Agreemen
     return alpha(gather(units, workers, codes), table)
 
 
-def tag_alphas(units: Column, workers: Column, tags: Sequence[Tags]) -> list[TagAgreement]:
-    """Nominal alpha of each tag that was given, by name.
+def tag_alphas(units: Column, workers: Column, tags: Sequence[Tags]) -> list[tuple[str, float, Agreement]]:
+    """Each tag that was given, the share of all votes that give it, 0..1, and nominal alpha of given or not given, which for a
+    tag that hardly anyone gives rests on those few votes.
 
-    >>> (only,) = tag_alphas(["a", "a", "b", "b"], ["x", "y", "x", "y"], [["t"], ["t"], [], []])
-    >>> only.tag, only.agreement.value, only.prevalence
-    ('t', 1.0, 0.5)
+    >>> ((tag, share, agreement),) = tag_alphas(["a", "a", "b", "b"], ["x", "y", "x", "y"], [["t"], ["t"], [], []])
+    >>> tag, share, agreement.value
+    ('t', 0.5, 1.0)
     """
     rows = []
     for tag in sorted(set().union(*map(frozenset, tags))):
         votes = np.array([tag in names_of for names_of in tags], np.int64)
-        prevalence = float(votes.mean()) if votes.size else 0.0
-        rows.append(TagAgreement(tag, alpha(gather(units, workers, votes)), prevalence))
+        rows.append((tag, float(votes.mean()), alpha(gather(units, workers, votes))))
     return rows

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.metrics.similarity import mean_ranks
-from ctxr.metrics.votes import Doubles
+from ctxr.metrics.votes import Doubles, Flags
 
 
 def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
@@ -17,7 +17,7 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
     links = int(linked.sum())
     if links in (0, len(values)):
         return None
-    above = float(mean_ranks(values)[linked == 1].sum()) - links * (links + 1) / 2
+    above = float(mean_ranks(values)[linked].sum()) - links * (links + 1) / 2  # exact, so equal areas are equal numbers
     return above / (links * (len(values) - links))
 
 
@@ -29,32 +29,25 @@ def precision_at(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> float:
     """
     values, linked = _judged(scores, labels)
     k = min(k, len(values))
-    last = np.partition(values, len(values) - k)[len(values) - k]
-    above, level = values > last, values == last
-    return float(linked[above].sum() + (k - above.sum()) * linked[level].mean()) / k
+    last = np.partition(values, -k)[-k]
+    above = values > last
+    return float(linked[above].sum() + (k - above.sum()) * linked[values == last].mean()) / k
 
 
 def spread(vectors: npt.NDArray[np.floating]) -> float:
     """Mean squared distance of vectors [N, D] from their mean, each scaled to length 1 before."""
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    return float(((units - units.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return float(units.var(axis=0).sum())
 
 
 def explained(values: Doubles, *columns: Doubles) -> float | None:
-    """R² of ordinary least squares of values [N] on columns [N] or [N, D], with an intercept.
-
-    None where the values do not vary, or as many coefficients as values would fit anything.
-    """
+    """R² of least squares of values [N] on columns [N] or [N, D] and 1; None where values do not vary, or any would be fitted."""
     table = np.column_stack([np.ones(len(values)), *columns])
-    residual = values - values.mean() if len(values) else values
-    total = float(residual @ residual)
-    if table.shape[1] >= len(values) or total <= 1e-18 * len(values):
+    if table.shape[1] >= len(values) or np.ptp(values) < 1e-9:
         return None
-    rest = residual - table @ np.linalg.lstsq(table, residual)[0]
-    return 1 - float(rest @ rest) / total
+    return 1 - float(np.var(values - table @ np.linalg.lstsq(table, values)[0]) / np.var(values))
 
 
-def _judged(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Doubles, Doubles]:
+def _judged(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Doubles, Flags]:
     values, linked = np.asarray(scores, np.float64).ravel(), np.asarray(labels, np.float64).ravel()
-    judged = ~np.isnan(linked)
-    return values[judged], (linked[judged] > 0).astype(np.float64)
+    return values[judged := ~np.isnan(linked)], linked[judged] > 0

@@ -26,12 +26,7 @@ def shares(
     judgments: Iterable[Judgment],
     kinds: Mapping[str, str],
 ) -> list[PhenomenonShare]:
-    """A row for each phenomenon that was judged.
-
-    Args:
-        phenomena: their names, in the order of the table. queries, judgments: as for `verdicts`.
-        kinds: kind of each image set, by id.
-    """
+    """A row for each phenomenon that was judged (`verdicts`), in their order; `kinds` of the image sets are by id."""
     by_id = {query.id: query for query in queries}
     answers = verdicts(phenomena, by_id.values(), judgments)
     parts = ("all", "video", "photos")
@@ -55,13 +50,12 @@ def verdicts(
     majority; a tie is no. A later round replaces an earlier one of the same worker.
     """
     names = set(phenomena)
-    annotated = {query.id: query for query in queries if query.labels and names.issuperset(query.labels)}
+    annotated = {query.id for query in queries if query.labels and names.issuperset(query.labels)}
     latest: dict[tuple[str, str, str], Judgment] = {}
     for row in judgments:
         if row.query in annotated and row.candidate in names:
-            before = latest.get((row.query, row.candidate, row.worker))
-            if before is None or row.round > before.round:
-                latest[row.query, row.candidate, row.worker] = row
+            key = (row.query, row.candidate, row.worker)
+            latest[key] = max(latest.get(key, row), row, key=lambda row: row.round)
     votes: dict[tuple[str, str], list[bool]] = {}
     for (query, phenomenon, _), row in latest.items():
         votes.setdefault((query, phenomenon), []).append(row.value > 0)

@@ -161,20 +161,6 @@ def unsampled_margin(
     return below, above
 
 
-def finite_share(strata: Sequence[Stratum]) -> Interval:
-    """The share of entailed pairs in all strata together with its finite-population interval (`finite_total`); no value where
-    there is none, or no pair at all.
-
-    >>> found = finite_share([Stratum(10, 10, 7)])
-    >>> found.value, found.low, found.high
-    (0.7, 0.7, 0.7)
-    """
-    total, pairs = finite_total(strata), sum(stratum.population for stratum in strata)
-    if total is None or not pairs:
-        return Interval(None)
-    return Interval(total.value / pairs, total.low / pairs, total.high / pairs, len(strata))
-
-
 UNSEEN = "a stratum was not audited"
 
 
@@ -208,17 +194,17 @@ def reliability(parts: Sequence[Stratum]) -> Reliability:
     (0.9, 0.75, 0.75, 12.0)
     """
     called, other = ([part for part in parts if part.called is wanted] for wanted in (True, False))
-    precision = finite_share(called)
-    pairs = sum(part.population for part in parts)
-    sizes = {"called": sum(part.population for part in called), "pairs": pairs}
-    seen = sum(part.sampled for part in parts)
-    hits, missed = finite_total(called), finite_total(other)
-    every = finite_total([*called, *other])
+    count, pairs = (sum(part.population for part in group) for group in (called, parts))
+    sizes = {"called": count, "pairs": pairs, "looked": sum(part.sampled for part in parts)}
+    hits, missed, every = finite_total(called), finite_total(other), finite_total([*called, *other])
+    precision = Interval(None)
+    if hits is not None and count:
+        precision = Interval(hits.value / count, hits.low / count, hits.high / count, len(called))
     if hits is None or missed is None or every is None or not pairs:
-        return Reliability(precision, Interval(None), Interval(None), looked=seen, **sizes)
+        return Reliability(precision, Interval(None), Interval(None), **sizes)
     entailed = Interval(every.value, every.low, every.high, len(parts))
     recall = replace(_recall(hits, missed), clusters=len(parts))
-    return Reliability(precision, recall, entailed, looked=seen, **sizes)
+    return Reliability(precision, recall, entailed, **sizes)
 
 
 def _recall(hits: Total, missed: Total) -> Interval:

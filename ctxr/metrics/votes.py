@@ -117,15 +117,10 @@ def _dense(numbers: Codes) -> tuple[Codes, npt.NDArray[Any]] | None:
 
 def _refuse_repeats(votes: Votes) -> None:
     keys = votes.units * np.int64(len(votes.worker_names)) + votes.workers
-    ordered = np.sort(keys)
-    if not (ordered[1:] == ordered[:-1]).any():
-        return
-    seen: set[int] = set()
-    for row, key in enumerate(keys.tolist()):
-        if key in seen:
-            unit, worker = votes.unit_names[votes.units[row]], votes.worker_names[votes.workers[row]]
-            raise DataError(
-                f"vote {row}: worker {str(worker)!r} judged unit {str(unit)!r} a second time",
-                "keep one vote of each worker on a unit, for example that of the latest round",
-            )
-        seen.add(key)
+    if len(np.unique(keys)) < len(keys):
+        row = int(np.delete(np.arange(len(keys)), np.unique(keys, return_index=True)[1])[0])
+        unit, worker = votes.unit_names[votes.units[row]], votes.worker_names[votes.workers[row]]
+        raise DataError(
+            f"vote {row}: worker {str(worker)!r} judged unit {str(unit)!r} a second time",
+            "keep one vote of each worker on a unit, for example that of the latest round",
+        )

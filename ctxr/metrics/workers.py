@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betaincc, betaincinv
 
 from ctxr.errors import UsageError
 from ctxr.metrics.agreement import RESAMPLES
 from ctxr.metrics.compare import mean_interval
 from ctxr.metrics.proportions import LEVEL, exact_interval
-from ctxr.metrics.votes import Column, Doubles, Flags, Votes, factorise
+from ctxr.metrics.votes import Flags, Votes
 
 Decision = Literal["allow", "block", "undecided"]
-Counts = npt.ArrayLike
 
 
 @dataclass(frozen=True)
@@ -33,102 +31,49 @@ class Skill:
     """What is known of one worker's rate of success.
 
     Attributes:
-        right, votes: what it rests on; fractions where a text counts once. mean: of the posterior.
-        low, high: central interval of 95 %. above: P(skill > threshold).
+        mean: of the posterior. low, high: central interval of 95 %. above: P(skill > threshold).
     """
 
-    right: float
-    votes: float
     mean: float
     low: float
     high: float
     above: float
 
 
-@dataclass(frozen=True, eq=False)
-class AuthorSuccess:
-    """Counts of other workers who found the image of each author's descriptions.
-
-    Attributes:
-        authors: [A] names, sorted. right: [A] picks of others that name the target. votes: [A] picks of others.
-        texts: [A] descriptions that others picked for. found: [A] sum over these of the share of pickers who found it: with
-            `texts` the counts to judge authors by, since the picks for one text are not independent.
-    """
-
-    authors: npt.NDArray[np.object_]
-    right: Doubles
-    votes: Doubles
-    texts: Doubles
-    found: Doubles
-
-
-def skills(right: Counts, votes: Counts, threshold: float) -> list[Skill]:
-    """The Beta posterior of each worker, whose prior takes all skills for equally likely.
+def skill_of(right: float, votes: float, threshold: float) -> Skill:
+    """The Beta posterior of a worker, whose prior takes all skills for equally likely.
 
     Args:
-        right, votes: [W] counts, 0 <= right <= votes; need not be whole. threshold: skill to be above, 0..1.
+        right, votes: counts, 0 <= right <= votes; need not be whole. threshold: skill to be above, 0..1.
 
     Raises UsageError for impossible counts, and for a threshold outside 0..1.
 
-    >>> [(round(skill.mean, 3), round(skill.above, 3)) for skill in skills([5, 50], [5, 52], threshold=0.8)]
-    [(0.857, 0.738), (0.944, 0.999)]
+    >>> skill = skill_of(50, 52, threshold=0.8)
+    >>> round(skill.mean, 3), round(skill.above, 3)
+    (0.944, 0.999)
     """
-    hits, total = np.atleast_1d(np.asarray(right, float)), np.atleast_1d(np.asarray(votes, float))
-    if hits.shape != total.shape or (hits < 0).any() or (hits > total + 1e-9).any():
-        raise UsageError("right votes must lie between 0 and all votes, worker by worker")
+    if not 0 <= right <= votes + 1e-9:
+        raise UsageError("right votes must lie between 0 and all votes")
     if not 0 <= threshold <= 1:
         raise UsageError(f"threshold {threshold:g} must lie in 0..1")
-    a, b = hits + 1.0, np.maximum(total - hits, 0.0) + 1.0
-    tail = (1 - LEVEL) / 2
-    columns = hits, total, a / (a + b), betaincinv(a, b, tail), betaincinv(a, b, 1 - tail), betaincc(a, b, threshold)
-    return [Skill(*row) for row in np.stack(columns, axis=1).tolist()]
+    a, b, tail = right + 1.0, max(votes - right, 0.0) + 1.0, (1 - LEVEL) / 2
+    low, high, above = betaincinv(a, b, tail), betaincinv(a, b, 1 - tail), betaincc(a, b, threshold)
+    return Skill(a / (a + b), float(low), float(high), float(above))
 
 
-def decisions(right: Counts, votes: Counts, good: float, poor: float | None = None) -> list[Decision]:
+def decision_on(right: float, votes: float, good: float, poor: float) -> Decision:
     """allow if P(skill > good) exceeds 95 %, block if P(skill < poor) does, else undecided.
 
-    Args:
-        right, votes: [W] counts. good: target skill. poor: skill below which a worker is blocked; default: `good`.
+    Raises UsageError as for `skill_of`; and for `poor` above `good`.
 
-    Raises UsageError as for `skills`; and for `poor` above `good`.
-
-    >>> decisions([5, 50, 3], [5, 52, 12], good=0.8)
+    >>> [decision_on(right, votes, 0.8, 0.8) for right, votes in ((5, 5), (50, 52), (3, 12))]
     ['undecided', 'allow', 'block']
     """
-    floor = good if poor is None else poor
-    if floor > good:
-        raise UsageError(f"poor {floor:g} must not exceed good {good:g}")
-    above = zip(skills(right, votes, good), skills(right, votes, floor), strict=True)
-    return [
-        "allow" if target.above > LEVEL else "block" if 1 - least.above > LEVEL else "undecided"
-        for target, least in above
-    ]
-
-
-def author_success(votes: Votes, right: Flags, authors: Column) -> AuthorSuccess:
-    """Counts behind an author's skill: *other* workers' picks for their descriptions, and those that name the target.
-
-    Args:
-        votes: picks, one unit a description. right: [N] whether each names the target.
-        authors: [U] names of who wrote each unit, in the order of `votes.unit_names`; an author's own picks are left out.
-
-    >>> from ctxr.metrics.votes import gather
-    >>> picks = gather(["d1", "d1", "d2", "d2"], ["x", "y", "ann", "x"], [3, 3, 5, 6])
-    >>> counts = author_success(picks, np.array([True, True, True, False]), ["ann", "ann"])
-    >>> counts.right.tolist(), counts.votes.tolist(), counts.texts.tolist(), counts.found.tolist()
-    ([2.0], [3.0], [2.0], [1.0])
-    """
-    wrote, names = factorise(np.asarray(authors, object))
-    writer, picker = names[wrote[votes.units]], votes.worker_names[votes.workers]
-    others = np.array(writer != picker, bool)
-    size = len(votes.unit_names)
-    hits = np.bincount(votes.units[others], right[others], size).astype(np.float64)
-    votes_on = np.bincount(votes.units[others], minlength=size).astype(np.float64)
-    share = np.divide(hits, votes_on, out=np.zeros(size), where=votes_on > 0)
-    columns = (
-        np.bincount(wrote, counts, len(names)).astype(np.float64) for counts in (hits, votes_on, votes_on > 0, share)
-    )
-    return AuthorSuccess(names, *columns)
+    if poor > good:
+        raise UsageError(f"poor {poor:g} must not exceed good {good:g}")
+    if skill_of(right, votes, good).above > LEVEL:
+        return "allow"
+    return "block" if 1 - skill_of(right, votes, poor).above > LEVEL else "undecided"
 
 
 @dataclass(frozen=True)

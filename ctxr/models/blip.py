@@ -19,6 +19,7 @@ from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.hub import hub_folder
+from ctxr.models.layers import cut
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, read_object, require_model_folder
 
@@ -130,7 +131,7 @@ class BlipEncoder(nn.Module):
         """Pair features [B, K, D]; zeros where `mask` is False. Arguments as in a `Batch`, images as pixels."""
         seen = self.model.vision_model(pixel_values=images).last_hidden_state
         query, candidate = mask.nonzero(as_tuple=True)
-        tokens = texts[:, : max(1, int((texts != 0).sum(1).max()))][query]
+        tokens = cut(texts)[query]
         image = seen[candidates[query, candidate]]
         joint = self.model.text_encoder(
             input_ids=tokens,
@@ -244,7 +245,8 @@ def _pretrained(folder: Path) -> Any:
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """A config without what says nothing of the model."""
-    kept = {key: value for key, value in config.items() if key not in _VOLATILE}
-    plain = {key: _plain(value) if isinstance(value, dict) else value for key, value in kept.items()}
-    settings: dict[str, Any] = json.loads(json.dumps(plain, default=str))
+    settings: dict[str, Any] = json.loads(
+        json.dumps(config, default=str),
+        object_hook=lambda part: {key: value for key, value in part.items() if key not in _VOLATILE},
+    )
     return settings

@@ -31,6 +31,7 @@ from ctxr.models.precision import (
 )
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import careful, fingerprint_of, quiet, read_object, refuse_code
+from ctxr.store.arrays import stack_vectors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -131,12 +132,15 @@ class Encoder:
             # fewer rows for the exact copy: it is asked for single images, and fp32 gains little from more
             limit = min(self._rows, 4) if exact and self.precision == "bf16" else self._rows
             part = images[done : done + limit]
-            pixels = _padded(self._preprocess(part), limit).to(self.device, dtype)
+            # filled up with zeros
+            pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, limit - len(part))).to(
+                self.device, dtype
+            )
             vectors = self._forward(tower, pixels)
             if vectors is not None:
                 rows.append(vectors[: len(part)])
                 done += len(part)
-        return _stacked(rows, self.dim)
+        return stack_vectors(rows, self.dim)
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 [N, dim], L2-normalised, one row for each text; what exceeds the model's context is cut off.
@@ -151,7 +155,7 @@ class Encoder:
             if vectors is None:
                 raise CtxrError(f"no memory left on {self.device} for {TEXT_ROWS} texts", hint="use --device cpu")
             rows.append(vectors[: len(part)])
-        return _stacked(rows, self.dim)
+        return stack_vectors(rows, self.dim)
 
     def describe(self) -> dict[str, object]:
         """What a manifest should keep of the encoder, as plain values."""
@@ -211,19 +215,6 @@ def _rounded(tower: Any) -> Any:
     for weights in tower.parameters():
         memo[id(weights)] = torch.nn.Parameter(weights.detach().bfloat16(), requires_grad=False)
     return deepcopy(tower, memo).bfloat16()
-
-
-def _padded(pixels: Tensor, rows: int) -> Tensor:
-    """[N, ...] filled up with zeros to [rows, ...]."""
-    import torch
-
-    full = torch.zeros((rows, *pixels.shape[1:]), dtype=pixels.dtype)
-    full[: len(pixels)] = pixels
-    return full
-
-
-def _stacked(rows: list[np.ndarray], dim: int) -> np.ndarray:
-    return np.concatenate(rows) if rows else np.empty((0, dim), np.float32)
 
 
 def _distances(vectors: np.ndarray) -> np.ndarray:
@@ -323,12 +314,7 @@ def check_name(name: str) -> None:
 
 
 def is_here(name: str) -> bool:
-    """Whether an encoder can be loaded without asking any host. Raises UsageError for an unknown name."""
-    kind, _, folder = name.partition(":")
-    if name in ("auto", TINY) or kind == "random":
-        return True
-    if kind in ("local-dir", "checkpoint"):
-        return (Path(folder) / CONFIG_NAME).is_file()
+    """Whether an encoder of open_clip can be loaded without asking any host. Raises UsageError for an unknown name."""
     return cached_weights(*split_name(name)) is not None
 
 

@@ -85,7 +85,8 @@ def fetched_weights(arch: str, tag: str) -> Path:
         "connect to the network once, or name an encoder that is on this machine, ctxr-tiny or local-dir:PATH: "
         "--encoder NAME, and for ctxr train --set encoder=NAME"
     )
-    address = _address(config)
+    repo, files = _hub_files(config)
+    address = _hub_address(repo, files[0]) if repo else str(config.get("url") or "")
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
 
 
@@ -167,12 +168,6 @@ def _hub_files(config: dict[str, Any]) -> tuple[str, list[str]]:
     if not file:
         return repo, [HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME]
     return repo, [str(Path(file).with_suffix(".safetensors")), file]
-
-
-def _address(config: dict[str, Any]) -> str:
-    """Where the weights would come from."""
-    repo, files = _hub_files(config)
-    return _hub_address(repo, files[0]) if repo else str(config.get("url") or "")
 
 
 def _hub_address(repository: str, file: str) -> str:

@@ -76,6 +76,11 @@ class Block(nn.Module):
         return feed_forward(self, self.after_attention(items + self.dropout(self.attention(items, mask))))
 
 
+def cut(tokens: Tensor) -> Tensor:
+    """Token ids [B, T], 0 where there is none, without the columns behind the longest row."""
+    return tokens[:, : max(1, int((tokens != 0).sum(1).max())) if len(tokens) else 1]
+
+
 def unit(vectors: Tensor) -> Tensor:
     """Vectors [..., D] at length 1, in float32 at least."""
     precise = vectors if vectors.dtype == torch.float64 else vectors.float()

@@ -102,16 +102,15 @@ def choose_precision(precision: str, device: str, parameters: int) -> Literal["f
     """
     import torch
 
-    match precision:
-        case "fp32":
-            return "fp32"
-        case "bf16":
-            return "bf16"
-        case "auto":
-            if device == "cuda":
-                return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-            return "bf16" if device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units() else "fp32"
-    raise UsageError(f"unknown precision {precision!r}", hint=f"choose one of {', '.join(PRECISIONS)}")
+    if precision not in PRECISIONS:
+        raise UsageError(f"unknown precision {precision!r}", hint=f"choose one of {', '.join(PRECISIONS)}")
+    if precision == "auto" and device == "cuda":
+        rounded = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif precision == "auto":
+        rounded = device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units()
+    else:
+        rounded = precision == "bf16"
+    return "bf16" if rounded else "fp32"
 
 
 def has_bf16_units() -> bool:

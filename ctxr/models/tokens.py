@@ -89,12 +89,8 @@ def _by_spacy(nlp: Any, texts: list[str], trees: bool) -> list[Parsed]:
     for document in nlp.pipe(texts):
         tokens = tuple(token.lower_ for token in document if not token.is_space)
         sentences = [sentence for sentence in document.sents if any(not token.is_space for token in sentence)]
-        depths = (
-            (tree_depth([token.head.i - sentence.start for token in sentence]) for sentence in sentences)
-            if trees
-            else ()
-        )
-        parsed.append(Parsed(tokens, len(sentences), tuple(depths)))
+        heads = ([token.head.i - sentence.start for token in sentence] for sentence in sentences if trees)
+        parsed.append(Parsed(tokens, len(sentences), tuple(map(tree_depth, heads))))
     return parsed
 
 

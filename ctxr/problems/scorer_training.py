@@ -11,7 +11,6 @@ from torch import nn
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import require_sets
 from ctxr.datasets.lineage import foreign_notes
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
@@ -78,7 +77,7 @@ class ScorerJob(TrainJob):
                 "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
             )
         self.device, self.progress = choose_device(options.device), progress
-        dataset = require_sets(open_dataset(options.dataset, options.workdir, progress), f"variant = {recipe.variant}")
+        dataset = open_dataset(options.dataset, options.workdir, progress).of_sets(f"variant = {recipe.variant}")
         with progress.task(f"opening {recipe.encoder}", None):
             source = find_encoder(recipe.encoder, progress.warn)
             self.weights = fingerprint_of(source)

@@ -22,7 +22,7 @@ from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.records import OLD_LOW_QUALITY
-from ctxr.store.tables import UNREADABLE, decode_other, encode_other
+from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json
 
 FORMAT = 1
 """Version of the artifact format; a reader refuses a newer one."""
@@ -297,7 +297,7 @@ def finish(
         packages=package_versions(),
         files=entries,
     )
-    written = msgspec.json.format(msgspec.json.encode(manifest, enc_hook=encode_other), indent=1) + b"\n"
+    written = pretty_json(manifest)
     (path / EARLIER).unlink(missing_ok=True)
     write_bytes(path / MANIFEST, written)
     return Artifact(path, manifest, sha256_bytes(written))

@@ -59,15 +59,13 @@ def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
 def replace_folder(folder: Path, final: Path) -> None:
     """Put the finished `folder` in the place of `final`, which may exist."""
     with disk_errors(final):
+        old = final.with_name(f".{final.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        final.parent.mkdir(parents=True, exist_ok=True)
         if final.exists():
-            old = final.with_name(f".{final.name}.old")
-            shutil.rmtree(old, ignore_errors=True)
             final.replace(old)
-            folder.replace(final)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            folder.replace(final)
+        folder.replace(final)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def link_or_copy(original: Path, copy: Path) -> None:

@@ -4,7 +4,7 @@ Two equal tables are byte-equal: rows sorted by key, fields in their declared or
 newline. An error names file:line and, where the line can be parsed that far, the row's key.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +62,11 @@ def write_table(path: Path, rows: Iterable[R]) -> int:
             raise DataError(f"{path.name}: two rows have the same key {_spell(after.KEY, after.key())}")
     write_bytes(path, b"".join(map(encode_row, ordered)))
     return len(ordered)
+
+
+def write_tables(folder: Path, tables: Mapping[str, Iterable[Any]]) -> dict[str, int]:
+    """Write each table to `NAME.jsonl`; how many rows each has."""
+    return {name: write_table(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
 
 def iterate_table(path: Path, record: type[R]) -> Iterator[R]:

@@ -6,7 +6,7 @@ the ledger and the embeddings, from which sets can be picked again with other se
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -21,7 +21,7 @@ from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_b
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.store.tables import UNREADABLE, decode_other, encode_other, read_table, write_table
+from ctxr.store.tables import UNREADABLE, decode_other, pretty_json, read_table, write_tables
 
 SOURCES = "sources"
 """Folder of the units inside an artifact."""
@@ -96,10 +96,10 @@ def drop_units(artifact: Path, names: Iterable[str]) -> None:
         shutil.rmtree(unit_folder(artifact, name), ignore_errors=True)
 
 
-def read_stamp(artifact: Path, name: str) -> Stamp | None:
-    """The stamp of a finished unit; None if it is not there. A damaged head counts as not there: it is made again."""
+def finished_unit(artifact: Path, name: str, suits: Callable[[Stamp], bool]) -> SourceUnit | None:
+    """The unit of an earlier run if its stamp suits; None for another, and for one that is missing or damaged."""
     try:
-        return _read_head(unit_folder(artifact, name)).stamp
+        return read_unit(artifact, name) if suits(_read_head(unit_folder(artifact, name)).stamp) else None
     except DataError:
         return None
 
@@ -166,12 +166,10 @@ def write_unit(artifact: Path, unit: SourceUnit) -> None:
     with disk_errors(staging):
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-    head = msgspec.json.encode(_Head(unit.stamp, unit.source), enc_hook=encode_other)
-    for name in TABLES:
-        write_table(staging / f"{name}.jsonl", getattr(unit, name))
+    write_tables(staging, {name: getattr(unit, name) for name in TABLES})
     for name, file in _VECTORS.items():
         save_vectors(staging / file, getattr(unit, name))
-    write_bytes(staging / "source.json", msgspec.json.format(head, indent=1) + b"\n")
+    write_bytes(staging / "source.json", pretty_json(_Head(unit.stamp, unit.source)))
     replace_folder(staging, final)
 
 
@@ -197,8 +195,7 @@ def read_failed(artifact: Path, name: str) -> FailedUnit | None:
 
 
 def _failed_file(artifact: Path, name: str) -> Path:
-    folder = unit_folder(artifact, name)
-    return folder.with_name(f".{name}.failed")
+    return unit_folder(artifact, name).with_name(f".{name}.failed")
 
 
 class RankRun(msgspec.Struct, frozen=True):
@@ -290,10 +287,8 @@ def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
     tables["images"] = {row.id: row for row in tables["images"]}.values()
     tables["sources"] = [unit.source for unit in listed]
     del tables["ledger"]
-    for name, rows in tables.items():
-        write_table(artifact / f"{name}.jsonl", rows)
+    own = [f"{name}.jsonl" for name in write_tables(artifact, tables)]
     parts = ["source.json", *_VECTORS.values(), *(f"{name}.jsonl" for name in TABLES)]
-    own = [f"{name}.jsonl" for name in tables]
     return own + [f"{SOURCES}/{unit.source.name}/{part}" for unit in listed for part in parts]
 
 

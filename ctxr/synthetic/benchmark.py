@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxr.datasets.readers.phenomena import WORKER
 from ctxr.datasets.splits import SPLITS
-from ctxr.engine.options import NotDecisive, Options, Range, Seed, Since
+from ctxr.engine.options import NotDecisive, Options, Range, Seed
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, execute
 from ctxr.media.images import decode_jpeg
@@ -23,11 +23,15 @@ from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
-from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, write_tables
+from ctxr.store.tables import write_tables
+from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws
 from ctxr.synthetic.world.describing import TAGS, contextual_description
 from ctxr.synthetic.world.sets import SIZE, sample_sets
 
 Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
+
+
+TABLES = ("sets", "images", "splits", "texts", "queries", "judgments")
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class WorldBenchmark(Options):
     Attributes:
         train, valid, test: queries on each side.
         targets: images of a train set that are described, at most; 0: one to three, as in ImageCoDe. Valid and test sets always
-            have one to three, unless `all_splits`. More on train teach more for each picture that is drawn and encoded.
+            have one to three. More on train teach more for each picture that is drawn and encoded.
         video: share of the sets, 0..1, whose scenes follow each other in time; the others are near neighbours.
         side: of the square pictures, pixels. encoder: makes the distances of the sets. workers: processes that draw.
     """
@@ -49,7 +53,6 @@ class WorldBenchmark(Options):
     valid: Count = 250
     test: Count = 500
     targets: Count = 0
-    all_splits: Annotated[bool, Since(False)] = False
     video: Annotated[float, Range(0, 1, "a share of the sets, 0..1")] = 0.7
     side: Annotated[int, Range(16, math.inf, "at least 16 pixels")] = 96
     seed: Seed = 0
@@ -79,15 +82,13 @@ class _Benchmark(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldBenchmark = self.options
         encoder = load_encoder(config.encoder, config.device, warn=progress.warn)
-        rows: dict[str, list[Any]] = {
-            name: [] for name in ("sets", "images", "splits", "texts", "queries", "judgments")
-        }
+        rows: dict[str, list[Any]] = {name: [] for name in TABLES}
         wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
         with progress.task("drawing queries", sum(wanted.values())) as task:
             for split, image_set, kept in draws(
                 config, draw_set, wanted, lambda image_set: len(image_set.descriptions)
             ):
-                _add(rows, config, split, replace(image_set, descriptions=image_set.descriptions[:kept]), encoder)
+                add_set(rows, config, split, replace(image_set, descriptions=image_set.descriptions[:kept]), encoder)
                 task.advance(kept)
         counts = write_tables(out, rows)
         return Content([f"{name}.jsonl" for name in counts], counts, {"encoder": encoder.describe()})
@@ -102,7 +103,7 @@ def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> Benchmark
     rng = np.random.default_rng((config.seed, SPLITS.index(split), number))
     kind: Literal["video", "photos"] = "video" if rng.random() < config.video else "photos"
     (image_set,) = sample_sets(rng, 1, kind)
-    count = config.targets if split == "train" or config.all_splits else 0
+    count = config.targets if split == "train" else 0
     count = count or int(rng.choice([count for count, _ in _TARGETS], p=[share for _, share in _TARGETS]))
     descriptions = []
     for target in rng.permutation(SIZE)[:count].tolist():
@@ -113,7 +114,7 @@ def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> Benchmark
     return BenchmarkSet(f"{split}-{kind}{number:05d}", kind, tuple(pictures), tuple(descriptions))
 
 
-def _add(
+def add_set(
     rows: dict[str, list[Any]], config: WorldBenchmark, split: SplitName, image_set: BenchmarkSet, encoder: Encoder
 ) -> None:
     """Add the rows of a set by table, and write its pictures."""

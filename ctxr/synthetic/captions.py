@@ -32,7 +32,8 @@ from ctxr.store.artifacts import Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
-from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws, write_tables
+from ctxr.store.tables import write_tables
+from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.predicates import (
     BY_NAME,

@@ -4,7 +4,6 @@ They know the drawn world's truth and differ in care, so what the aggregation mu
 accurate the crowd is, how much it agrees.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from ctxr.annotation.tasks import describe, retrieve
 from ctxr.annotation.unit_factory import attention_index
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import CtxrError, DataError
+from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.records import ImageSet
 from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.footage import World
@@ -144,7 +144,7 @@ class _Reader(HTMLParser):
             self._quote = True
             self.page.quotes.append("")
         elif self._form is not None and tag in ("input", "textarea"):
-            self._field(tag, attributes)
+            self._field(self._form, tag, attributes)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
@@ -159,15 +159,14 @@ class _Reader(HTMLParser):
         if self._quote:
             self.page.quotes[-1] += data
 
-    def _field(self, tag: str, attributes: dict[str, str]) -> None:
-        assert self._form is not None  # noqa: S101 - for the type checker
+    def _field(self, form: HtmlForm, tag: str, attributes: dict[str, str]) -> None:
         name = attributes.get("name", "")
         if tag == "textarea":
-            self._form.areas.append(name)
+            form.areas.append(name)
         elif attributes.get("type") == "hidden":
-            self._form.hidden[name] = attributes.get("value", "")
+            form.hidden[name] = attributes.get("value", "")
         elif attributes.get("type") in ("radio", "checkbox"):
-            self._form.choices.setdefault(name, []).append(attributes.get("value", ""))
+            form.choices.setdefault(name, []).append(attributes.get("value", ""))
 
 
 class Visitor(ABC):
@@ -220,7 +219,7 @@ class Visitor(ABC):
             answer = self._client.get(address, follow_redirects=False)
             if answer.status_code != 200:
                 raise CtxrError(f"{address} answered {answer.status_code}")
-            content = hashlib.sha256(answer.content).hexdigest()
+            content = sha256_bytes(answer.content)
             if content not in self._pictures:
                 raise CtxrError(f"{address} is an unknown image")
             seen[address] = self._pictures[content]
@@ -242,12 +241,8 @@ def _page(answer: httpx.Response) -> Page:
 
 def image_ids(dataset: Dataset) -> dict[str, str]:
     """Image id by content, of all available images of a dataset."""
-    ids = {}
-    for image in dataset.images.values():
-        path = dataset.picture(image)
-        if path is not None and path.is_file():
-            ids[hashlib.sha256(path.read_bytes()).hexdigest()] = image.id
-    return ids
+    files = {image.id: dataset.picture(image) for image in dataset.images.values()}
+    return {sha256_file(file): name for name, file in files.items() if file is not None and file.is_file()}
 
 
 def work_in_turns(people: Sequence[Visitor], report: Callable[[int], None]) -> int:

@@ -94,7 +94,6 @@ def served(workdir: Path, invite: int) -> Iterator[dict[str, Any]]:
     command += ["--invite", str(invite), "--rate", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None  # noqa: S101 - asked for
             yield _first_document(process)
         finally:
             process.send_signal(signal.SIGINT)

@@ -1,7 +1,7 @@
 """What the drawn datasets share: their life as an artifact, their pictures, and the processes that draw."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from ctxr.engine.stage import Inputs, Stage
 from ctxr.engine.units import parallel
 from ctxr.media.images import encode_jpeg
 from ctxr.store.kinds import DATASET
-from ctxr.store.tables import write_table
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene
 
@@ -44,11 +43,6 @@ class SyntheticDataset(Stage):
     def inputs(self, progress: Progress) -> Inputs:
         """Nothing."""
         return Inputs([])
-
-
-def write_tables(folder: Path, tables: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-    """Write each table to `NAME.jsonl`; how many rows each has."""
-    return {name: write_table(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
 
 def draw_picture(scene: Scene, side: int) -> bytes:

@@ -194,18 +194,6 @@ def test_a_missing_extra_is_named_when_asked_for(monkeypatch: pytest.MonkeyPatch
         TextReader("tesserocr")
 
 
-@pytest.mark.parametrize("confidence", [-1, 101])
-def test_a_confidence_out_of_range_is_refused(confidence: float) -> None:
-    with pytest.raises(UsageError, match=f"confidence {confidence} "):
-        TextReader(min_confidence=confidence)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 100.0])
-def test_both_ends_of_confidence_are_in_range(confidence: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_area, "_start", lambda _: Told(HEAD))
-    assert TextReader(min_confidence=confidence, gate=False).describe()["min_confidence"] == confidence
-
-
 needs_tesseract = pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
 
 
@@ -243,8 +231,9 @@ def test_larger_words_cover_more(reader: TextReader) -> None:
 
 
 @needs_tesseract
-def test_a_word_of_low_confidence_does_not_count() -> None:
-    assert TextReader(min_confidence=100).measure(titled("Breaking news")) == NO_TEXT
+def test_a_word_of_low_confidence_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_area, "LEAST_CONFIDENCE", 100)
+    assert TextReader().measure(titled("Breaking news")) == NO_TEXT
 
 
 @needs_tesseract

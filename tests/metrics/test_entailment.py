@@ -8,7 +8,7 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.entailment import FEW_CALLED, calibration, quality, threshold_for
-from ctxr.metrics.stratified import Stratum, finite_share
+from ctxr.metrics.stratified import Stratum, finite_total, reliability
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_no_threshold_where_none_is_precise_enough() -> None:
 
 
 def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
-    whole = finite_share([Stratum(40, 40, 30), Stratum(60, 60, 6)])
+    whole = reliability([Stratum(40, 40, 30, called=True), Stratum(60, 60, 6, called=True)]).precision
     assert (whole.value, whole.low, whole.high) == (0.36, 0.36, 0.36)
-    part = finite_share([Stratum(40, 20, 15), Stratum(60, 30, 3)])
-    large = finite_share([Stratum(40_000, 20, 15), Stratum(60_000, 30, 3)])
+    part = reliability([Stratum(40, 20, 15, called=True), Stratum(60, 30, 3, called=True)]).precision
+    large = reliability([Stratum(40_000, 20, 15, called=True), Stratum(60_000, 30, 3, called=True)]).precision
     assert part.value == large.value == pytest.approx(0.36)
     assert width(part) < width(large)
-    assert finite_share([Stratum(4, 0, 0), Stratum(4, 4, 1)]).value is None
+    assert reliability([Stratum(4, 0, 0, called=True), Stratum(4, 4, 1, called=True)]).precision.value is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_share_of_a_finite_population_knows_what_was_drawn() -> None:
         (lambda: calibration(np.array([True]), np.array([0.5]), bins=0), "one bin"),
         (lambda: threshold_for(np.array([True]), np.array([0.5]), 1.5), "a precision of 1.5 cannot be wanted"),
         (lambda: quality(np.array([True]), np.array([True, False]), ["a"], np.random.default_rng(0)), "1 labels and 2 answers"),
-        (lambda: finite_share([Stratum(3, 4, 1)]), "a stratum of 3 cannot have 4 drawn"),
+        (lambda: finite_total([Stratum(3, 4, 1)]), "a stratum of 3 cannot have 4 drawn"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_refused(ask, says: str) -> None:  # type: ignore[no-untyped-def]

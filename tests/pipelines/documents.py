@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 from PIL import Image as Pillow
 
 from ctxr.datasets.documents import DocumentTables
@@ -53,7 +52,7 @@ def write_documents(folder: Path, count: int = 12, pictured: bool = True) -> Pat
     dataset = tables.dataset("drawn", folder)
     splits = [Split(group, split) for group, split in dataset.splits.items()]
     content: Mapping[str, list[Record]] = {
-        "sets": [replace(one, closest=0.0, mean_distance=0.0) for one in dataset.sets],
+        "sets": [*dataset.sets],
         "images": [*dataset.images.values()],
         "texts": [*dataset.texts.values()],
         "queries": [*dataset.queries.values()],

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import sqlalchemy as sql
@@ -213,35 +212,27 @@ class Turns:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
-        self._taken = False
+        self._queue: deque[threading.Event] = deque()
 
     def __enter__(self) -> None:
+        turn = threading.Event()
         with self._guard:
-            if not self._taken:
-                self._taken = True
-                return
-            lock = threading.Lock()
-            lock.acquire()
-            self._waiting.append(lock)
+            self._queue.append(turn)
+            self._queue[0].set()
         try:
-            lock.acquire()
+            turn.wait()
         except BaseException:  # interrupted while waiting: the turn must not come to nobody
-            with self._guard:
-                if lock in self._waiting:
-                    self._waiting.remove(lock)
-                    raise
-            self.__exit__(None, None, None)
+            self._leave(turn)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self._leave(self._queue[0])
+
+    def _leave(self, turn: threading.Event) -> None:
         with self._guard:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._taken = False
+            self._queue.remove(turn)
+            if self._queue:
+                self._queue[0].set()
 
 
 def _address(url: str | Path) -> URL:

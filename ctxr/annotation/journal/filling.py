@@ -5,9 +5,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, null, select
+from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, select
 from sqlalchemy.dialects.postgresql import JSON
-from sqlalchemy.types import UserDefinedType
 
 from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.database import Transaction
@@ -85,9 +84,8 @@ def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]])
         tx.connection.execute(insert(table), rows)
         return
     # the driver sends one statement for each row, or is slow with thousands of parameters: all rows travel as one
-    recordset = func.json_populate_recordset(
-        cast(null(), _RowOf(table.name)), cast(bindparam("rows", type_=Text), JSON)
-    )
+    row: ColumnElement[Any] = literal_column(f"CAST(NULL AS {table.name})")
+    recordset = func.json_populate_recordset(row, cast(bindparam("rows", type_=Text), JSON))
     names = [column.name for column in table.columns]
     defaults = {column.name: 0 for column in table.columns if column.default is not None}
     columns: list[ColumnElement[Any]] = [literal_column(name) for name in names]
@@ -96,19 +94,6 @@ def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]])
         insert(table).from_select(names, select(*columns).select_from(recordset), include_defaults=False),
         {"rows": payload},
     )
-
-
-class _RowOf(UserDefinedType[object]):
-    """A table's row as a type of PostgreSQL."""
-
-    cache_ok = True
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def get_col_spec(self, **_: object) -> str:
-        """The name of the type."""
-        return self.name
 
 
 def _payload(record: Unit | ImageSet) -> dict[str, object]:

@@ -18,10 +18,8 @@ from ctxr.annotation.journal.results import (
     ChatRoom,
     Lease,
     NoWork,
-    Receipt,
     Refused,
     TaskProgress,
-    UnitDecision,
     Waited,
     WorkerState,
 )
@@ -166,8 +164,8 @@ class Journal:
             if row is not None and row["state"] == "live":
                 free(tx, row, "returned", reason)
 
-    def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Receipt:
-        """Store an answer with the units that follow from it, and return its receipt.
+    def submit(self, token: str, worker: str, values: Values, now: datetime, backend: str = "local") -> Answer:
+        """Store an answer with the units that follow from it, and return it; of the same answer twice, the first.
 
         An answer after the lease expired is accepted until its place is given to another worker. Raises Refused: `unknown`, `not_yours`,
         `expired`, `already_answered` (with other values), `invalid` (see `problems`), `talk`.
@@ -309,24 +307,11 @@ class Journal:
             row = tx.find(tables.worker, id=worker)
             return 0 if row is None else int(row["answers"])
 
-    def units(self) -> list[Unit]:
-        """Every unit, given or followed from an answer, in the order in which they came."""
-        with self._reading() as tx:
-            return list(map(leasing.unit_of, tx.rows(select(tables.unit.c.payload).order_by(tables.unit.c.number))))
-
     def answers(self) -> list[Answer]:
         """Every answer, in the order in which they came."""
         answer = tables.answer.c
         with self._reading() as tx:
             return list(map(submitting.decoded, tx.column(select(answer.payload).order_by(answer.number))))
-
-    def decisions(self) -> list[UnitDecision]:
-        """Why each unit that stopped did so, in the order in which they stopped."""
-        row = tables.decision.c
-        columns = (row.unit, row.verdict, row.right_votes, row.wrong_votes, row.unknown_votes, row.spared, row.at)
-        with self._reading() as tx:
-            rows = tx.connection.execute(select(*columns).order_by(row.number))
-            return [UnitDecision(*values[:-1], at=stamp(values[-1])) for values in rows]
 
     def waited(self) -> list[Waited]:
         """Who gave time to talks that could not be, oldest first."""
@@ -335,11 +320,6 @@ class Journal:
         with self._reading() as tx:
             rows = tx.connection.execute(select(*columns).order_by(row.number))
             return [Waited(worker, unit, why, time / 1e6, stamp(at)) for worker, unit, why, time, at in rows]
-
-    def worker(self, name: str) -> WorkerState:
-        """The state of a worker. Raises Refused for one who never enrolled."""
-        with self._reading() as tx:
-            return worker_state.state_of(worker_state.require(tx, name))
 
     def workers(self) -> list[WorkerState]:
         """Everybody who enrolled, in the order in which they did."""

@@ -1,10 +1,10 @@
-"""Results of the journal: leases, receipts, refusals, chat rooms, and the state of workers and units."""
+"""Results of the journal: leases, refusals, chat rooms, and the state of workers and units."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from ctxr.annotation.records import Answer, Turn, Unit
+from ctxr.annotation.records import Turn, Unit
 from ctxr.annotation.wording import Problem
 from ctxr.errors import CtxrError
 
@@ -42,14 +42,6 @@ class NoWork:
 
     reason: Literal["nothing_left", "blocked", "screened_out", "wait"]
     sentence: str
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """A stored answer; `again`: the same submission came twice and is stored once."""
-
-    answer: Answer
-    again: bool
 
 
 class Refused(CtxrError):
@@ -104,19 +96,6 @@ class Change:
     by: str
     at: str
     undone: bool
-
-
-@dataclass(frozen=True)
-class UnitDecision:
-    """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
-
-    unit: str
-    verdict: Literal["accepted", "dropped", "complete"]
-    right: int
-    wrong: int
-    unknown: int
-    spared: int
-    at: str
 
 
 @dataclass(frozen=True)

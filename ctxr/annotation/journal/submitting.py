@@ -7,7 +7,7 @@ from sqlalchemy import RowMapping, bindparam, or_, select, update
 
 from ctxr.annotation.journal import filling, leasing, tables, worker_state
 from ctxr.annotation.journal.database import Transaction, stamp
-from ctxr.annotation.journal.results import Receipt, Refused
+from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import describe, task_of
 from ctxr.annotation.tasks.values import Exposure, Values
@@ -22,8 +22,8 @@ _COUNT_ANSWER = (
 )
 
 
-def submit(tx: Transaction, token: str, worker: str, values: Values, backend: str) -> Receipt:
-    """The receipt of a stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
+def submit(tx: Transaction, token: str, worker: str, values: Values, backend: str) -> Answer:
+    """The stored answer. Raises Refused where it cannot be taken; see there for the reasons."""
     row = own_lease(tx, token, worker)
     filled: Filled = {name: tuple(value) for name, value in values.items()}
     if row["state"] != "live":
@@ -37,18 +37,18 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
         raise Refused("invalid", wrong[0].sentence, tuple(wrong))
     answer = answer_of(tx, row, filled, backend)
     record(tx, unit_row, unit, [(row, answer)])
-    return Receipt(answer, again=False)
+    return answer
 
 
-def _repeated(tx: Transaction, row: RowMapping, filled: Filled) -> Receipt:
-    """The receipt of the same answer stored before. Raises Refused for another answer, and for a lease that has ended."""
+def _repeated(tx: Transaction, row: RowMapping, filled: Filled) -> Answer:
+    """The same answer as it was stored before. Raises Refused for another answer, and for a lease that has ended."""
     answer = tx.find(tables.answer, unit=row["unit"], worker=row["worker"])
     if answer is None:
         raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
     stored = decoded(answer["payload"])
     if dict(stored.values) != filled:
         raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
-    return Receipt(stored, again=True)
+    return stored
 
 
 def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:
@@ -111,14 +111,8 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
     leasing.count(tx, unit_row, unit, correct)
-    if unit.purpose == "work":
-        _follow(tx, unit, first)
-    elif correct is not None:
+    if unit.purpose == "work" and unit.task in filling.MAKES_WORK:
+        image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
+        filling.add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))
+    elif unit.purpose != "work" and correct is not None:
         worker_state.learn(tx, worker_state.require(tx, first.worker), correct)
-
-
-def _follow(tx: Transaction, unit: Unit, answer: Answer) -> None:
-    if unit.task not in filling.MAKES_WORK:
-        return
-    image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
-    filling.add_units(tx, derive_units(unit, answer, image_set, tx.rules.protocol))

@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from math import exp, lgamma, log
 from typing import Any, get_args
 
+from scipy.special import betainc
 from sqlalchemy import RowMapping, func, select
 
 from ctxr.annotation.journal import leasing, tables
@@ -127,21 +127,10 @@ def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:
 def chance_below(right: int, wrong: int, limit: float) -> float:
     """Probability that the accuracy behind `right` and `wrong` answers is below `limit`, from a uniform prior.
 
-    The posterior is Beta(right + 1, wrong + 1); with whole numbers its distribution function is a binomial tail: at least
-    right + 1 of right + wrong + 1 coins that fall with probability `limit`.
-
     >>> chance_below(0, 0, 0.5), round(chance_below(0, 4, 0.5), 3)
     (0.5, 0.969)
     """
-    if limit <= 0 or limit >= 1:
-        return float(limit >= 1)
-    coins = right + wrong + 1
-    odds, against = log(limit), log(1 - limit)
-    terms = (
-        lgamma(coins + 1) - lgamma(heads + 1) - lgamma(coins - heads + 1) + heads * odds + (coins - heads) * against
-        for heads in range(right + 1, coins + 1)
-    )
-    return min(1.0, sum(map(exp, terms)))
+    return float(betainc(right + 1, wrong + 1, limit))
 
 
 def examine(tx: Transaction, row: RowMapping) -> RowMapping:

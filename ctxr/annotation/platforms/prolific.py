@@ -152,7 +152,7 @@ class Bundle(Record, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What Prolific says of a submission; other fields are left alone."""
+    """What Prolific says of a submission, whose participant and study have two names each; other fields are left alone."""
 
     id: str
     status: str
@@ -160,16 +160,6 @@ class Submission(msgspec.Struct, frozen=True):
     participant_id: str = ""
     study_id: str = ""
     study: str = ""
-
-    @property
-    def who(self) -> str:
-        """The participant, under whichever name the platform gave it."""
-        return self.participant_id or self.participant
-
-    @property
-    def what(self) -> str:
-        """The study, where the platform says it."""
-        return self.study_id or self.study
 
 
 def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bundle]:
@@ -237,9 +227,10 @@ def answers(
     submissions: dict[str, Submission] = {}
     ours = set(studies)
     for number, row in enumerate(read_list(path, Submission, _HINT), 1):
-        if ours and row.what and row.what not in ours:
+        study = row.study_id or row.study
+        if ours and study and study not in ours:
             raise DataError(
-                f"{path}:{number}: the submission {row.id!r} is of study {row.what!r}, which is not of this project",
+                f"{path}:{number}: the submission {row.id!r} is of study {study!r}, which is not of this project",
                 hint="name the submissions of the study that was exported",
             )
         submissions[row.id] = row
@@ -264,9 +255,10 @@ def _problem(visit: Visit, submission: Submission | None) -> str:
     """Why the answers of a visit are not taken; empty where they are."""
     if submission is None:
         return "Prolific does not list the submission."
-    if not submission.who:
+    participant = submission.participant_id or submission.participant
+    if not participant:
         return "Prolific names no participant for the submission."
-    if submission.who != visit.participant:
+    if participant != visit.participant:
         return "The submission belongs to another participant on Prolific."
     if submission.status.replace("-", " ").upper() not in PAID:
         return f"The submission is {submission.status.lower()}."

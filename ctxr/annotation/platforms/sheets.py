@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ctxr.annotation.cost import MANY
-from ctxr.annotation.forms import Form, Passage, Picture, Talk
+from ctxr.annotation.forms import Form, Passage, Picture
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
@@ -83,8 +83,7 @@ def first_votes(needed: int, most: int) -> int:
 def require_no_talk(units: Iterable[Unit], backend: str) -> None:
     """Raises UsageError for dialogues, which only our own server can run."""
     for unit in units:
-        form = task_of(unit).render(unit, unit.images)
-        if any(isinstance(field, Talk) for field in form.fields):
+        if task_of(unit).SEATS > 1:
             raise UsageError(
                 f"{backend} cannot connect two workers, so {unit.task} cannot be exported to it",
                 hint=f"ctxr export-tasks {unit.task} --backend local, and ctxr serve",

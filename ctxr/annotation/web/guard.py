@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from time import monotonic
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -53,14 +53,10 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         body += chunk
         if len(body) > MOST_BYTES:
             raise TooLarge
-    fields: dict[str, list[str]] = {}
     try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
         return {}
-    for name, value in pairs:
-        fields.setdefault(name, []).append(value)
-    return fields
 
 
 class Buckets:
@@ -118,8 +114,3 @@ class Guard:
 
         wait = self._addresses.take((scope.get("client") or ("",))[0])
         await (self._busy(wait) if wait else self._app)(scope, receive, send_with_headers)
-
-
-def is_from_elsewhere(headers: Headers) -> bool:
-    """Whether a browser says that another site sent this form."""
-    return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")

@@ -15,17 +15,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ctxr.annotation.forms import Choice, Form, Pick, Talk, Write, without_blanks
-from ctxr.annotation.web.guard import RateLimited, is_from_elsewhere
+from ctxr.annotation.forms import Form, Pick, Talk, Write, without_blanks
+from ctxr.annotation.tasks.values import Values
+from ctxr.annotation.web.guard import RateLimited
 from ctxr.annotation.web.signing import SESSION_DAYS, Session
 from ctxr.annotation.web.site import Site
 
 COOKIE = "ctxr"
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-
-
-Values = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,7 @@ def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str
 
 def kind_of(field: object) -> str:
     """The template's name for a field: `choice`, `write`, `pick` or `talk`."""
-    names: Mapping[type, str] = {Choice: "choice", Write: "write", Pick: "pick", Talk: "talk"}
-    return names[type(field)]
+    return type(field).__name__.lower()
 
 
 class HttpProblem(Exception):
@@ -203,7 +200,8 @@ class Pages:
     def check_form(self, request: Request, posted: Mapping[str, Sequence[str]], nonce: str, address: str) -> None:
         """Raises HttpProblem where the form was not made here for this person and address."""
         token = (posted.get("csrf") or ("",))[0]
-        if is_from_elsewhere(request.headers) or not self.site.signer.is_form_token(token, nonce, address):
+        elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if elsewhere or not self.site.signer.is_form_token(token, nonce, address):
             raise HttpProblem(403, "This form has grown old", "Please load the page again and send it once more.")
 
     def slow_down(self, name: str, cost: float = 1.0) -> None:

@@ -6,25 +6,26 @@ Their content is not secret. Each is signed for one purpose and refused for any 
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from itsdangerous import BadData, URLSafeSerializer, URLSafeTimedSerializer
 
 SESSION_DAYS = 30
 _DAY = 24 * 60 * 60
 
 
-@dataclass(frozen=True)
-class LeaseLink:
+T = TypeVar("T")
+
+
+class LeaseLink(NamedTuple):
     """One unit for one worker."""
 
     lease: str
     worker: str
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """Who is at the other end. `worker` is empty before somebody enrolled; `nonce` is what forms are bound to; `submission` is
     what somebody from Prolific is paid for.
     """
@@ -43,21 +44,19 @@ class Signer:
 
     def link(self, link: LeaseLink) -> str:
         """The part of an address that stands for one unit and one worker."""
-        return str(self._plain("link").dumps([link.lease, link.worker]))
+        return str(self._plain("link").dumps(list(link)))
 
     def read_link(self, text: str) -> LeaseLink | None:
         """The link; None if it was not made here."""
-        parts = _texts(2, self._plain("link").loads, text)
-        return LeaseLink(*parts) if parts else None
+        return _opened(LeaseLink, self._plain("link").loads, text)
 
     def session(self, session: Session) -> str:
         """The value of the session's cookie."""
-        return str(self._timed("session").dumps(list(astuple(session))))
+        return str(self._timed("session").dumps(list(session)))
 
     def read_session(self, text: str) -> Session | None:
         """The session; None if it was not made here, or more than `SESSION_DAYS` ago."""
-        parts = _texts(4, self._timed("session").loads, text, max_age=SESSION_DAYS * _DAY)
-        return Session(*parts) if parts else None
+        return _opened(Session, self._timed("session").loads, text, max_age=SESSION_DAYS * _DAY)
 
     def invitation(self, name: str) -> str:
         """A personal invitation for a member of a local team; always the same for the same name."""
@@ -65,8 +64,8 @@ class Signer:
 
     def read_invitation(self, text: str) -> str | None:
         """The invited name; None for an invalid invitation."""
-        parts = _texts(1, self._plain("invitation").loads, text)
-        return parts[0] if parts else None
+        names = _opened(tuple[str], self._plain("invitation").loads, text)
+        return names[0] if names else None
 
     def form_token(self, nonce: str, address: str) -> str:
         """What a form must bring back: bound to the session and to the one address it posts to."""
@@ -90,11 +89,9 @@ class Signer:
 _SHA256 = {"digest_method": hashlib.sha256}
 
 
-def _texts(count: int, loads: Callable[..., Any], *args: Any, **options: Any) -> list[str] | None:
-    """A signed list of `count` texts; None for anything else."""
+def _opened(kind: type[T], loads: Callable[..., Any], *args: Any, **options: Any) -> T | None:
+    """Signed texts as what they stand for; None for anything else."""
     try:
-        parts = loads(*args, **options)
-    except BadData:
+        return msgspec.convert(loads(*args, **options), kind)
+    except (BadData, msgspec.ValidationError):
         return None
-    texts = isinstance(parts, list) and len(parts) == count and all(isinstance(part, str) for part in parts)
-    return parts if texts else None

@@ -10,9 +10,10 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from ctxr.annotation.forms import Write
 from ctxr.annotation.journal.results import NoWork, Refused
 from ctxr.annotation.tasks import task_of
+from ctxr.annotation.tasks.values import Values
 from ctxr.annotation.web.guard import read_form
 from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
-from ctxr.annotation.web.pages import HttpProblem, Pages, Values, values_of
+from ctxr.annotation.web.pages import HttpProblem, Pages, values_of
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
 from ctxr.annotation.web.signing import LeaseLink, Session
 

@@ -1,204 +1,155 @@
 """Documents as others keep them: the JSON of Hessel et al. (EMNLP 2019) and the JSONL of MMC4 (Zhu et al., 2023)."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import DocumentTables, Links, validate_size
-from ctxr.datasets.readers.frames import describe_picture
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import JsonFile, is_text, json_object, kind_of, read_utf8, value_of
+from ctxr.datasets.readers.text_files import JsonFile
 from ctxr.errors import DataError
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Image, SplitName
+from ctxr.store.tables import UNREADABLE, numbered_lines
 
 SPLIT_NAMES: dict[str, SplitName] = {"train": "train", "val": "valid", "valid": "valid", "test": "test"}
 """What splits are called in documents, and what that is here."""
 
-WORKER = "mmc4"
-"""Who linked the documents of MMC4: an assignment over similarities of CLIP, which is no truth."""
+WORKER = "mmc4"  # who linked the documents of MMC4: an assignment over similarities of CLIP, which is no truth
 
-NOTHING = -1
+_SUFFIXES = ("", *sorted(PHOTO_SUFFIXES), *sorted(map(str.upper, PHOTO_SUFFIXES)))
 
-Ends = list[int | None]
-"""The index that each item of a side is linked to; -1 for nothing, None where nobody said."""
+Item = tuple[str, Annotated[int, msgspec.Meta(ge=-1, lt=1 << 53)] | None]
+"""A sentence or the name of an image, and the index that it is linked to: -1 for nothing, None where nobody said."""
+
+
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    images: list[Item]
+    sentences: list[Item]
+    meta: object = None
+
+
+_FIELDS: list[Any] = [(name, list[_Row], msgspec.field(default_factory=list)) for name in SPLIT_NAMES]
+_Splits = msgspec.defstruct("_Splits", _FIELDS, forbid_unknown_fields=True)
+
+
+class _Info(msgspec.Struct):
+    image_name: str
+    matched_text_index: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+
+
+class _Line(msgspec.Struct):
+    text_list: list[str]
+    image_info: list[_Info]
 
 
 @dataclass
-class Pictures:
-    """Images of documents by name, with their files in the folder `root`; `left` is names by what is wrong with them."""
+class DocumentFiles:
+    """Documents with pictures of the folder of `photos`; `left` is what was left out, by a sentence about it."""
 
-    root: Path
+    photos: Galleries
     passed: Callable[[], None] | None = None
-    images: dict[str, Image] = field(default_factory=dict)
-    left: dict[str, list[str]] = field(default_factory=dict)
-    _files: dict[str, dict[str, Path]] = field(default_factory=dict)
+    tables: DocumentTables = field(default_factory=DocumentTables)
+    left: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def image(self, name: str, document: str) -> Image:
-        """The image of a name: with the file of that name in the folder or its `images/`, with or without suffix, if there is one."""
-        if name not in self.images:
-            if not stays_inside(name) or not name.isprintable():
-                raise DataError(f"the image {name!r} is no name inside the folder", hint="rename it")
-            if not self.add(name, self._find(name), document).path:
-                self.left.setdefault(f"missing from {self.root.name or '.'}/ and its images/", []).append(name)
-        return self.images[name]
+    def picture(self, name: str, file: Path | None, document: str) -> Image:
+        """The image of a name, with its picture if the file is one."""
+        if name not in self.photos.images:
+            self.photos.add_photo(document, name, file)
+            if self.passed is not None:
+                self.passed()
+        return self.photos.images[name]
 
-    def add(self, name: str, file: Path | None, document: str) -> Image:
-        """Add an image, with its picture if the file is one."""
-        described = None if file is None else describe_picture(self.root, file, name, document, None)
-        self.images[name] = described or Image(name, "", "", document, 0, 0)
-        if self.passed is not None:
-            self.passed()
-        return self.images[name]
+    def add(self, name: str, split: SplitName | None, sentences: Sequence[Item], images: Sequence[Item]) -> None:
+        """Add a document. A picture lies in the folder or its `images/`, and may have a suffix that its name lacks."""
+        validate_size(name, len(sentences), len(images))
+        links, pictures = _links([end for _, end in sentences], [end for _, end in images]), []
+        for image, _ in images:
+            if not stays_inside(image):
+                raise DataError(f"the image {image!r} is no name inside the folder", hint="rename it")
+            files = (self.photos.root / folder / f"{image}{end}" for folder in ("", "images") for end in _SUFFIXES)
+            pictures.append(self.picture(image, next(filter(self.photos.holds, files), None), name))
+            if not pictures[-1].path:
+                self.left[f"images are missing from {self.photos.searched} and its images/"].append(image)
+        self.tables.add(name, split, [text for text, _ in sentences], pictures, links)
 
-    def notes(self) -> list[str]:
-        """A sentence for each reason."""
-        return [
-            f"{len(names)} images are {reason}: the first is {names[0][:200]!r}" for reason, names in self.left.items()
-        ]
-
-    def _find(self, name: str) -> Path | None:
-        parent, _, base = name.rpartition("/")
-        if parent not in self._files:
-            folders = self.root / "images" / parent, self.root / parent
-            files = [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir(), reverse=True)]
-            stems = {file.stem: file for file in files if file.suffix.lower() in PHOTO_SUFFIXES}
-            self._files[parent] = stems | {file.name: file for file in files}
-        file = self._files[parent].get(base)
-        return file if file is not None and Galleries(self.root).holds(file) else None
+    def dataset(self, name: str) -> Dataset:
+        """All documents, with notes on what was left out."""
+        notes = (f"{len(names)} {what}: the first is {names[0][:200]!r}" for what, names in self.left.items())
+        return self.tables.dataset(name, self.photos.root, notes)
 
 
 @contextmanager
-def located(at: str) -> Iterator[None]:
-    """Put where it happened before the message of a DataError."""
+def _located(at: str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
         raise DataError(f"{at}: {error.message}", hint=error.hint) from error
-
-
-def is_links(file: JsonFile) -> bool:
-    """Whether a parsed JSON has lists of documents by split."""
-    splits = file.value if isinstance(file.value, dict) else {}
-    lists = [rows for name, rows in splits.items() if name in SPLIT_NAMES and isinstance(rows, list)]
-    return any(rows and isinstance(rows[0], list) for rows in lists) or 0 < len(lists) == len(splits)
+    except UNREADABLE as error:
+        raise DataError(f"{at}: {error}", hint="restore it, or fetch the file again") from error
 
 
 def read_links(file: JsonFile, passed: Callable[[], None] | None = None) -> Dataset:
-    """Documents of {train, val, test: [[images, sentences, meta]]}, with links as judgments of worker `gold`.
-
-    An image is [name, index of its sentence], a sentence [text, index of its image]: -1 for linked to nothing, null where nobody
-    said. Raises DataError naming document and item for what does not fit.
-    """
-    tables, pictures = DocumentTables(), Pictures(file.path.parent, passed)
-    for key, rows in file.value.items():
-        if key not in SPLIT_NAMES or not isinstance(rows, list):
-            hint = "the keys are train, val and test, with a list each"
-            raise DataError(f"{file.path}: {key!r} is no split, or {kind_of(rows)}", hint=hint)
-        for number, row in enumerate(rows):
-            name = f"{SPLIT_NAMES[key]}/{number:05}"
-            with located(f"{file.path}: {key}[{number}]"):
-                if (
-                    not isinstance(row, list)
-                    or not 2 <= len(row) <= 3
-                    or not all(isinstance(side, list) for side in row[:2])
-                ):
-                    raise DataError("a document is [images, sentences, meta]", hint="restore the row")
-                validate_size(name, len(row[1]), len(row[0]))
-                links = _links(_ends("sentence", row[1], len(row[0])), _ends("image", row[0], len(row[1])))
-                images = [pictures.image(image[0], name) for image in row[0]]
-                tables.add(name, SPLIT_NAMES[key], [sentence[0] for sentence in row[1]], images, links)
-    if not tables.sets:
+    """Documents of {train, val, test: [[images, sentences, meta]]} with lists of `Item`. Raises DataError naming document and item."""
+    reading = DocumentFiles(Galleries(file.path.parent), passed)
+    with _located(str(file.path)):
+        splits = msgspec.json.decode(file.text, type=_Splits)
+    for key, split in SPLIT_NAMES.items():
+        for number, row in enumerate(getattr(splits, key)):
+            with _located(f"{file.path}: {key}[{number}]"):
+                reading.add(f"{split}/{number:05}", split, row.sentences, row.images)
+    if not reading.tables.sets:
         raise DataError(f"{file.path}: there is no document in it", hint="restore the file")
-    return tables.dataset(file.path.stem, file.path.parent, pictures.notes())
+    return reading.dataset(file.path.stem)
 
 
-def _ends(what: str, rows: list[Any], others: int) -> Ends:
-    for number, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != 2 or not is_text(row[0]) or type(row[1]) not in (int, type(None)):
-            raise DataError(f"{what} {number} is not [text, index or -1 or null]", hint="restore the row")
-        if row[1] is not None and not NOTHING <= row[1] < others:
-            last = f"the other side ends with {others - 1}"
-            raise DataError(f"{what} {number} is linked to {row[1]}, and {last}", hint="restore the index")
-    return [row[1] for row in rows]
-
-
-def _links(sentences: Ends, images: Ends) -> Links:
+def _links(sentences: Sequence[int | None], images: Sequence[int | None]) -> Links:
     """Links that either side names. Raises DataError where the other end says otherwise.
 
     The authors keep links on one side and write -1 throughout the other: there it says nothing against the links.
     """
-    links = np.full((len(sentences), len(images)), np.nan)
-    links[[end is not None for end in sentences]] = 0
-    links[:, [end is not None for end in images]] = 0
-    sides = (("sentence", sentences, "image", images, links), ("image", images, "sentence", sentences, links.T))
-    for what, ends, other, backs, values in sides:
-        carries = any(back not in (None, NOTHING) for back in backs)
-        for index, end in enumerate(ends):
-            if end is None or end == NOTHING:
-                continue
-            back = backs[end]
-            if carries if back == NOTHING else back not in (None, index) and ends[back] != end:
-                linked = "nothing" if back == NOTHING else f"{what} {back}"
-                raise DataError(
-                    f"{what} {index} is linked to {other} {end}, and {other} {end} to {linked}",
-                    hint="let one name the other, or write null for the one that is unknown",
-                )
-            values[index, end] = 1
-    return links
+    rows, columns = _side("sentence", sentences, len(images)), _side("image", images, len(sentences)).T
+    both = (rows == 1) & (columns == 1)
+    refused = (rows == 1) & (columns == 0) & ~both.any(0) & (columns == 1).any()
+    refused |= (columns == 1) & (rows == 0) & ~both.any(1)[:, None] & (rows == 1).any()
+    for row, column in np.argwhere(refused).tolist():
+        image = "nothing" if sentences[row] == -1 else f"image {sentences[row]}"
+        sentence = "nothing" if images[column] == -1 else f"sentence {images[column]}"
+        message = f"sentence {row} is linked to {image}, and image {column} to {sentence}"
+        raise DataError(message, hint="let one name the other, or write null for the one that is unknown")
+    return np.fmax(rows, columns)
+
+
+def _side(what: str, ends: Sequence[int | None], others: int) -> Links:
+    named = np.array(ends, np.float64)[:, None]
+    for index in np.flatnonzero(named >= others).tolist():
+        message = f"{what} {index} is linked to {ends[index]}, and the other side ends with {others - 1}"
+        raise DataError(message, hint="restore the index")
+    return np.where(np.isnan(named), np.nan, named == np.arange(others))
 
 
 def is_mmc4(path: Path) -> bool:
     """Whether the first line of a JSONL file is a document of MMC4."""
     with path.open("rb") as file:
-        row = json_object(file.readline(1 << 24).decode("utf-8-sig", "replace"))
-    return row is not None and {"text_list", "image_info"} <= row.keys()
+        line = file.readline(1 << 24)
+    return b'"text_list"' in line and b'"image_info"' in line
 
 
 def read_mmc4(root: Path, paths: list[Path], passed: Callable[[], None] | None = None) -> Dataset:
-    """Documents of MMC4, one a line; which sentence an image was matched with is a judgment of worker `mmc4`.
-
-    A file named like a split is that split. Raises DataError naming file:line for what does not fit.
-    """
-    tables, pictures = DocumentTables(WORKER), Pictures(root, passed)
+    """Documents of MMC4, one a line, in files that may be named like splits. Raises DataError naming file:line."""
+    reading = DocumentFiles(Galleries(root), passed, DocumentTables(WORKER))
     for path in paths:
-        for number, line in enumerate(read_utf8(path).split("\n"), 1):
-            if line.strip():
-                with located(f"{path}:{number}"):
-                    name = f"{path.stem}/{number:05}"
-                    tables.add(name, SPLIT_NAMES.get(path.stem), *_mmc4_document(name, line, pictures))
-    return tables.dataset(root.resolve().name if len(paths) > 1 else paths[0].stem, root, pictures.notes())
-
-
-def _mmc4_document(name: str, line: str, pictures: Pictures) -> tuple[list[str], list[Image], Links]:
-    row = json_object(line)
-    texts, infos = value_of("the line", row, "text_list", list), value_of("the line", row, "image_info", list)
-    validate_size(name, len(texts), len(infos))
-    if not all(map(is_text, texts)):
-        raise DataError("`text_list` holds something that is no text", hint="restore the line")
-    # an integer may be too large for a double
-    largest = float(np.finfo(np.float64).max)
-    matrix = value_of("the line", row, "similarity_matrix", list)
-    if len(matrix) != len(infos) or any(
-        not isinstance(values, list)
-        or len(values) != len(texts)
-        or any(type(value) not in (int, float) or not abs(value) <= largest for value in values)
-        for values in matrix
-    ):
-        shape = f"{len(infos)} x {len(texts)} finite numbers"
-        raise DataError(f"`similarity_matrix` must be {shape}, images by sentences", hint="restore the line")
-    links, images = np.zeros((len(texts), len(infos))), []
-    for number, info in enumerate(infos):
-        at = f"image_info[{number}]"
-        images.append(pictures.image(value_of(at, info, "image_name", str), name))
-        matched = value_of(at, info, "matched_text_index", int)
-        if not 0 <= matched < len(texts):
-            last = f"`text_list` ends with {len(texts) - 1}"
-            raise DataError(f"{at}: `matched_text_index` is {matched}, and {last}", hint="restore the index")
-        links[matched, number] = 1
-    return texts, images, links
+        for number, line in numbered_lines(path):
+            with _located(f"{path}:{number}"):
+                row = msgspec.json.decode(line, type=_Line)
+                images = [(info.image_name, info.matched_text_index) for info in row.image_info]
+                sentences = [(text, None) for text in row.text_list]
+                reading.add(f"{path.stem}/{number:05}", SPLIT_NAMES.get(path.stem), sentences, images)
+    return reading.dataset(root.resolve().name if len(paths) > 1 else paths[0].stem)

@@ -7,11 +7,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.tables import encode_row, pretty_json
 
-_TYPES = {
-    str: "sc:Text",
-    int: "sc:Integer",
-    float: "sc:Float",
-}
+_TYPES = {str: "sc:Text", int: "sc:Integer", float: "sc:Float"}
 
 Columns = dict[str, tuple[Any, str]]
 """Of each column: what it holds (a list stands for repeated) and what that means."""
@@ -166,44 +162,25 @@ def _records(name: str, key: str, fields: list[dict[str, Any]]) -> dict[str, Any
 
 _MEDIA = {"jpg": "image/jpeg", "jpeg": "image/jpeg", "tif": "image/tiff"}
 
-_CONTEXT: dict[str, Any] = {
+_TERMS = (
+    "@language", "@vocab", "citeAs", "column", "conformsTo", "cr", "rai", "data", "dataType", "dct",
+    "equivalentProperty", "examples", "extract", "field", "fileProperty", "fileObject", "fileSet", "format",
+    "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references",
+    "regex", "repeated", "replace", "samplingRate", "sc", "separator", "source", "subField", "transform",
+)  # fmt: skip
+_ELSEWHERE: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
 }
+_CONTEXT = {term: _ELSEWHERE.get(term, f"cr:{term}") for term in _TERMS}
 """The context that the standard recommends, word for word: readers compare it."""
 
 _LOAD = """    import mlcroissant

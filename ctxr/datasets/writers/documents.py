@@ -1,14 +1,15 @@
 """Documents in the formats of others: the JSON of Hessel et al. (2019) with one link an item, and MMC4's interleaved JSONL."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import Document, Links, documents_of
-from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
+from ctxr.datasets.writers.job import UNSPLIT, ExportJob, ExportResult, suffix_of
 from ctxr.errors import DataError, plural
 from ctxr.metrics.assignment import assign
 from ctxr.metrics.votes import Doubles
@@ -17,33 +18,35 @@ from ctxr.store.paths import stays_inside
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
-_SPLITS = {"train": "train", "valid": "val", "test": "test"}
 
+def _scored(job: ExportJob) -> list[tuple[Document, Doubles]]:
+    """Documents whose links are the optimal assignment by a scorer, and its scores [n, m]; all NaN where it did not score every pair.
 
-def links_by(dataset: Dataset, scorer: str, scores: Mapping[str, Mapping[str, float]]) -> Iterator[Judgment]:
-    """The optimal assignment of each document whose every pair is scored, as judgments: 1 for its links, 0 for other pairs."""
-    for document in documents_of(dataset):
-        if (weights := _weights(document, scores)) is not None:
-            links = {*zip(*(side.tolist() for side in assign(weights)), strict=True)}
-            for row, sentence in enumerate(document.sentences):
-                for column, image in enumerate(document.images):
-                    yield Judgment(sentence, image, scorer, float((row, column) in links))
-
-
-def _weights(document: Document, scores: Mapping[str, Mapping[str, float]]) -> Doubles | None:
-    """Scores [n, m] of a document; None where a pair has none."""
-    rows = [
-        [scores.get(sentence, {}).get(image, np.nan) for image in document.images] for sentence in document.sentences
-    ]
-    weights = np.array(rows, np.float64)
-    return None if np.isnan(weights).any() else weights
+    The links are written as judgments too. Raises DataError for a scorer that did not score a single document.
+    """
+    documents, judgments = [], []
+    for document in documents_of(job.dataset):
+        rows = [job.scores.get(sentence, {}) for sentence in document.sentences]
+        scores = np.array([[row.get(image, np.nan) for image in document.images] for row in rows], np.float64)
+        links = np.zeros_like(scores)
+        if np.isnan(scores).any():
+            links[:] = scores[:] = np.nan
+        else:
+            links[assign(scores)] = 1
+        documents.append((replace(document, links=links), scores))
+        pairs = zip(product(document.sentences, document.images), links.flat, strict=True)
+        judgments += [Judgment(*pair, job.scorer, float(value)) for pair, value in pairs if value >= 0]
+    if not judgments:
+        raise DataError(f"{job.scorer} scores no document as a whole", hint=f"ctxr train --dataset {job.origin}")
+    write_table(job.out / "judgments.jsonl", judgments)
+    return documents
 
 
 def write_links(job: ExportJob) -> ExportResult:
     """Write `documents.json` with pictures in `images/`. Raises DataError for a document that is in no split."""
     result, lost, unlinked = ExportResult(_LINKS), 0, 0
-    splits: dict[str, list[Any]] = {name: [] for name in _SPLITS.values()}
-    for document in documents_of(job.dataset, job.worker):
+    splits: dict[str, list[Any]] = {"train": [], "val": [], "test": []}
+    for document in [document for document, _ in _scored(job)] if job.scores else documents_of(job.dataset):
         if document.split is None:
             raise DataError(f"the document {document.id} is in none of train, valid and test", hint="export to mmc4")
         links = document.links.copy()
@@ -51,9 +54,8 @@ def write_links(job: ExportJob) -> ExportResult:
             links[(links == 1) & (np.cumsum(links == 1, axis=0) > 1)] = 0  # all but the first of an image
             lost += int(np.nansum(document.links) - np.nansum(links))
         unlinked += bool(np.isnan(links).all())
-        images, texts = _ends(links.T), _ends(links)
-        row = [[*zip(document.images, images, strict=True)], [*zip(document.texts, texts, strict=True)], document.id]
-        splits[_SPLITS[document.split]].append(row)
+        row = _side(document.images, links.T), _side(document.texts, links), document.id
+        splits["val" if document.split == "valid" else document.split].append(row)
     write_bytes(job.out / "documents.json", msgspec.json.encode(splits) + b"\n")
     if lost:
         result.left_out.append(f"{plural(lost, 'link')} of images that have several: an item of this format has one.")
@@ -62,46 +64,44 @@ def write_links(job: ExportJob) -> ExportResult:
     return _with_pictures(job, result)
 
 
-def _ends(links: Links) -> list[int | None]:
-    """The first link of each row; -1 where all are judged 0, None where one is not judged."""
-    return [int(np.argmax(row == 1)) if (row == 1).any() else None if np.isnan(row).any() else -1 for row in links]
+def _side(items: Sequence[str], links: Links) -> list[tuple[str, int | None]]:
+    """Each with its first link; -1 where all are judged 0, None where one is not judged."""
+    ends = [int(np.argmax(row == 1)) if (row == 1).any() else None if np.isnan(row).any() else -1 for row in links]
+    return [*zip(items, ends, strict=True)]
 
 
 def write_mmc4(job: ExportJob) -> ExportResult:
     """Write a JSONL file for each split with pictures in `images/`; an image without a sentence is left out."""
-    result, unscored, unmatched = ExportResult(_MMC4), 0, 0
+    result, unmatched = ExportResult(_MMC4), 0
     lines: dict[str, list[bytes]] = {}
-    for document in documents_of(job.dataset, job.worker):
-        if (weights := _weights(document, job.scores)) is None:
-            unscored += 1
+    for document, scores in _scored(job):
+        if np.isnan(scores).any():
             continue
-        matched = {
-            image: sentence for image, sentence in enumerate(_ends(document.links.T)) if sentence not in (None, -1)
-        }
+        matched, sentences = (side.tolist() for side in np.nonzero(document.links.T == 1))
         unmatched += len(document.images) - len(matched)
         row = {
             "url": "",
             "text_list": document.texts,
             "image_info": [
                 {"image_name": document.images[image], "raw_url": "", "face_detections": None}
-                | {"matched_text_index": sentence, "matched_sim": weights[sentence, image].item()}
-                for image, sentence in matched.items()
+                | {"matched_text_index": sentence, "matched_sim": scores[sentence, image].item()}
+                for image, sentence in zip(matched, sentences, strict=True)
             ],
-            "similarity_matrix": weights.T[[*matched]].tolist(),
+            "similarity_matrix": scores.T[matched].tolist(),
             "could_have_url_duplicate": 0,
         }
-        lines.setdefault(document.split or "unsplit", []).append(msgspec.json.encode(row) + b"\n")
+        lines.setdefault(document.split or UNSPLIT, []).append(msgspec.json.encode(row) + b"\n")
     for split, rows in lines.items():
         write_bytes(job.out / f"{split}.jsonl", b"".join(rows))
-    if unscored:
-        result.left_out.append(f"{plural(unscored, 'document')} that {job.worker} did not score.")
+    if unscored := len(job.dataset.sets) - sum(map(len, lines.values())):
+        result.left_out.append(f"{plural(unscored, 'document')} that {job.scorer} did not score.")
     if unmatched:
         result.left_out.append(f"{plural(unmatched, 'image')} without a sentence of their own.")
     return _with_pictures(job, result)
 
 
 def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
-    """Write pictures to `images/`, by the ids of their images, and the judgments of a scorer."""
+    """Write pictures to `images/`, by the ids of their images."""
     with job.progress.task("pictures", len(job.dataset.images)) as task:
         for image in job.dataset.images.values():
             if not stays_inside(image.id):
@@ -110,8 +110,6 @@ def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
                 suffix = "" if image.id.lower().endswith(suffix_of(image)) else suffix_of(image)
                 job.pictures.link(image, job.out / "images" / f"{image.id}{suffix}")
             task.advance()
-    if job.scores:
-        write_table(job.out / "judgments.jsonl", job.dataset.judgments)
     return result
 
 

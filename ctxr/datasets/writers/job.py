@@ -13,7 +13,6 @@ from typing import Any
 from PIL import Image as Pillow
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.coco import licences_of_files
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.splits import SPLITS
@@ -242,7 +241,7 @@ class ExportJob:
         origin: the artifact's folder, beside which the places of sources are remembered.
         shard_bytes: most bytes of pictures in one shard. videos: folder of the sources, where they have moved.
         workers: sources worked on at the same time; 0 = half the cores.
-        worker: whose links of documents are written. scores: by query and candidate, where that is a scorer.
+        scorer, scores: whose links of documents are written, by query and candidate, if not the known ones.
     """
 
     dataset: Dataset
@@ -253,7 +252,7 @@ class ExportJob:
     progress: Progress
     videos: Path | None = None
     workers: int = 0
-    worker: str = GOLD
+    scorer: str = ""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property

@@ -5,10 +5,8 @@ that does not reproduce its own images is not written.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,14 +14,14 @@ from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_recip
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, and_more
 from ctxr.media.footage import SourceLocator
-from ctxr.media.frames import Wanted, decode_frames, pixels_sha256, software
+from ctxr.media.frames import decode_frames, pixels_sha256, software
 from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
 from ctxr.store.records import Image, Source, Split
-from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json, write_table
+from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json, write_tables
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -94,11 +92,11 @@ def _decoded(
     """Every frame decoded again, by video and frame number; what an earlier run has seen with the same software is not decoded."""
     memory = _Memory(job.origin, versions)
     seen = {name: memory.load(source) for name, source in videos.items()}
-    wanted = []
+    wanted = defaultdict(list)
     for name, source in videos.items():
-        missing = [image for image in images[name] if not _known(image, seen[name])]
-        if missing:
-            wanted.append(Wanted(name, source.file, source.sha256, source.decoder or "pyav", missing))
+        for image in images[name]:
+            if image.index not in seen[name] or seen[name][image.index].time != image.time:
+                wanted[source].append(image)
 
     def visit(image: Image, rgb: Pixels, stream: int | None) -> tuple[int, _Seen]:
         if image.index is None or image.time is None:
@@ -112,7 +110,7 @@ def _decoded(
         if error:
             failed[video.name] = error
         else:
-            memory.store(videos[video.name], seen[video.name])
+            memory.store(video, seen[video.name])
     for error in (failed[name] for name in sorted(failed)):
         raise DataError(f"{error.message}{and_more(len(failed))}: a recipe needs every source", hint=error.hint)
     for name in videos:
@@ -123,10 +121,6 @@ def _decoded(
                     hint=f"ctxr verify {job.origin} says how far apart they are; build the sets again with what is installed now",
                 )
     return seen
-
-
-def _known(image: Image, seen: dict[int, _Seen]) -> bool:
-    return image.index in seen and seen[image.index].time == image.time
 
 
 class _Memory:
@@ -154,20 +148,10 @@ class _Memory:
 def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
     dataset = job.dataset
     groups = {image.group for image in dataset.images.values()} | {image_set.group for image_set in dataset.sets}
-    tables: dict[str, Sequence[Any]] = {
-        "images": rows,
-        "sets": dataset.sets,
-        "sources": sources,
-        "splits": [Split(group, split) for group, split in dataset.splits.items() if group in groups],
-    }
-    optional: dict[str, Sequence[Any]] = {
-        "texts": [*dataset.texts.values()],
-        "queries": [*dataset.queries.values()],
-        "judgments": dataset.judgments,
-        "groups": dataset.footage,
-    }
-    for name, table in (tables | {name: table for name, table in optional.items() if table}).items():
-        write_table(job.out / f"{name}.jsonl", table)
+    splits = [Split(group, split) for group, split in dataset.splits.items() if group in groups]
+    tables = {name: table for name, table in dataset.tables().items() if table}
+    tables |= {"groups": dataset.footage} if dataset.footage else {}
+    write_tables(job.out, tables | {"images": rows, "sets": dataset.sets, "sources": sources, "splits": splits})
 
 
 _LOAD = """This is a recipe: for each image the frame, the video (by sha256), the exact time, and the hashes of its pixels and its

@@ -52,7 +52,10 @@ def _tar(stream: IO[bytes]) -> Iterator[Add[dict[str, bytes]]]:
 
     def add(files: dict[str, bytes], size: int) -> None:
         for name, content in files.items():
-            tar.addfile(_header(name, len(content)), io.BytesIO(content))
+            # what else a header says does not depend on the machine or the hour
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            tar.addfile(header, io.BytesIO(content))
 
     yield add
     tar.close()
@@ -60,15 +63,6 @@ def _tar(stream: IO[bytes]) -> Iterator[Add[dict[str, bytes]]]:
 
 def _size(files: dict[str, bytes]) -> int:
     return sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in files.values())
-
-
-def _header(name: str, size: int) -> tarfile.TarInfo:
-    """A header in which nothing depends on the machine or the hour."""
-    header = tarfile.TarInfo(name)
-    header.size, header.mtime, header.mode = size, 0, 0o644
-    header.uid = header.gid = 0
-    header.uname = header.gname = ""
-    return header
 
 
 _LOAD = """Tar shards for WebDataset, one sample a set: `KEY.json` holds the set, its images and what is asked about it; `KEY.0.jpg`,

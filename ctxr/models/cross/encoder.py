@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.layers import EPSILON, Block, attend, feed_forward, require_heads
+from ctxr.models.layers import EPSILON, Block, attend, cut, feed_forward, require_heads
 from ctxr.store.regions import BOX
 
 Stage = Literal["text", "vision", "both", "crossed", "joint"]
@@ -249,7 +249,7 @@ class RegionEncoder(nn.Module):
                 f"a region has {images.shape[-1]} numbers, and {self.config.features} features and {BOX} of a box are wanted"
             )
         separate, crossing = self._split()
-        texts = _trimmed(texts)
+        texts = cut(texts)
         boxes = images[..., -BOX:]
         words_mask, regions_mask = present(texts), present(boxes)
         kind = self.words.kinds.weight[1] if self.config.embedding == "uniter" else None
@@ -258,11 +258,12 @@ class RegionEncoder(nn.Module):
             words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
         image = candidates[query, candidate]
-        parts = []
-        for start in range(0, max(1, len(image)), self.most):
-            of, at = query[start : start + self.most], image[start : start + self.most]
-            parts.append(self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing))
-        pairs = torch.cat(parts)
+        pairs = torch.cat(
+            [
+                self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing)
+                for of, at in zip(torch.split(query, self.most), torch.split(image, self.most), strict=True)
+            ]
+        )
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
     def match(self, pairs: Tensor) -> Tensor:
@@ -298,9 +299,3 @@ class RegionEncoder(nn.Module):
             nn.init.normal_(module.weight, std=self.config.spread)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
-
-
-def _trimmed(texts: Tensor) -> Tensor:
-    """The columns up to the last token of the longest text, one at least."""
-    used = (texts != 0).any(0).nonzero()
-    return texts[:, : int(used.max()) + 1 if len(used) else 1]

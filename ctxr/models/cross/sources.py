@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.encoder import CONFIGS, TOKENS, CrossConfig, RegionEncoder
-from ctxr.models.cross.volta import VOCABULARY, find_files, load_volta, read_volta_config
+from ctxr.models.cross.volta import VOCABULARY, load_volta, read_volta_config
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary, tiny_vocabulary
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import fingerprint_of
+from ctxr.models.published import checkpoint_files, fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,12 @@ def load_cross(name: str) -> CrossSource:
 
 
 def _volta(name: str, folder: Path) -> CrossSource:
-    config_path, weights = find_files(folder)
+    missing = UsageError(
+        f"there is no folder {folder} with weights of volta",
+        hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
+    )
+    patterns = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
+    config_path, weights = checkpoint_files(folder, ("config.json", "*.json"), patterns, missing)
     config = read_volta_config(config_path)
     pieces = read_vocabulary(folder / VOCABULARY)
     if len(pieces) > config.vocabulary:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
-from ctxr.models.published import BERT_WORDS, check_shapes, checkpoint_files, read_object, read_tensors, renamed
+from ctxr.models.published import BERT_WORDS, check_shapes, read_object, read_tensors, renamed
 from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
@@ -202,16 +202,6 @@ _UNITER = {
     "image_location_layer_norm": "box_norm",
     "v_LayerNorm": "norm",
 }
-
-
-def find_files(folder: Path) -> tuple[Path, Path]:
-    """(config, weights) of a checkpoint's folder. Raises as `checkpoint_files`."""
-    missing = UsageError(
-        f"there is no folder {folder} with weights of volta",
-        hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
-    )
-    weights = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
-    return checkpoint_files(folder, ("config.json", "*.json"), weights, missing)
 
 
 def load_volta(config: CrossConfig, path: Path) -> RegionEncoder:

@@ -55,13 +55,10 @@ def tiny_vocabulary() -> list[str]:
     return list(dict.fromkeys([*pieces, *WORDS.read_text(encoding="utf-8").split()]))
 
 
-def make_tokenizer(pieces: Sequence[str], lower: bool = True, most: int = TOKENS) -> Callable[[Sequence[str]], Tensor]:
+def make_tokenizer(pieces: Sequence[str], most: int = TOKENS) -> Callable[[Sequence[str]], Tensor]:
     """A function from texts to int64 ids [B, most]: [CLS], the pieces, [SEP], then 0; what is too long is cut before [SEP].
 
-    Args:
-        pieces: a vocabulary.
-        lower: without upper case and accents, as bert-base-uncased wants it.
-        most: ids of a text, [CLS] and [SEP] among them.
+    Upper case and accents are dropped, as bert-base-uncased wants it.
     """
     import torch
     from tokenizers import Tokenizer
@@ -72,7 +69,7 @@ def make_tokenizer(pieces: Sequence[str], lower: bool = True, most: int = TOKENS
 
     ids = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = Tokenizer(WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=100))
-    tokenizer.normalizer = BertNormalizer(lowercase=lower)
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.post_processor = BertProcessing((END, ids[END]), (START, ids[START]))
     tokenizer.enable_truncation(most)

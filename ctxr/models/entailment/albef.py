@@ -56,9 +56,8 @@ _CROSSED = {
 def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     """The image branch of "albef:FOLDER".
 
-    Raises:
-        UsageError: no such folder.
-        DataError: files that are missing, damaged, or do not belong together; a picture size that is no multiple of a patch.
+    Raises UsageError for no such folder; DataError for files that are missing, damaged, or do not belong together, and for a picture
+    size that is no multiple of a patch.
     """
     folder = Path(name.removeprefix("albef:"))
     missing = UsageError(
@@ -99,11 +98,7 @@ def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
 def translate(
     state: Mapping[str, Tensor], config: FusionConfig, vision: Mapping[str, int], path: Path
 ) -> dict[str, Tensor]:
-    """A `FusionBranch`'s state, but for `vision.black`, from ALBEF's.
-
-    Raises:
-        DataError: weights that are missing or that nothing here takes; `path` is named.
-    """
+    """A `FusionBranch`'s state, but for `vision.black`, from ALBEF's. Raises as `renamed` does."""
     # pre-training keeps the encoder under the model for masked words, fine-tuning does not
     state = {re.sub(r"^text_encoder\.bert\.", "text_encoder.", key): tensor for key, tensor in state.items()}
     names = dict(_names(config, vision["depth"]))

@@ -55,12 +55,6 @@ def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: in
     return WordSpace(centre, axes, meaning)
 
 
-def meanings(encoder: str, pieces: Sequence[str], width: int) -> Tensor:
-    """[V, D] of the words of a vocabulary, as `WordSpace.meaning`. Raises what `find_source` and `words_of` raise."""
-    source = find_source(encoder)
-    return words_of(source.build(), source, pieces, width).meaning
-
-
 @torch.no_grad()
 def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> FusionBranch:
     """The branch with its words, cells and looks from one to the other as the encoder has them.

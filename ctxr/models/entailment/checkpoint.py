@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -22,6 +23,7 @@ from ctxr.models.regions import GridRegions
 from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, fill, read_config, write_config
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.tables import UNREADABLE
 
 WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
 
@@ -157,9 +159,6 @@ def _sha256(file: Path) -> str:
 
 def _trained_on(file: Path) -> frozenset[str]:
     try:
-        names = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} does not say what was trained on", hint=TRAIN_AGAIN) from error
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{file} holds no list of pictures", hint=TRAIN_AGAIN)
-    return frozenset(names)
+        return msgspec.json.decode(file.read_bytes(), type=frozenset[str])
+    except (OSError, *UNREADABLE) as error:
+        raise DataError(f"{file} holds no list of what was trained on", hint=TRAIN_AGAIN) from error

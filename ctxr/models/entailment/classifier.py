@@ -5,14 +5,14 @@ Letters: B claims, N pictures, P patches, T tokens, D width of h^t, h^v and h^m.
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.entailment.fusion import cut
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT
+from ctxr.models.layers import cut
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class Gate(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """[B, D] of [B, D]."""
-        gated: Tensor = self.open(hidden).sigmoid() * hidden
-        return gated
+        return cast("Tensor", self.open(hidden).sigmoid() * hidden)
 
 
 def make_head(width: int, inner: int, dropout: float) -> nn.Sequential:
@@ -114,13 +113,11 @@ class EntailmentClassifier(nn.Module):
 
     def _text(self, batch: PairBatch, rows: Tensor) -> Tensor:
         ids = batch.text[rows] if batch.text.is_floating_point() else cut(batch.text[rows])
-        hidden: Tensor = self.text(ids, batch.types[rows, : ids.shape[1]])
-        return hidden
+        return cast("Tensor", self.text(ids, batch.types[rows, : ids.shape[1]]))
 
     def _image(self, batch: PairBatch, rows: Tensor) -> Tensor:
         used, positions = torch.unique(batch.place[rows], return_inverse=True)
-        hidden: Tensor = self.image(batch.images[used], positions, cut(batch.hypotheses[rows]))
-        return hidden
+        return cast("Tensor", self.image(batch.images[used], positions, cut(batch.hypotheses[rows])))
 
 
 def joint_loss(logits: Tensor, batch: PairBatch) -> Tensor:

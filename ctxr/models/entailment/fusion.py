@@ -128,8 +128,3 @@ class FusionBranch(nn.Module):
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
         """The pictures without light in the patches where `hidden` [N, P] is True."""
         return self.vision.blackened(images, hidden)
-
-
-def cut(tokens: Tensor) -> Tensor:
-    """Token ids without the columns behind the longest row."""
-    return tokens[:, : max(1, int((tokens != 0).sum(1).max())) if len(tokens) else 1]

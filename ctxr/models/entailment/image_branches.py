@@ -54,7 +54,7 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
 
     def build() -> FusionBranch:
-        return new_branch(lambda: pixel_vision(**vision), config, SEED)
+        return new_branch(lambda: pixel_vision(**vision), config)
 
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
     return untrained(name, build, config, pieces, preprocess, decides=([vision, preprocess.describe()], SEED))
@@ -77,7 +77,7 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
         return VisionTransformer(stem, cells, dark, width, recipe.vision_layers, heads=heads, inner=2 * width)
 
     def build() -> FusionBranch:
-        return start_aligned(new_branch(vision, config, SEED), encoder, pieces)
+        return start_aligned(new_branch(vision, config), encoder, pieces)
 
     return untrained(name, build, config, pieces, encoder, decides=([grid.describe(), recipe.vision_layers], SEED))
 
@@ -123,11 +123,19 @@ def untrained(
     )
 
 
-def new_branch(vision: Callable[[], VisionTransformer], config: FusionConfig, seed: int) -> FusionBranch:
-    """A branch whose first weights follow from a seed."""
+def new_branch(vision: Callable[[], VisionTransformer], config: FusionConfig) -> FusionBranch:
+    """A branch whose first weights are normal (`spread_of`) and follow from the seed, without bias."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return initialised(FusionBranch(vision(), FusionEncoder(config)))
+        torch.manual_seed(SEED)
+        branch = FusionBranch(vision(), FusionEncoder(config))
+        spread = spread_of(branch.width)
+        for part in branch.modules():
+            if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d):
+                nn.init.normal_(part.weight, std=spread)
+                if getattr(part, "bias", None) is not None:
+                    nn.init.zeros_(part.bias)  # type: ignore[arg-type]
+        nn.init.normal_(branch.vision.cls, std=spread)
+    return branch
 
 
 def spread_of(width: int) -> float:
@@ -139,24 +147,12 @@ def spread_of(width: int) -> float:
     return 0.02 if width >= BERT else float(width**-0.5)
 
 
-def initialised(module: FusionBranch) -> FusionBranch:
-    """The branch with normal first weights (`spread_of`), and no bias."""
-    spread = spread_of(module.width)
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d):
-            nn.init.normal_(part.weight, std=spread)
-            if getattr(part, "bias", None) is not None:
-                nn.init.zeros_(part.bias)  # type: ignore[arg-type]
-    nn.init.normal_(module.vision.cls, std=spread)
-    return module
-
-
 def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]:
     """A function from premises and hypotheses to ids and types [B, T]: [CLS] premise [SEP] hypothesis [SEP], then 0.
 
     An overlong premise is cut, its hypothesis never: `most` is the sum of what both may have.
     """
-    first, second = make_tokenizer(pieces, True, most - WORDS), make_tokenizer(pieces, True, WORDS + 1)
+    first, second = make_tokenizer(pieces, most - WORDS), make_tokenizer(pieces, WORDS + 1)
     start, end = pieces.index(START), pieces.index(END)
 
     def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -38,8 +38,7 @@ class BlipBranch(nn.Module):
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
         """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
         mask = torch.ones(len(place), 1, dtype=torch.bool, device=place.device)
-        pairs: Tensor = self.encoder.pairs(images, tokens, place[:, None], mask)[:, 0]
-        return pairs
+        return cast("Tensor", self.encoder.pairs(images, tokens, place[:, None], mask)[:, 0])
 
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,13 @@ from torch.nn import functional
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
-from ctxr.models.entailment.aligned import LITTLE, meanings
+from ctxr.models.entailment.aligned import LITTLE, words_of
 from ctxr.models.entailment.base import TextSource
-from ctxr.models.entailment.fusion import FusionBranch, cut
+from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import hub_folder
+from ctxr.models.layers import cut
 from ctxr.models.published import careful, fingerprint_of, is_model_folder, require_model_folder
 from ctxr.models.training import checkpoint
 
@@ -86,8 +87,7 @@ class BertBranch(nn.Module):
     def states(self, ids: Tensor, types: Tensor) -> Tensor:
         """[B, T, D] of each token."""
         more = {"token_type_ids": types} if self.typed else {}
-        states: Tensor = self.model(input_ids=ids, attention_mask=(ids != 0).long(), **more).last_hidden_state
-        return states
+        return cast("Tensor", self.model(input_ids=ids, attention_mask=(ids != 0).long(), **more).last_hidden_state)
 
 
 def leftwards(values: Tensor, ids: Tensor) -> Tensor:
@@ -182,7 +182,10 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             model = _looking_alike(BertModel(BertConfig(**config), add_pooling_layer=False))
-        return BertBranch(_comparing(model, meanings(encoder, pieces, recipe.width)) if encoder else model)
+        if not encoder:
+            return BertBranch(model)
+        source = find_source(encoder)
+        return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width).meaning))
 
     name = f"aligned:{encoder}" if encoder else TINY
     decides = [name, config, pieces, SEED, *([checkpoint.fingerprint_of(find_source(encoder))] if encoder else [])]
@@ -230,10 +233,8 @@ def bert_source(name: str) -> TextSource:
     Args:
         name: "bert:FOLDER" reads premise and hypothesis at once, "late:FOLDER" each apart.
 
-    Raises:
-        UsageError: no folder.
-        DataError: a folder whose files are not all there, cannot be read, or hold no encoder with padding 0.
-        CtxrError: files that cannot be fetched.
+    Raises UsageError for no folder; DataError for a folder whose files are not all there, cannot be read, or hold no encoder with
+    padding 0; CtxrError for files that cannot be fetched.
     """
     kind, _, source = name.partition(":")
     if not source:

@@ -42,11 +42,9 @@ class PairTable:
     def batch(self, rows: Tensor) -> PairBatch:
         """Some of the claims; a picture that several of them are about stands in the batch once."""
         used, positions = torch.unique(self.place[rows], return_inverse=True)
-        texts = [(self.premises[row], self.hypotheses[row]) for row in rows.tolist()]
-        ids, types, hypotheses = self.tokenize(
-            [premise for premise, _ in texts], [hypothesis for _, hypothesis in texts]
-        )
-        return PairBatch(self.images(used), positions, ids, types, hypotheses, self.label[rows], self.theta[rows])
+        premises, hypotheses = ([texts[row] for row in rows.tolist()] for texts in (self.premises, self.hypotheses))
+        ids, types, words = self.tokenize(premises, hypotheses)
+        return PairBatch(self.images(used), positions, ids, types, words, self.label[rows], self.theta[rows])
 
 
 def make_claims(

@@ -3,7 +3,7 @@
 Letters: N pictures, P patches, D width.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,7 @@ class VisionBlock(nn.Module):
         seen = functional.scaled_dot_product_attention(query, key, value)
         tokens = tokens + self.out(seen.transpose(1, 2).flatten(2))
         wide = functional.gelu(self.widen(self.before_widening(tokens)))
-        normal: Tensor = tokens + self.narrow(wide)
-        return normal
+        return cast("Tensor", tokens + self.narrow(wide))
 
     def projected(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens [N, 1 + P, D], as `by_head`."""
@@ -46,8 +45,7 @@ def by_head(parts: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
 def cls_shares(query: Tensor, key: Tensor) -> Tensor:
     """How much [CLS] looks at each patch, mean over heads, [N, P], by queries and keys [N, heads, 1 + P, ...]."""
     fits = query[:, :, :1] @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-    shares: Tensor = fits.softmax(-1)[:, :, 0, 1:].mean(1)
-    return shares
+    return cast("Tensor", fits.softmax(-1)[:, :, 0, 1:].mean(1))
 
 
 class VisionTransformer(nn.Module):
@@ -73,8 +71,7 @@ class VisionTransformer(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Tokens [N, 1 + P, D], [CLS] first."""
-        tokens: Tensor = self.norm(self._below(images, len(self.blocks)))
-        return tokens
+        return cast("Tensor", self.norm(self._below(images, len(self.blocks))))
 
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] looks at each patch in the last block, [N, P]."""
@@ -105,8 +102,7 @@ class PatchStem(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """[N, P, D]."""
-        patches: Tensor = self.project(pixels).flatten(2).transpose(1, 2)
-        return patches
+        return cast("Tensor", self.project(pixels).flatten(2).transpose(1, 2))
 
 
 class CellStem(nn.Module):
@@ -122,8 +118,7 @@ class CellStem(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """[N, P, D]."""
-        patches: Tensor = self.norm(self.project(cells))
-        return patches
+        return cast("Tensor", self.norm(self.project(cells)))
 
 
 def black_patches(pixels: Tensor, hidden: Tensor, black: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import read_table, write_table, write_tables
 
 
 def without_audits(answered: Answered, workdir: Path) -> Answered:
@@ -198,8 +198,7 @@ def write_dataset(
     }
     if footage := [row for row in _rows(root, GROUPS, SharedFootage) if {row.first, row.second} <= groups]:
         tables["groups"] = footage
-    counts = {name: write_table(out / f"{name}.jsonl", rows) for name, rows in tables.items()}
-    return [f"{name}.jsonl" for name in tables], counts
+    return [f"{name}.jsonl" for name in tables], write_tables(out, tables)
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
@@ -227,10 +226,8 @@ def _texts(answered: Answered) -> dict[str, Text]:
     for unit in answered.units.values():
         author = unit.authors[0] if unit.authors else "unknown"
         for index, name in enumerate(unit.text_ids):
-            if unit.statement is None:
-                texts.setdefault(name, Text(name, unit.texts[index], author, index))
-            else:
-                texts.setdefault(name, Text(name, unit.statement, author))
+            text = unit.texts[index] if unit.statement is None else unit.statement
+            texts.setdefault(name, Text(name, text, author, index))
     return texts
 
 

@@ -17,8 +17,8 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import query_of
 from ctxr.engine.report import Table
-from ctxr.metrics import workers as trust
 from ctxr.metrics.positions import errors_by_distance, neighbour_confusion, position_bias_by_worker
+from ctxr.metrics.workers import decision_on, skill_of
 from ctxr.pipelines.crowd.votes import RetrieverPick, votes_on_images
 from ctxr.store.records import Record
 
@@ -90,7 +90,7 @@ def people(
             missed[answer.worker] += not hit
             hits[answer.worker] += hit
             votes[answer.worker] += 1
-    authors, positions = _authors(picks), _position_bias(picks)
+    authors, positions = author_skills(picks), _position_bias(picks)
     rows = []
     for worker in sorted(counts):
         finds = _skill(hits[worker], votes[worker]) if votes[worker] else None
@@ -141,26 +141,26 @@ def _suggestion(hits: int, votes: int, position_p: float | None, good: float, po
         return "block", "picks depend on the position of the image, not on the text"
     if not votes:
         return "undecided", "no question with a known answer yet"
-    (decision,) = trust.decisions([hits], [votes], good, poor)
+    decision = decision_on(hits, votes, good, poor)
     why = {"block": f"accuracy is confidently below {poor:g}", "allow": f"accuracy is confidently above {good:g}"}
     return decision, why.get(decision, "too few answers to decide")
 
 
 def _skill(hits: float, votes: float) -> Skilled:
-    (skill,) = trust.skills([hits], [votes], 0.5)
-    return Skilled(*(round(value, 4) for value in (skill.right, skill.votes, skill.mean, skill.low, skill.high)))
+    skill = skill_of(hits, votes, 0.5)
+    return Skilled(*(round(float(value), 4) for value in (hits, votes, skill.mean, skill.low, skill.high)))
 
 
-def _authors(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
-    if not picks:
-        return {}
-    votes = votes_on_images(picks)
-    author = {pick.unit.id: pick.describer for pick in picks}
-    counts = trust.author_success(
-        votes, np.array([pick.right for pick in picks]), [author[str(name)] for name in votes.unit_names]
-    )
-    columns = zip(counts.authors.tolist(), counts.found.tolist(), counts.texts.tolist(), strict=True)
-    return {str(name): _skill(hits, texts) for name, hits, texts in columns if name and texts}
+def author_skills(picks: Sequence[RetrieverPick]) -> dict[str, Skilled]:
+    """The skill of each author, by the share of *other* workers who found each text: picks for one text are not independent."""
+    found: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for pick in picks:
+        if pick.describer not in ("", pick.worker):
+            found[pick.describer, pick.unit.id].append(pick.right)
+    shares: dict[str, list[float]] = defaultdict(list)
+    for (author, _), hits in found.items():
+        shares[author].append(sum(hits) / len(hits))
+    return {author: _skill(sum(texts), len(texts)) for author, texts in shares.items()}
 
 
 def _position_bias(picks: Sequence[RetrieverPick]) -> dict[str, float]:

@@ -16,16 +16,16 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ctxr.annotation.artifacts import CROWD, Tasks, read_all_tasks
+from ctxr.annotation.artifacts import Tasks, read_all_tasks
 from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.worker_state import people_needed
-from ctxr.annotation.launch import codes_file
+from ctxr.annotation.launch import codes_file, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
-from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import Signer
@@ -197,15 +197,17 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, d
     people suffice for all of them."""
     every = read_all_tasks(config.workdir)
     everything = _ours(every, progress)
-    _warn_of_unfinished(config.workdir, progress)
+    for folder in sorted((config.workdir / TASKS).iterdir()):
+        if folder.is_dir() and not (folder / MANIFEST).is_file():
+            progress.warn(f"{folder} is unfinished and is not served")
     for tasks in everything[1:]:
         if tasks.protocol != everything[0].protocol:
             raise UsageError(
                 f"{everything[0].path} and {tasks.path} were exported with different protocols",
                 hint=f"ctxr export-tasks {tasks.name} {options_of(everything[0].protocol, tasks.protocol)}",
             )
-    folder = config.workdir / CROWD
-    key = read_key(folder / PRIVATE)
+    private = private_folder(config.workdir)
+    key = read_key(private)
     journal = open_journal(
         journal_of(config.workdir, config.database),
         [unit for tasks in everything for unit in tasks.units],
@@ -216,12 +218,12 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, d
     )
     site = Site(
         journal,
-        Identities(folder / PRIVATE, key),
+        Identities(private, key),
         partial(pseudonym, key),
         Signer(key),
         _pictures(everything),
         {name: (image.width, image.height) for tasks in everything for name, image in tasks.images.items()},
-        Access(base_url, config.open, studies_of(everything, folder / PRIVATE, listed(config.tasks))),
+        Access(base_url, config.open, studies_of(everything, private, listed(config.tasks))),
         listed(config.tasks) or None,
         config.bundle,
         config.rate,
@@ -285,12 +287,6 @@ def _pictures(everything: Sequence[Tasks]) -> dict[str, Path]:
             hint="put the sets' folder back, or ctxr export-tasks again",
         )
     return files
-
-
-def _warn_of_unfinished(workdir: Path, progress: Progress) -> None:
-    for folder in sorted((workdir / TASKS).iterdir()):
-        if folder.is_dir() and not (folder / MANIFEST).is_file():
-            progress.warn(f"{folder} is unfinished and is not served")
 
 
 def _links(config: Serve, signer: Signer, access: Access) -> dict[str, str]:

@@ -33,13 +33,12 @@ from ctxr.pipelines.crowd.votes import (
 
 def coefficients(answered: Answered, picks: Sequence[RetrieverPick]) -> list[Measurement[Agreement]]:
     """Fleiss' kappa and Gwet's AC1 of positions by kind of set, and Cohen's kappa of first and second looks by task."""
-    rows: list[tuple[str, str, Agreement]] = []
+    rows = []
     for kind, chosen in by_kind(picks).items():
-        votes = votes_on_positions(chosen)
-        most = max(len(pick.unit.images) for pick in chosen)
-        rows += [(kind, "Fleiss' kappa", fleiss(votes)), (kind, "Gwet's AC1", gwet(votes, most))]
-    rows += [(f"second looks, {task}", "Cohen's kappa", kappa) for task, kappa in _second_looks(answered)]
-    return [Measurement({"of": of, "name": name}, figure) for of, name, figure in rows]
+        votes, most = votes_on_positions(chosen), max(len(pick.unit.images) for pick in chosen)
+        rows += [Measurement({"of": kind, "name": "Fleiss' kappa"}, fleiss(votes))]
+        rows += [Measurement({"of": kind, "name": "Gwet's AC1"}, gwet(votes, most))]
+    return rows + _second_looks(answered)
 
 
 def coefficients_table(rows: Sequence[Measurement[Agreement]]) -> Table:
@@ -48,7 +47,7 @@ def coefficients_table(rows: Sequence[Measurement[Agreement]]) -> Table:
     return Table("Other coefficients, on all votes", ("votes of", "coefficient", "units", "votes", "value"), shown)
 
 
-def _second_looks(answered: Answered) -> list[tuple[str, Agreement]]:
+def _second_looks(answered: Answered) -> list[Measurement[Agreement]]:
     """The first answer to a unit against each answer to its audit, as if first and second look were two workers."""
     first: dict[str, Answer] = {}
     for answer in sorted(answered.answers, key=lambda row: (row.at, row.worker)):
@@ -62,7 +61,7 @@ def _second_looks(answered: Answered) -> list[tuple[str, Agreement]]:
     for task, both in sorted(pairs.items()):
         units = [number for number in range(len(both)) for _ in range(2)]
         votes = gather(units, ["first", "second"] * len(both), [values for pair in both for values in pair])
-        kappas.append((task, cohen(votes)))
+        kappas.append(Measurement({"of": f"second looks, {task}", "name": "Cohen's kappa"}, cohen(votes)))
     return kappas
 
 

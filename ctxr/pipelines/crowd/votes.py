@@ -12,7 +12,7 @@ from ctxr.annotation.protocol import Verdict, verdict
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import retrieve
 from ctxr.engine.report import Table
-from ctxr.metrics.agreement import Agreement, TagAgreement, masi_alpha, tag_alphas
+from ctxr.metrics.agreement import Agreement, masi_alpha, tag_alphas
 from ctxr.metrics.consensus import TIE, dawid_skene, majority
 from ctxr.metrics.votes import Votes, gather
 from ctxr.metrics.workers import HumanAccuracy
@@ -203,10 +203,9 @@ def agreements(answered: Answered) -> list[Measurement[Agreement]]:
     for task, votes in sorted(sets.items()):
         units, workers = [query for query, _ in votes], [worker for _, worker in votes]
         chosen_sets = list(votes.values())
-        whole = TagAgreement("all labels", masi_alpha(units, workers, chosen_sets), 1.0)
-        for label in (*tag_alphas(units, workers, chosen_sets), whole):
-            of = {"task": task, "label": label.tag, "prevalence": label.prevalence}
-            rows.append(Measurement(of, label.agreement))
+        whole = ("all labels", 1.0, masi_alpha(units, workers, chosen_sets))
+        for label, prevalence, alpha in (*tag_alphas(units, workers, chosen_sets), whole):
+            rows.append(Measurement({"task": task, "label": label, "prevalence": prevalence}, alpha))
     return rows
 
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxr.annotation.answers import collected, refused_answers
-from ctxr.annotation.artifacts import CROWD, read_judgments
+from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.cost import planned_floor
 from ctxr.annotation.journal.results import Change, Waited
-from ctxr.annotation.launch import study_offer
+from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
-from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
+from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
@@ -137,7 +137,7 @@ def _named(workdir: Path, typed: str, names: list[str]) -> str:
     begin = [worker for worker in names if worker.startswith(typed)] if len(typed) > len("w-") else []
     if typed in names or len(begin) == 1:
         return typed if typed in names else begin[0]
-    invited = pseudonym(read_key(workdir / CROWD / PRIVATE), "local", f"team/{typed}")
+    invited = pseudonym(read_key(private_folder(workdir)), "local", f"team/{typed}")
     if invited in names:
         return invited
     what = f"{len(begin)} workers begin with" if begin else "no worker is called"

@@ -1,10 +1,9 @@
 """`ctxr build-documents`: documents with known links, made of the captions of a dataset."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from ctxr.datasets.constructors import construct
 from ctxr.datasets.open import open_dataset, origin_of
@@ -15,8 +14,7 @@ from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.pipelines.curation.config import BuildDocuments, DocumentsReport
 from ctxr.store.artifacts import Content
 from ctxr.store.kinds import DATASET
-from ctxr.store.records import Split
-from ctxr.store.tables import write_table
+from ctxr.store.tables import write_tables
 from ctxr.store.units import IMAGES
 
 
@@ -36,7 +34,6 @@ class _DocumentsStage(Stage):
     KIND = DATASET
     STAGED = True
     options: BuildDocuments
-    read: str
 
     def out(self) -> Path:
         return self.options.folder()
@@ -47,37 +44,21 @@ class _DocumentsStage(Stage):
         return Inputs([origin_of(dataset)], dataset)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        options, source = self.options, inputs.data
-        wanted = {split: getattr(options, split) for split in SPLITS}
-        built = construct(source, options.kind, wanted, options.seed)
+        wanted = {split: getattr(self.options, split) for split in SPLITS}
+        built = construct(inputs.data, self.options.kind, wanted, self.options.seed)
         for note in built.notes:
             progress.warn(note)
-        pictures, images = ExportPictures(source), []
-        home = "" if all(image.path.startswith(f"{IMAGES}/") for image in built.images.values()) else f"{IMAGES}/"
-        with progress.task("pictures", len(built.images)) as task:
-            for image in built.images.values():
-                images.append(msgspec.structs.replace(image, path=image.path and f"{home}{image.path}"))
-                if image.path:
-                    pictures.link(image, out / images[-1].path)
+        pictures = [image for image in built.images.values() if image.path]
+        home = "" if all(image.path.startswith(f"{IMAGES}/") for image in pictures) else f"{IMAGES}/"
+        with progress.task("pictures", len(pictures)) as task:
+            for image in pictures:
+                ExportPictures(inputs.data).link(image, out / f"{home}{image.path}")
                 task.advance()
-        tables: dict[str, Sequence[Any]] = {
-            "sets": [msgspec.structs.replace(one, closest=0.0, mean_distance=0.0) for one in built.sets],
-            "images": images,
-            "texts": [*built.texts.values()],
-            "queries": [*built.queries.values()],
-            "judgments": built.judgments,
-            "splits": [Split(name, split) for name, split in built.splits.items()],
-        }
-        for name, rows in tables.items():
-            write_table(out / f"{name}.jsonl", rows)
-        splits = {split: sum(side == split for side in built.splits.values()) for split in SPLITS}
-        links = sum(row.value > 0 for row in built.judgments)
-        counts: dict[str, Any] = {
-            "documents": len(built.sets),
-            "sentences": len(built.queries),
-            "images": len(images),
-            "links": links,
-        }
-        counts |= {"splits": splits, "notes": built.notes} | leakage_of(built).counts()
-        files = {f"{name}.jsonl" for name in tables} | {image.path for image in images if image.path}
+        images = [replace(image, path=image.path and f"{home}{image.path}") for image in built.images.values()]
+        rows = write_tables(out, built.tables() | {"images": images})
+        counts: dict[str, Any] = {"documents": len(built.sets), "sentences": rows["queries"], "images": len(images)}
+        counts["links"] = sum(row.value > 0 for row in built.judgments)
+        counts["splits"] = {split: [*built.splits.values()].count(split) for split in SPLITS}
+        counts |= {"notes": built.notes} | leakage_of(built).counts()
+        files = {f"{name}.jsonl" for name in rows} | {image.path for image in images if image.path}
         return Content(sorted(files), counts, {})

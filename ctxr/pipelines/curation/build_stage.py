@@ -20,7 +20,7 @@ from ctxr.media.video import VideoHeader
 from ctxr.models.encoders import Encoder, check_name, load_encoder
 from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
-from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob, finished_unit
+from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob
 from ctxr.pipelines.curation.losses import gone
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, hashes_of
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
@@ -30,7 +30,7 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.paths import last_path, remember_paths
 from ctxr.store.records import Failure, Split, SplitName
 from ctxr.store.tables import read_table
-from ctxr.store.units import SourceUnit, Stamp, read_unit, unit_sources
+from ctxr.store.units import SourceUnit, Stamp, finished_unit, read_unit, unit_sources
 
 EARLIER_SPLITS = "splits"
 """Kind of the parent that stands for splits that an earlier run dealt."""

@@ -43,10 +43,10 @@ from ctxr.store.units import (
     RankRun,
     SourceUnit,
     Stamp,
+    finished_unit,
     merge_units,
     rank_lock,
     read_failed,
-    read_stamp,
     read_unit,
     tidy,
     unit_sources,
@@ -360,15 +360,6 @@ def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
     """The options that are not at their defaults, by field, without those that a merge ignores."""
     changes = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
     return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
-
-
-def finished_unit(artifact: Path, name: str, suits: Callable[[Stamp], bool]) -> SourceUnit | None:
-    """The unit of an earlier run if its stamp suits; None for another, and for one that is missing or damaged."""
-    stamp = read_stamp(artifact, name)
-    try:
-        return read_unit(artifact, name) if stamp is not None and suits(stamp) else None
-    except DataError:
-        return None
 
 
 def complete(

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from ctxr.datasets.rebuilding import RebuildRecipe, RecipeImage, read_recipe
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.footage import WHERE, SourceLocator
-from ctxr.media.frames import Wanted, decode_frames
+from ctxr.media.frames import decode_frames
 from ctxr.media.images import Pixels
 from ctxr.media.video import VideoError
 from ctxr.pipelines.curation.config import Rebuild, Verify
@@ -51,28 +53,22 @@ class Originals:
         self, images: Iterable[RecipeImage], recipe: RebuildRecipe, visit: Callable[[Any, Pixels, int | None], V]
     ) -> Iterator[V]:
         """As `frames`, of the images of a recipe that are frames."""
-        return self.frames(
-            [
-                (image, image.source, recipe.sources[image.source].file, image.source_sha256, image.decoder or "pyav")
-                for image in images
-                if image.index is not None
-            ],
-            visit,
-        )
+        frames = [image for image in images if image.index is not None]
+        sources = [
+            replace(recipe.sources[image.source], sha256=image.source_sha256, decoder=image.decoder) for image in frames
+        ]
+        return self.frames(zip(frames, sources, strict=True), visit)
 
     def frames(
-        self,
-        images: Iterable[tuple[Any, str, str, str, str]],
-        visit: Callable[[Any, Pixels, int | None], V],
+        self, images: Iterable[tuple[Any, Source]], visit: Callable[[Any, Pixels, int | None], V]
     ) -> Iterator[V]:
-        """What `visit` returns for each (image, name, file, sha256 and decoder of its video); see `decode_frames`."""
-        videos: dict[tuple[str, str, str, str], list[Any]] = defaultdict(list)
-        for image, *video in images:
-            videos[video[0], video[1], video[2], video[3]].append(image)
-        wanted = [Wanted(*video, rows) for video, rows in sorted(videos.items())]
-        for row, results, error in decode_frames(wanted, self.locator, visit, self._progress, self._workers):
+        """What `visit` returns for each image, which comes with its video; see `decode_frames`."""
+        videos: dict[Source, list[Any]] = defaultdict(list)
+        for image, video in sorted(images, key=lambda pair: pair[1].name):
+            videos[video].append(image)
+        for video, results, error in decode_frames(videos, self.locator, visit, self._progress, self._workers):
             if error:
-                self.errors[row.name] = error
+                self.errors[video.name] = error
             yield from results
 
     def photos(self, images: Sequence[tuple[Any, str]], sources: Iterable[Source]) -> Iterator[tuple[Any, Path]]:

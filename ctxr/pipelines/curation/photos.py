@@ -1,8 +1,9 @@
 """Sets from a pool of photos: duplicates, embeddings in shards, nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ctxr.errors import DataError
-from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image
+from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, troubles
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import nearest
@@ -168,17 +169,13 @@ def _shard(
 
 def unreadable_photos(album: InputSource, unit: SourceUnit) -> list[tuple[InputSource, int, str]]:
     """The photos that could not be read when `unit` was made, as in `PhotoPool`; why is found by failing again."""
-    unreadable = []
-    for row in unit.ledger:
-        if row.reason == "unreadable":
-            file = album.photos[row.index]
-            problem = f"{file} is not a readable picture"
-            try:
-                read_image(file)
-            except DataError as error:
-                problem = error.message
-            unreadable.append((album, row.index, problem))
-    return unreadable
+    positions = [row.index for row in unit.ledger if row.reason == "unreadable"]
+    files = [album.photos[position] for position in positions]
+    problems = troubles(read_image, files)
+    return [
+        (album, position, error.message if error else f"{file} is not a readable picture")
+        for position, file, error in zip(positions, files, problems, strict=True)
+    ]
 
 
 NEIGHBOURS = 64
@@ -297,20 +294,11 @@ def _members(
     ranking: PhotoRanking, anchor: int, around: Positions, same: Positions, size: int, *, judge: "_Judge"
 ) -> list[int]:
     """The anchor and its nearest neighbours that are no copies and not ruled out, by distance."""
-    members = [anchor]
-
-    def extend(order: Iterable[int]) -> None:
-        for candidate in order:
-            if len(members) == size:
-                return
-            if candidate != anchor and same[candidate] == candidate and judge(candidate) is None:
-                members.append(candidate)
-
-    extend(around[anchor].tolist())
-    if len(members) < size and around.shape[1] < len(around) - 1:
-        looked_at = {anchor, *around[anchor].tolist()}
-        extend(candidate for candidate in ranking.around(anchor) if candidate not in looked_at)
-    return members
+    near = dict.fromkeys(around[anchor].tolist())
+    farther = (other for other in ranking.around(anchor) if other not in near)
+    order = chain(near, farther if len(near) < len(around) - 1 else ())
+    members = (other for other in order if other != anchor and same[other] == other and judge(other) is None)
+    return [anchor, *islice(members, size - 1)]
 
 
 def _set_id(photo: PooledPhoto) -> str:
@@ -371,15 +359,6 @@ def _image(photo: PooledPhoto) -> Image:
 
 
 def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
-    closest, mean = spread(pool.vectors[members])
-    photo = pool.photos[anchor]
-    return ImageSet(
-        id=_set_id(photo),
-        kind="photos",
-        images=tuple(pool.photos[member].id for member in members),
-        source=photo.album.name,
-        group=photo.album.name,
-        shot=None,
-        closest=closest,
-        mean_distance=mean,
-    )
+    photo, images = pool.photos[anchor], tuple(pool.photos[member].id for member in members)
+    album = photo.album.name
+    return ImageSet(_set_id(photo), "photos", images, album, album, None, *spread(pool.vectors[members]))

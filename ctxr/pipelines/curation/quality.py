@@ -112,23 +112,18 @@ class QualityGate(Portable):
 
         Raises Unmeasurable, with the picture's name, when it cannot be read or an instrument fails on it.
         """
+        figures: dict[str, Any] = {}
         try:
-            return self._measured(facts, read())
+            rgb = read()
+            if "brisque" in self.limits.measured and facts.brisque is None:
+                figures = {"brisque": round(self._instrument("brisque").score(rgb), 6)}
+            if "text" in self.limits.measured and facts.text_share is None:
+                text = self._instrument("text").measure(rgb)
+                numbers = round(text.area_share, 6), text.words, round(text.confidence, 2)
+                figures |= zip(_COLUMNS["text"], numbers, strict=True)
         except DataError as error:
             raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
-
-    def _measured(self, facts: Facts, rgb: Pixels) -> Facts:
-        if "brisque" in self.limits.measured and facts.brisque is None:
-            facts = msgspec.structs.replace(facts, brisque=round(self._instrument("brisque").score(rgb), 6))
-        if "text" in self.limits.measured and facts.text_share is None:
-            text = self._instrument("text").measure(rgb)
-            facts = msgspec.structs.replace(
-                facts,
-                text_share=round(text.area_share, 6),
-                text_words=text.words,
-                text_confidence=round(text.confidence, 2),
-            )
-        return facts
+        return msgspec.structs.replace(facts, **figures)
 
 
 def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
@@ -142,20 +137,11 @@ _COLUMNS = {"brisque": ("brisque",), "text": ("text_share", "text_words", "text_
 """Columns of `Facts` by instrument; the first one is never None after a measurement."""
 
 
-@dataclass(frozen=True)
 class FactCache:
-    """The cached measurements of one source.
+    """The cached measurements of one source, shared by all artifacts next to `artifact`; its folder is created on the first write."""
 
-    Attributes:
-        folder: created on the first write.
-    """
-
-    folder: Path
-
-    @classmethod
-    def of(cls, artifact: Path, source: str, sha256: str) -> "FactCache":
-        """The cache of a source, shared by all artifacts next to `artifact`."""
-        return cls(artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}")
+    def __init__(self, artifact: Path, source: str, sha256: str) -> None:
+        self.folder = artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}"
 
     def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.

@@ -22,7 +22,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, Image, Shot
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import read_table, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
 
@@ -60,7 +60,10 @@ class RebuildStage(Stage):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """As for any artifact, if nothing failed and every picture is as it was saved."""
         ready = super().current(out, inputs)
-        return ready if ready and ready.manifest.counts.get("failed") == 0 and pictures_unchanged(out) else None
+        if not ready or ready.manifest.counts.get("failed") != 0:
+            return None
+        images = read_table(out / "images.jsonl", Image)
+        return ready if all(sha256_if_readable(out / image.path) == image.sha256 for image in images) else None
 
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Make the missing pictures; the earlier result stays valid meanwhile."""
@@ -120,13 +123,6 @@ def require_rebuilt(out: Path) -> None:
             raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
 
 
-def pictures_unchanged(out: Path) -> bool:
-    """Whether every picture of a rebuilt artifact is as it was saved."""
-    return all(
-        sha256_if_readable(out / image.path) == image.sha256 for image in read_table(out / "images.jsonl", Image)
-    )
-
-
 class _Pictures:
     """Finished pictures by id, and how they differ from the recipe."""
 
@@ -176,7 +172,6 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
         for name, error in failed.items()
     ]
     kept = {recipe.images[name].source for name in used}
-    texts, queries, judgments = _annotations(recipe, {image_set.id for image_set in sets})
     tables: dict[str, Sequence[Any]] = {
         "images": images,
         "sets": sets,
@@ -188,10 +183,9 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
         "facts": list[Facts](),
         "shots": list[Shot](),
     }
-    annotations = {"texts": texts, "queries": queries, "judgments": judgments}
+    annotations = _annotations(recipe, {image_set.id for image_set in sets})
     tables |= {name: rows for name, rows in annotations.items() if rows}
-    for name, rows in tables.items():
-        write_table(out / f"{name}.jsonl", rows)
+    write_tables(out, tables)
     _tidy(out, recipe, {image.path for image in images}, set(tables))
     split_of = {row.group: row.split for row in recipe.splits}
     counts = {
@@ -210,13 +204,14 @@ def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dic
     return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
 
 
-def _annotations(recipe: RebuildRecipe, sets: set[str]) -> tuple[list[Any], list[Any], list[Any]]:
+def _annotations(recipe: RebuildRecipe, sets: set[str]) -> dict[str, Sequence[Any]]:
     """Texts, queries and judgments about the sets that could be made."""
     queries = [query for query in recipe.queries if query.image_set in sets]
     ids = {query.id for query in queries}
     named = {name for query in queries for name in query.texts}
     judgments = [judgment for judgment in recipe.judgments if judgment.query in ids]
-    return [text for text in recipe.texts if text.id in named], queries, judgments
+    texts = [text for text in recipe.texts if text.id in named]
+    return {"texts": texts, "queries": queries, "judgments": judgments}
 
 
 def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:

@@ -101,7 +101,7 @@ def _verify_sets(path: Path, originals: Originals, progress: Progress) -> Verify
             elif image.index is None:
                 photos.append((image, name))
             elif source := sources.get(name):
-                frames.append((image, name, source.file, source.sha256, source.decoder or "pyav"))
+                frames.append((image, source))
             else:
                 originals.errors[name] = DataError(f"nothing is known of the source {name}")
             task.advance()

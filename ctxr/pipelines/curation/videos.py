@@ -6,7 +6,7 @@ only where pixels come from differs. So both give the same sets.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
@@ -81,10 +81,6 @@ class Picker:
         for index in self._open_rows.keys() - set(self.walk.chosen()):
             del self._open_rows[index]
 
-    def needed(self) -> set[int]:
-        """Frames whose pixels may be asked for again: those of the open set."""
-        return set(self.walk.chosen())
-
     def ledger(self, rows: Sequence[LedgerRow]) -> list[LedgerRow]:
         """The rows with what the walk made of them; call it when the last shot is over."""
         self.walk.finish()
@@ -155,31 +151,12 @@ class Picker:
             facts = self.facts[index]
             if index in self.measured:
                 self.measured[index] = msgspec.structs.replace(facts, path=path)
-            self.images.append(
-                Image(
-                    id=f"{self.source}/img{index}",
-                    path=path,
-                    sha256=facts.sha256,
-                    group=self.source,
-                    width=facts.width,
-                    height=facts.height,
-                    index=index,
-                    time=row.time,
-                )
-            )
-        closest, mean = spread(np.stack([self._open_rows[index][1] for index in completed.indices]))
-        self.sets.append(
-            ImageSet(
-                id=set_id,
-                kind="video",
-                images=tuple(f"{self.source}/img{index}" for index in completed.indices),
-                source=self.source,
-                group=self.source,
-                shot=completed.shot,
-                closest=closest,
-                mean_distance=mean,
-            )
-        )
+            size = facts.width, facts.height
+            image = Image(f"{self.source}/img{index}", path, facts.sha256, self.source, *size, index, row.time)
+            self.images.append(image)
+        images = tuple(f"{self.source}/img{index}" for index in completed.indices)
+        distances = spread(np.stack([self._open_rows[index][1] for index in completed.indices]))
+        self.sets.append(ImageSet(set_id, "video", images, self.source, self.source, completed.shot, *distances))
 
 
 def _rounded(value: float | None) -> float | None:
@@ -244,7 +221,7 @@ class UnitContext(Portable):
 
     def cache(self, source: Source | InputSource) -> FactCache:
         """The cached measurements of a source."""
-        return FactCache.of(self.artifact, source.name, source.sha256)
+        return FactCache(self.artifact, source.name, source.sha256)
 
 
 class _Pass:
@@ -284,7 +261,8 @@ class _Pass:
             self.rows.append(row)
             self.picker.push(row, candidate.shot, vector)
         self._batch.clear()
-        for index in self._live.keys() - self.picker.needed():
+        # only pixels of the open set may be asked for again
+        for index in self._live.keys() - set(self.picker.walk.chosen()):
             del self._live[index]
 
     def _pixels(self, index: int) -> Pixels:
@@ -324,10 +302,7 @@ def scan_video(
             elif decode and isinstance(event, ScanEnd):
                 decode.settle()
                 source = _source(video, event, len(decode.rows))
-                shots = [
-                    Shot(video.name, shot.number, shot.start_index, shot.start_time, shot.end_index, shot.end_time)
-                    for shot in event.shots
-                ]
+                shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
                 rows = sorted(decode.rows, key=lambda row: row.index)
                 return context.save(_unit(stamp, source, shots, rows, decode.vectors.close(), picker=decode.picker))
         raise RuntimeError(f"the scan of {video.path} ended without an end")

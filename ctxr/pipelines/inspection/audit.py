@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterator, Mapping
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import require_sets
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError, plural
@@ -164,7 +163,7 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
     Raises UsageError for a worker who named no target although others did, DataError, UnfinishedError as `read_dataset` does.
     """
     progress = progress or Silent()
-    dataset = require_sets(open_dataset(config.dataset, config.workdir, progress), "ctxr audit")
+    dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr audit")
     _check_worker(dataset, config.worker)
     trials = trials_of(dataset, config.worker)
     if not trials:

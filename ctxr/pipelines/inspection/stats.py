@@ -215,25 +215,19 @@ def by_split(dataset: Dataset) -> Table | str:
 
 def by_document(dataset: Dataset) -> Table:
     """Documents of each split, with their sentences, images and links."""
-    workers = {row.worker for row in dataset.judgments} or {GOLD}
-    worker = GOLD if GOLD in workers else min(workers)
-    documents = documents_of(dataset, worker)
-    rows = []
+    worker = min((row.worker for row in dataset.judgments), key=lambda name: (name != GOLD, name), default=GOLD)
+    documents, rows = documents_of(dataset, worker), []
     for split in (*SPLITS, None, "all"):
-        if not (part := [one for one in documents if split in (one.split, "all")]):
-            continue
-        sentences, images = [len(one.sentences) for one in part], [len(one.images) for one in part]
-        linked, judged = (
-            sum(int(check(one.links).sum()) for one in part) for check in (lambda links: links == 1, np.isfinite)
-        )
-        alone = sum(int((one.links == 0).all(axis).sum()) for one in part for axis in (0, 1))
-        rows.append((
-            split or "no split", len(part), sum(sentences), len({image for one in part for image in one.images}), linked, alone,
-            float(np.median(sentences)), float(np.median(images)), 100 * linked / judged if judged else None,
-        ))  # fmt: skip
-    note = "density: links over pairs that are labelled" + (f"; links by {worker}" if worker != GOLD else "")
+        if part := [one for one in documents if split in (one.split, "all")]:
+            n, m = zip(*(one.links.shape for one in part), strict=True)
+            linked, judged = (sum(int(what(one.links).sum()) for one in part) for what in (np.nan_to_num, np.isfinite))
+            alone = sum(int((one.links == 0).all(axis).sum()) for one in part for axis in (0, 1))
+            images = {image for one in part for image in one.images}
+            counts = (len(part), sum(n), len(images), linked, alone, float(np.median(n)), float(np.median(m)))
+            rows.append((split or "no split", *counts, 100 * linked / judged if judged else None))
     heads = ("split", "documents", "sentences", "images", "links", "linked to nothing",
              "median sentences", "median images", "density %")  # fmt: skip
+    note = f"density: links over pairs that are labelled; links by {worker}"
     return Table("Documents by split", heads, tuple(rows), note, digits=1)
 
 
@@ -384,10 +378,7 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
     if is_documents(dataset):
-        report = StatsReport(dataset.name, "", {"documents": by_document(dataset)}, (), dataset.notes)
-        if config.out is not None:
-            _write(config.out, report)
-        return report
+        return _write(config, StatsReport(dataset.name, "", {"documents": by_document(dataset)}, (), dataset.notes))
     described = {
         query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)
     }
@@ -418,18 +409,19 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     comparison = published_table(dataset, parsed, distances)
     if comparison is not None:
         tables["published"] = comparison
-    report = StatsReport(dataset.name, tokenizer.name if parsed else "", tables, tuple(missing), dataset.notes)
-    if config.out is not None:
-        _write(config.out, report)
+    name = tokenizer.name if parsed else ""
+    return _write(config, StatsReport(dataset.name, name, tables, tuple(missing), dataset.notes))
+
+
+def _write(config: Stats, report: StatsReport) -> StatsReport:
+    """The report, which `--out` gets a copy of."""
+    if (out := config.out) is not None:
+        if out.exists() and not _is_ours(out):
+            raise UsageError(
+                f"{out} is not a statistics file written by ctxr", hint="choose another --out, such as stats.json"
+            )
+        write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
     return report
-
-
-def _write(out: Path, report: StatsReport) -> None:
-    if out.exists() and not _is_ours(out):
-        raise UsageError(
-            f"{out} is not a statistics file written by ctxr", hint="choose another --out, such as stats.json"
-        )
-    write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
 
 def _is_ours(out: Path) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import require_sets
 from ctxr.datasets.lineage import remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
@@ -78,7 +77,7 @@ class ListenJob:
 def job_of(config: Listen, progress: Progress) -> ListenJob:
     """Everything that a configuration asks. Raises what `run` says."""
     address = resolve_address(config.endpoint, config.insecure)
-    dataset = require_sets(open_dataset(config.dataset, config.workdir, progress), "ctxr listen")
+    dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr listen")
     pool = [query for query in queries_of(dataset) if (query.split or "none") == config.split]
     if not pool:
         raise DataError(f"{dataset.name} has no query on the side {config.split}", hint="name another --split")

@@ -133,30 +133,39 @@ class _Audit(Stage):
 
     KIND = AUDIT
     options: ReviseLabels
-
-    def __init__(
-        self, options: ReviseLabels, current: Round, source: Path, audited: Audited, corrected: list[dict[str, Any]]
-    ) -> None:
-        super().__init__(options)
-        self._round, self._source, self._audited, self._corrected = current.number, source, audited, corrected
+    round: Round
+    audited: Audited
+    corrected: list[dict[str, Any]]
 
     def out(self) -> Path:
-        return self.options.workdir / AUDITS / f"{self._round:03d}"
+        return self.options.workdir / AUDITS / f"{self.round.number:03d}"
 
     def inputs(self, progress: Progress) -> Inputs:
-        revised, judgments = open_artifact(self.options.folder()), open_artifact(self._source)
-        return Inputs([Parent("revised", DATASET, revised.sha256), Parent("judgments", JUDGMENTS, judgments.sha256)])
+        config, revised, source = self.options, self.options.folder(), self.options.workdir / JUDGMENTS
+        refuse_changed(revised)
+        self.round = _round(config, revised)
+        folder = revised / folder_of(self.round.number)
+        sample = read_table(folder / STRATA, AuditSample)
+        if (config.workdir / TASKS).is_dir() or (source / MANIFEST).is_file():
+            collected(config.workdir, progress, config.database)
+        answered = read_judgments(source) if (source / MANIFEST).is_file() else Answered(source)
+        self.audited = judged(sample, answered, blocked_workers(config.workdir, config.database))
+        if not self.audited.looked:
+            raise _nobody(config, self.round, sample)
+        self.corrected = _corrected(config, folder, self.audited)
+        parents = (("revised", DATASET, revised), ("judgments", JUDGMENTS, source))
+        return Inputs([Parent(name, kind, open_artifact(path).sha256) for name, kind, path in parents])
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
-        return {"round": self._round, "seed": self.options.seed}
+        return {"round": self.round.number, "seed": self.options.seed}
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         return None
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        audited = self._audited
+        audited = self.audited
         figures = {name: value for name, value in asdict(audited).items() if name != "looked"}
-        figures |= {"round": self._round, "strata": audited.strata(), "entail_at": self._corrected}
+        figures |= {"round": self.round.number, "strata": audited.strata(), "entail_at": self.corrected}
         write_table(out / LOOKED, audited.looked)
         write_bytes(out / FIGURES, pretty_json(figures))
         counts = {"looked": len(audited.looked), "ties": audited.ties, "unseen": audited.unseen}
@@ -169,29 +178,9 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     Raises UnfinishedError without a round or answers to its sample, UsageError for an unknown round, DataError where a
     file of the rounds was changed since it was written.
     """
-    out = config.folder()
-    refuse_changed(out)
-    current = _round(config, out)
-    folder = out / folder_of(current.number)
-    sample = read_table(folder / STRATA, AuditSample)
-    source = _answers(config, current, sample, progress)
-    audited = judged(sample, read_judgments(source), blocked_workers(config.workdir, config.database))
-    if not audited.looked:
-        raise _nobody(config, current, sample)
-    corrected = _corrected(config, folder, audited)
-    stage = _Audit(config, current, source, audited, corrected)
+    stage = _Audit(config)
     execute(stage, progress)
-    return _report(config, stage.out(), current, audited, corrected)
-
-
-def _answers(config: ReviseLabels, current: Round, sample: Sequence[AuditSample], progress: Progress) -> Path:
-    """The current judgments of the project. Raises UnfinishedError where no sample was exported yet."""
-    source = config.workdir / JUDGMENTS
-    if (config.workdir / TASKS).is_dir() or (source / MANIFEST).is_file():
-        source = collected(config.workdir, progress, config.database)
-    if not (source / MANIFEST).is_file():
-        raise _nobody(config, current, sample)
-    return source
+    return _report(config, stage.out(), stage.round, stage.audited, stage.corrected)
 
 
 def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
@@ -240,8 +229,6 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
 
 def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     """Whether people call each query's pair entailed; and the number of ties."""
-    if not rows:
-        return {}, 0
     votes = gather([row.query for row in rows], [row.worker for row in rows], [int(row.value > 0) for row in rows])
     values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
     verdicts = {name: bool(votes.labels[value]) for name, value in values.items() if value != TIE}

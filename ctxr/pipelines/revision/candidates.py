@@ -155,10 +155,7 @@ def galleries_of(
     dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int
 ) -> list[MinedGallery]:
     """The sets of the dataset with captions that are not blank, of one split or of `all`; limited to the first `limit` images unless
-    that is 0.
-
-    Args:
-        positives: images of each caption, by query.
+    that is 0. `positives` are the images of each caption, by query.
     """
     written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
     captions: dict[str, list[str]] = {}
@@ -268,10 +265,7 @@ def pools_of(
 
 def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Candidates:
     """The best `k` captions of every picture without known pairs, and with `both` the best `k` pictures of every caption too. Ties are
-    ordered by id.
-
-    Args:
-        images, captions: vectors [n, D] and [m, D] of the gallery's, in its order.
+    ordered by id. `images` and `captions` are vectors [n, D] and [m, D] of the gallery's, in its order.
     """
     excluded = gallery.excluded
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing
-from ctxr.datasets.rounds import Base, Round, ThresholdFrom
+from ctxr.datasets.rounds import Base, Reason, Round, ThresholdFrom
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
@@ -64,11 +64,6 @@ def open_classifier(config: ReviseLabels) -> "Classifier":
 
 SHARD = 256
 """Claims between two writes: the most that a killed run loses."""
-
-ADDED, BELOW, CAP_IMAGE, CAP_CAPTION = range(4)
-"""Decisions in `decide`."""
-
-Verdicts = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
@@ -134,27 +129,18 @@ def _judged(
     return np.concatenate([np.zeros(0), *parts])
 
 
-def choose_threshold(
-    threshold: float | None,
-    wanted: float | None,
-    dev: Path | None,
-    classifier: "Classifier",
-    dataset: Dataset,
-    *,
-    workdir: Path,
-    progress: Progress,
-) -> ChosenThreshold:
-    """The threshold: as given, or the lowest that reaches the `wanted` precision on dev, or the classifier's.
+def choose_threshold(config: ReviseLabels, base: Base, classifier: "Classifier", progress: Progress) -> ChosenThreshold:
+    """The threshold: as given, or the lowest that reaches the precision wanted on dev, or the classifier's.
 
-    Args:
-        dev: table of pairs; those of split valid or without a split that also choose the threshold in training are used.
-
-    Raises DataError where the pictures of all dev pairs are missing, or no threshold reaches the precision.
+    Of dev, pairs of split valid or without a split that also choose the threshold in training are used. Raises DataError where
+    the pictures of all dev pairs are missing, or no threshold reaches the precision.
     """
-    if threshold is not None:
-        return ChosenThreshold(threshold, "given")
+    dataset, wanted = base.dataset, config.precision
+    if config.threshold is not None:
+        return ChosenThreshold(config.threshold, "given")
     if wanted is None:
         return ChosenThreshold(classifier.threshold, "classifier")
+    dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
     if dev is None:
         raise DataError(
             f"{dataset.name} has no pairs to choose a threshold on",
@@ -172,7 +158,7 @@ def choose_threshold(
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
         claims.append((Premise(content, pair.premise or "", file), pair.hypothesis or ""))
-    judged = _judged(classifier, claims, workdir, "judging dev", progress)
+    judged = _judged(classifier, claims, config.workdir, "judging dev", progress)
     best = threshold_for(np.array([pair.label == 1 for pair in usable]), judged, wanted)
     if best is None:
         raise DataError(
@@ -193,10 +179,12 @@ def _has_picture(pair: EntailmentPair, dataset: Dataset) -> bool:
     return file is not None and file.is_file()
 
 
-def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int) -> Verdicts:
-    """The decision on each candidate, [N] codes: entailed ones are added by descending probability until a picture or a caption
-    reaches its cap (0: no cap). Ties are ordered by score, then by position."""
-    verdicts = np.full(len(pool), BELOW, np.int8)
+def decide(
+    pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int
+) -> list[Reason | None]:
+    """Why each candidate is rejected, [N], None where it is added: entailed ones are added by descending probability until a
+    picture or a caption reaches its cap (0: no cap). Ties are ordered by score, then by position."""
+    reasons: list[Reason | None] = ["below_threshold"] * len(pool)
     images = np.zeros(len(pool.gallery.images), np.int64)
     captions = np.zeros(len(pool.gallery.captions), np.int64)
     entailed = np.flatnonzero(probability >= edge)
@@ -204,28 +192,14 @@ def decide(pool: Candidates, probability: Doubles, edge: float, per_image: int, 
     for row in order.tolist():
         image, caption = int(pool.images[row]), int(pool.captions[row])
         if per_image and images[image] >= per_image:
-            verdicts[row] = CAP_IMAGE
+            reasons[row] = "cap_image"
         elif per_caption and captions[caption] >= per_caption:
-            verdicts[row] = CAP_CAPTION
+            reasons[row] = "cap_caption"
         else:
-            verdicts[row] = ADDED
+            reasons[row] = None
             images[image] += 1
             captions[caption] += 1
-    return verdicts
-
-
-def decides(
-    config: ReviseLabels,
-    base: Base,
-    before: Sequence[Round],
-    encoder: "Encoder | PairMiner",
-    classifier: "Classifier",
-    *,
-    edge: ChosenThreshold,
-) -> str:
-    """Hash of everything that decides a round, including the active rounds before it."""
-    makers = [encoder.fingerprint, encoder.precision, classifier.fingerprint, edge.value]
-    return sha256_of([config.key(), base.content, makers, [one.decides for one in before if one.active]])
+    return reasons
 
 
 def on_top(

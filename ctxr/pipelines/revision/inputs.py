@@ -1,7 +1,7 @@
 """What a round covers: galleries or image sets, and the pairs about which something is known already."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -56,8 +56,7 @@ class RevisionInput:
 def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
     """The input of the next round. Raises DataError for a dataset without captions."""
     rows = [row for row in base.dataset.judgments if row.worker == "gold" and row.value > 0]
-    for one in before:
-        rows += [row for row in _judgments(config.folder(), one) if row.value > 0]
+    rows += [row for one in before for row in _judgments(config.folder(), one) if row.value > 0]
     positives = _images_of(rows)
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
@@ -69,17 +68,13 @@ def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) ->
 def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
     """The same without pairs that the classifier with this fingerprint rejected in an active round at the same or a lower threshold:
     it would reject them again. Pairs that a cap left out have no judgment and are evaluated again."""
-    rows: list[Judgment] = []
-    for one in inputs.before:
-        if one.classifier_fingerprint == fingerprint and one.threshold <= threshold:
-            rows += [row for row in _judgments(out, one) if row.value == 0]
-    rejected = _images_of(rows)
-    return replace(inputs, galleries=tuple(_without(gallery, rejected) for gallery in inputs.galleries))
-
-
-def _without(gallery: MinedGallery, rejected: Mapping[str, Collection[str]]) -> MinedGallery:
-    pairs, positives = pairs_in(gallery.images, gallery.captions, rejected), set(gallery.given)
-    return replace(gallery, rejected=tuple(pair for pair in pairs if pair not in positives))
+    earlier = [one for one in inputs.before if one.classifier_fingerprint == fingerprint and one.threshold <= threshold]
+    rejected = _images_of([row for one in earlier for row in _judgments(out, one) if row.value == 0])
+    galleries = []
+    for gallery in inputs.galleries:
+        pairs, positives = pairs_in(gallery.images, gallery.captions, rejected), set(gallery.given)
+        galleries.append(replace(gallery, rejected=tuple(pair for pair in pairs if pair not in positives)))
+    return replace(inputs, galleries=tuple(galleries))
 
 
 def _judgments(out: Path, earlier: Round) -> list[Judgment]:

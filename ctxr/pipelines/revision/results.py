@@ -36,7 +36,7 @@ from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Classifier
 from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.decisions import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, ChosenThreshold, Verdicts
+from ctxr.pipelines.revision.decisions import ChosenThreshold
 from ctxr.pipelines.revision.inputs import RevisionInput
 from ctxr.store.records import Judgment
 from ctxr.store.tables import encode_row, pretty_json, read_table
@@ -198,14 +198,7 @@ def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
     return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 
-REASONS: dict[int, Reason | None] = {
-    ADDED: None,
-    BELOW: "below_threshold",
-    CAP_IMAGE: "cap_image",
-    CAP_CAPTION: "cap_caption",
-}
-
-CAPPED = (REASONS[CAP_IMAGE], REASONS[CAP_CAPTION])
+CAPPED = ("cap_image", "cap_caption")
 
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
 
@@ -215,13 +208,14 @@ class Revised:
     """The decisions of a round, before they are written; parallel tuples are by gallery.
 
     Attributes:
-        leaked: images that the classifier was trained on. own: captions written for each image. texts: of each caption.
+        reasons: see `decide`. leaked: images that the classifier was trained on. own: captions written for each image.
+        texts: of each caption.
     """
 
     inputs: RevisionInput
     pools: tuple[Candidates, ...]
     probabilities: tuple[Doubles, ...]
-    verdicts: tuple[Verdicts, ...]
+    reasons: tuple[Sequence[Reason | None], ...]
     threshold: ChosenThreshold
     encoder: Encoder | PairMiner
     classifier: Classifier
@@ -232,14 +226,13 @@ class Revised:
     def links(self) -> Iterator[CandidateRow]:
         """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
         seen: set[tuple[str, str]] = set()
-        for pool, chances, verdicts in zip(self.pools, self.probabilities, self.verdicts, strict=True):
+        for pool, chances, reasons in zip(self.pools, self.probabilities, self.reasons, strict=True):
             images, captions = pool.gallery.images, pool.gallery.captions
             for row in range(len(pool)):
                 image, caption = images[int(pool.images[row])], captions[int(pool.captions[row])]
                 if (image, caption) in seen:
                     continue
                 seen.add((image, caption))
-                verdict = int(verdicts[row])
                 yield CandidateRow(
                     image=image,
                     caption=caption,
@@ -248,9 +241,9 @@ class Revised:
                     rank=int(pool.ranks[row]),
                     score=round(float(pool.scores[row]), 6),
                     probability=round(float(chances[row]), 6),
-                    decision="added" if verdict == ADDED else "rejected",
+                    decision="added" if reasons[row] is None else "rejected",
                     classifier=self.classifier.fingerprint,
-                    reason=REASONS[verdict],
+                    reason=reasons[row],
                     leaked=image in self.leaked,
                 )
 

@@ -41,7 +41,6 @@ from ctxr.pipelines.revision.decisions import (
     Premise,
     choose_threshold,
     decide,
-    decides,
     find_classifier,
     on_top,
     open_classifier,
@@ -58,6 +57,7 @@ from ctxr.pipelines.revision.inputs import (
 from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.entailment.classifiers import own_fingerprint, own_threshold
 from ctxr.store.artifacts import MANIFEST
+from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 
 
@@ -238,10 +238,15 @@ def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) 
     encoder = open_encoder(config.by, config.workdir, config.device, progress)
     inputs = revision_input(config, base, [one for one in rounds if one.active])
     leaked = _guard(config, inputs, classifier, progress)
-    chosen_threshold = _threshold(config, base, classifier, progress)
+    chosen_threshold = choose_threshold(config, base, classifier, progress)
+    makers = [encoder.fingerprint, encoder.precision, classifier.fingerprint, chosen_threshold.value]
+
+    def decides(before: Sequence[Round]) -> str:
+        """Hash of everything that decides a round, including the active rounds before it."""
+        return sha256_of([config.key(), base.content, makers, [one.decides for one in before if one.active]])
+
     for one in rounds:
-        key = decides(config, base, rounds[: one.number - 1], encoder, classifier, edge=chosen_threshold)
-        if one.decides == key:
+        if one.decides == decides(rounds[: one.number - 1]):
             if not one.active:
                 switch(config, base, one.number, active=True)
             return reported(config, one, "up to date" if one.active else "redone", leaked)
@@ -256,8 +261,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) 
     def add(progress: Progress) -> list[Round]:
         revised = _revised(config, inputs, encoder, classifier, chosen_threshold, leaked=leaked, progress=progress)
         link_base(out, base, _sets(config, base, encoder, progress), progress)
-        key = decides(config, base, rounds, encoder, classifier, edge=chosen_threshold)
-        return [*rounds, write(config, revised, len(rounds) + 1, key)]
+        return [*rounds, write(config, revised, len(rounds) + 1, decides(rounds))]
 
     execute(Rounds(config, out, base, add), progress)
     return reported(config, read_rounds(out)[-1], "added", leaked)
@@ -294,13 +298,6 @@ def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, 
     return leaked
 
 
-def _threshold(config: ReviseLabels, base: Base, classifier: Classifier, progress: Progress) -> ChosenThreshold:
-    dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
-    return choose_threshold(
-        config.threshold, config.precision, dev, classifier, base.dataset, workdir=config.workdir, progress=progress
-    )
-
-
 def _revised(
     config: ReviseLabels,
     inputs: RevisionInput,
@@ -321,12 +318,12 @@ def _revised(
         for image, file in pictures.files.items()
     }
     chances: list[Doubles] = probabilities(classifier, pools, premises, texts, workdir, progress=progress)
-    verdicts = [
+    reasons = [
         decide(pool, one, chosen_threshold.value, config.per_image, config.per_caption)
         for pool, one in zip(pools, chances, strict=True)
     ]
     return Revised(
-        inputs, tuple(pools), tuple(chances), tuple(verdicts), chosen_threshold, encoder, classifier, frozenset(leaked),
+        inputs, tuple(pools), tuple(chances), tuple(reasons), chosen_threshold, encoder, classifier, frozenset(leaked),
         own, texts,
     )  # fmt: skip
 

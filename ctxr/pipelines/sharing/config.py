@@ -10,8 +10,6 @@ from typing import Annotated, Any, ClassVar
 from ctxr.engine.options import Choices, Options, PathOption, Range, Since, Workdir, Workers
 
 DOCUMENT_FORMATS = ("links", "mmc4")
-"""Formats that hold documents, and nothing else."""
-
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", *DOCUMENT_FORMATS)
 
 

@@ -7,12 +7,10 @@ everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import GOLD, is_documents
+from ctxr.datasets.documents import is_documents
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, recipe, webdataset
@@ -31,12 +29,13 @@ from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.engine.staging import keep_card, refuse_others
 from ctxr.errors import DataError, UsageError, some
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
+from ctxr.problems.runs import SCORES
 from ctxr.store.artifacts import Content, Manifest, Parent
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT, RUNS
 from ctxr.store.records import Source
-from ctxr.store.scores import ScoresFile, read_scores
+from ctxr.store.scores import read_scores
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
@@ -178,31 +177,28 @@ class _ExportStage(Stage):
             raise DataError(
                 f"{self.source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
             )
-        _check_documents(self.options.to, self.source, dataset)
+        to, holds = self.options.to, is_documents(dataset)
+        if holds and to not in (*DOCUMENT_FORMATS, "hf", "webdataset"):
+            raise DataError(f"{to} cannot hold the documents of {self.source}", hint="--to links, mmc4, hf, webdataset")
+        if to in DOCUMENT_FORMATS and not holds:
+            raise DataError(f"{self.source} holds no documents, which {to} is about", hint="ctxr build-documents")
         licences = read_licences(self.options.licences, dataset)
         parents = [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
-        worker, scores = GOLD, ScoresFile(self.source)
+        scores: list[Any] = []
         if self.options.by:
-            worker, scores = _scores_by(self.options.by, self.options.workdir)
-            parents.append(Parent("scores", "scores", sha256_file(scores.path)))
+            path, *scores = _scores_by(self.options.by, self.options.workdir)
+            parents.append(Parent("scores", "scores", sha256_file(path)))
         if self.options.licences is not None:
             parents.append(Parent("licences", "table", sha256_file(self.options.licences)))
-        return Inputs(parents, (artifact, dataset, licences, worker, scores.values))
+        return Inputs(parents, (artifact, dataset, licences, scores))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         options = self.options
-        artifact, dataset, licences, worker, scores = inputs.data
+        artifact, dataset, licences, scores = inputs.data
         dataset = without_test_answers(dataset) if options.hide_test else dataset
-        if scores:
-            dataset = replace(dataset, judgments=tuple(documents.links_by(dataset, worker, scores)))
-            if not dataset.judgments:
-                raise DataError(
-                    f"{options.by} scores no document as a whole", hint=f"ctxr train --dataset {self.source}"
-                )
         keep_card(self.out(), progress)
         size = options.shard_mb * 10**6
-        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers)
-        job = replace(job, worker=worker, scores=scores)
+        job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers, *scores)
         written = WRITERS[options.to](job)
         page = card(job, artifact.manifest, artifact.sha256, options.to, written)
         write_bytes(out / "README.md", page.encode())
@@ -217,28 +213,17 @@ class _ExportStage(Stage):
         return Content(files, counts, {"software": written.software} if written.software else {})
 
 
-def _check_documents(to: str, source: Path, dataset: Dataset) -> None:
-    holds = is_documents(dataset)
-    if to in DOCUMENT_FORMATS and not holds:
-        raise DataError(f"{source} holds no documents, which {to} is about", hint="ctxr build-documents makes some")
-    if holds and to not in (*DOCUMENT_FORMATS, "hf", "webdataset"):
-        raise DataError(f"{to} cannot hold the documents of {source}", hint="export to links, mmc4, hf or webdataset")
-
-
-_SCORES = "scores.jsonl"
-
-
-def _scores_by(by: str, workdir: Path) -> tuple[str, ScoresFile]:
-    """The name of a scorer, and its scores: of a file, of a run, or of one seed of a run, `RUN/seed0`."""
+def _scores_by(by: str, workdir: Path) -> tuple[Path, str, dict[str, dict[str, float]]]:
+    """A file of scores, a scorer in it, and its scores: `by` is a file, a run, or one seed of a run, `RUN/seed0`."""
     run = workdir / RUNS / by
-    path = next((file for file in (Path(by), run / _SCORES, run.parent / _SCORES) if file.is_file()), None)
+    path = next((file for file in (Path(by), run / SCORES, run.parent / SCORES) if file.is_file()), None)
     if path is None:
         raise UsageError(f"--by {by} is neither a run in {workdir / RUNS} nor a file of scores", hint="ctxr eval RUN")
     scorers = read_scores(path)
     name = by if by in scorers else next(iter(scorers))
-    if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / _SCORES)):
+    if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / SCORES)):
         raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
-    return name or path.stem, scorers[name]
+    return path, name or path.stem, scorers[name].values
 
 
 def _check_separate(source: Path, out: Path) -> None:

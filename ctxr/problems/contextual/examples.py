@@ -1,7 +1,7 @@
 """Queries with their candidates, targets and facets, matched with the scores of every run."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,6 @@ from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
 from ctxr.metrics.ranking import RankCounts, count_ranks
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.problems.evaluation import NO_SPLIT
-from ctxr.problems.matching import match_scores
 from ctxr.problems.runs import ModelScores, Run
 from ctxr.store.records import ImageSet, Query
 
@@ -53,28 +51,27 @@ class BenchmarkQuery:
         return self.image_set.images
 
 
-def questions_of(dataset: Dataset, distances: Mapping[str, tuple[float, float]]) -> dict[str, BenchmarkQuery]:
-    """Every query for an image, by id, in the order of the dataset; `distances` is (mean, closest) by set.
+def questions_of(
+    dataset: Dataset, places: Mapping[str, tuple[str, ImageSet]], distances: Mapping[str, tuple[float, float]]
+) -> dict[str, BenchmarkQuery]:
+    """Every query that has a place, a split and a set, by id; `distances` is (mean, closest) by set.
 
     Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
     """
-    sets = {image_set.id: image_set for image_set in dataset.sets}
     targets: dict[str, set[int]] = {}
     for query, _, position in dataset.targets():
         targets.setdefault(query.id, set()).add(position)
     tags = _tags(dataset)
     writers = _writers(dataset)
     questions: dict[str, BenchmarkQuery] = {}
-    for query in dataset.queries.values():
-        if query.labels is not None:
-            continue
-        image_set = sets[query.image_set]
+    for name, (side, image_set) in places.items():
+        query = dataset.queries[name]
         examined = tags.get((query.image_set, query.texts), {})
         questions[query.id] = BenchmarkQuery(
             query=query.id,
             number=len(questions),
             image_set=image_set,
-            side=dataset.split_of(image_set) or NO_SPLIT,
+            side=side,
             right=tuple(sorted(targets.get(query.id, ()))),
             text=" ".join(dataset.texts[name].text for name in query.texts),
             source=collection_of(image_set),
@@ -151,25 +148,8 @@ class EvalSplit:
         return means
 
 
-def match(
-    dataset: Dataset, questions: Mapping[str, BenchmarkQuery], runs: Sequence[Run], only: str, partial: bool
-) -> tuple[list[EvalSplit], list[str]]:
-    """The splits that any run scored, or `only` one of them, each with all of its questions; and notes on the omitted ones.
-
-    With `partial`, a question that any run left unscored, or scored in part, is left out of all runs. Raises what `match_scores`
-    raises.
-    """
-    places = {name: (one.side, one.image_set) for name, one in questions.items()}
-    matched, notes = match_scores(dataset, places, runs, only, partial)
-    return [
-        _split_of(split, [questions[name] for name in queries], runs, lacking)
-        for split, (queries, lacking) in matched.items()
-    ], notes
-
-
-def _split_of(
-    name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], lacking: frozenset[str]
-) -> EvalSplit:
+def split_of(name: str, questions: Sequence[BenchmarkQuery], runs: Sequence[Run], lacking: Set[str]) -> EvalSplit:
+    """A side with its questions but those that are `lacking` scores."""
     scorers = [scorer for run in runs for scorer in run.scorers]
     whole = [question for question in questions if question.query not in lacking]
     labelled = tuple(one for one in whole if one.right)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import origin_of
 from ctxr.errors import plural
 from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.ranking import accuracy, reciprocal_rank
@@ -19,15 +18,15 @@ from ctxr.models.tokens import load_tokenizer
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.contextual import figures as measuring
-from ctxr.problems.contextual.examples import BenchmarkQuery, EvalSplit, match, questions_of
+from ctxr.problems.contextual.examples import BenchmarkQuery, EvalSplit, questions_of, split_of
 from ctxr.problems.contextual.recipe import VARIANTS
 from ctxr.problems.contextual.tables import tables_of
-from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Columns, Figure, Summariser
-from ctxr.problems.matching import queries_to_score
+from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
-from ctxr.problems.runs import REGIONS, Run, Scoring, find_runs
+from ctxr.problems.runs import REGIONS, Run
 from ctxr.store.artifacts import Content, Parent
 from ctxr.store.kinds import REGION_FEATURES, RUN
 from ctxr.store.regions import read_regions
@@ -105,33 +104,28 @@ def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
     return files
 
 
-class SetEvaluation(Evaluation):
+class SetEvaluation(ScoredEvaluation):
     """Runs on sets of similar images."""
 
-    TOGETHER: ClassVar[bool] = True
-    EXACT: ClassVar[bool] = True
-
-    runs: Sequence[Run]
     splits: Sequence[EvalSplit]
 
     def __init__(self, request: EvalRequest) -> None:
-        super().__init__(request)
+        super().__init__(request, Contextual())
         options, dataset = self.options, request.dataset
-        questions = questions_of(dataset, distances_of(dataset, self._vectors()))
-        places = {name: (one.side, one.image_set) for name, one in questions.items()}
-        wanted = queries_to_score(places, options.split)
-        scoring = Scoring(dataset, wanted, request.scoring, self.progress, lambda: find_learner(Contextual()))
-        self.dataset, self.runs = dataset.name, find_runs(options.runs, scoring)
+        questions = questions_of(dataset, self.places, distances_of(dataset, self._vectors()))
         refuse_same_files(self.names)
         questions, self.tokenizer = _counted(questions, self.runs, options.tokenizer)
-        self.splits, unmatched = match(dataset, questions, self.runs, options.split, options.partial)
+        self.splits = [
+            split_of(split, [questions[name] for name in queries], self.runs, lacking)
+            for split, (queries, lacking) in self.match().items()
+        ]
         self.recalls, pointless = measuring.telling(self.splits, options.ks())
-        self.parents = [origin_of(dataset), *(run.origin for run in self.runs)]
         if options.regions:
             features = read_regions(options.workdir / REGIONS / options.regions)
-            self.parents.append(Parent(options.regions, REGION_FEATURES, features.sha256))
+            self.parents = [*self.parents, Parent(options.regions, REGION_FEATURES, features.sha256)]
         self.findings.rows = {"correlations": [], "errors": [], "seeds": []}
-        self.notes = [*unmatched, *pointless, *partial_notes(self.splits), *tagged_elsewhere(dataset)]
+        more = [*pointless, *partial_notes(self.splits), *tagged_elsewhere(dataset)]
+        self.notes = [*notes.first_notes(self), *self.notes, *more]
 
     def _vectors(self) -> PictureVectors | None:
         """Of the encoder that measures distances, where one is named."""
@@ -167,17 +161,10 @@ class SetEvaluation(Evaluation):
 
     def finish(self) -> None:
         """The accuracy of people, and what keeps figures from being taken at their word."""
-        dataset = self.request.dataset
-        notes.mark_changed_runs(self)
-        people = notes.people(dataset)
+        super().finish()
+        people = notes.people(self.request.dataset)
         if people is not None:
             self.findings.tables["people"] = people
-        self.findings.notes += [
-            *notes.first_notes(self),
-            *self.notes,
-            *notes.leakage_notes(dataset, self.splits, self.progress),
-            *notes.contamination_notes(dataset, self.splits, self.runs),
-        ]
 
     def rows(self) -> list[QueryResult]:
         """A row for each scorer and question."""

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from ctxr.metrics.assignment import assign
 
@@ -25,28 +26,25 @@ def similarities(
         half: k is half of min(n, m), rounded up, instead of min(n, m).
         at_most: the assignment leaves out links that are not positive; without any the similarity is 0.
     """
-    cosines = images @ sentences.T
+    cosines = sentences @ images.T
     cosines = cosines.to(torch.promote_types(cosines.dtype, torch.float32))
     n, m = n.cpu(), m.cpu()
     k = torch.minimum(n[:, None], m)
-    if half:
-        k = (k + 1) // 2
+    k = (k + 1) // 2 if half else k
     if kind == "ap":
-        return _assigned(cosines.T, n, m, k, at_most)
-    blocks = _padded(_padded(cosines, m).T, n).T.view(len(m), int(m.max()), len(n), int(n.max()))  # [B, m, B, n]
-    of_sentences, of_images = (k.T, k.T) if kind == "tk" else (n.expand_as(k), m[:, None].expand_as(k))
-    best_images, best_sentences = blocks.max(1).values, blocks.max(3).values.transpose(1, 2)
-    return (_mean_of_best(best_images, of_sentences) + _mean_of_best(best_sentences, of_images)).T
+        return _blocks(cosines * _assigned(cosines, n, m, k, at_most), n, m, 0.0).sum((1, 3))
+    blocks = _blocks(cosines, n, m, -torch.inf)
+    sizes = (k, k) if kind == "tk" else (n[:, None].expand_as(k), m.expand_as(k))
+    best = blocks.max(3).values.transpose(1, 2), blocks.max(1).values
+    return _mean_of_best(best[0], sizes[0]) + _mean_of_best(best[1], sizes[1])
 
 
-def _padded(rows: Tensor, sizes: Tensor) -> Tensor:
-    """Rows [N, C] of documents with as many rows for each as the longest has; the new ones are -inf."""
-    place = torch.arange(int(sizes.max()))
-    inside = place < sizes[:, None]
-    if inside.all():
-        return rows
-    index = torch.where(inside, (sizes.cumsum(0) - sizes)[:, None] + place, len(rows)).flatten()
-    return functional.pad(rows, (0, 0, 0, 1), value=-torch.inf).index_select(0, index.to(rows.device))
+def _blocks(values: Tensor, n: Tensor, m: Tensor, fill: float) -> Tensor:
+    """Values [N, M] by document of the sentence and of the image, [B, n, B, m], filled up to the longest."""
+    if (n == n[0]).all() and (m == m[0]).all():
+        return values.view(len(n), int(n[0]), len(m), int(m[0]))
+    columns = pad_sequence([*torch.split(values.T, m.tolist())], batch_first=True, padding_value=fill)
+    return pad_sequence([*torch.split(columns.movedim(2, 0), n.tolist())], batch_first=True, padding_value=fill)
 
 
 def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
@@ -59,19 +57,15 @@ def _mean_of_best(values: Tensor, k: Tensor) -> Tensor:
 
 
 def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor, at_most: bool) -> Tensor:
-    """The mean cosine of the links between documents i and j: [B, B]; the choice of the links has no gradient."""
-    weights = (
-        cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()
-    )  # what is invalid is linked, so the loss shows it
+    """[N, M] with 1 / links at the links between each two documents: the gradient of their mean."""
+    weights = cosines.detach().double().cpu().nan_to_num(2, 2, 2).numpy()  # the product with the cosines stays invalid
+    shares, numbers = np.zeros_like(weights), k.tolist()
     row, column = (np.cumsum([0, *sizes.tolist()]).tolist() for sizes in (n, m))
-    cells, numbers = [], k.tolist()
     for i, j in np.ndindex(len(n), len(m)):
-        rows, columns = assign(weights[row[i] : row[i + 1], column[j] : column[j + 1]], numbers[i][j], at_most)
-        cells.append(torch.from_numpy((row[i] + rows) * weights.shape[1] + column[j] + columns))
-    size = torch.tensor([len(part) for part in cells]).to(cosines.device)
-    pairs = torch.arange(len(cells), device=cosines.device).repeat_interleave(size)
-    shares = cosines.flatten().gather(0, torch.cat(cells).to(cosines.device)) / size[pairs]
-    return cosines.new_zeros(len(cells)).index_add(0, pairs, shares).view(k.shape)
+        block = slice(row[i], row[i + 1]), slice(column[j], column[j + 1])
+        links = assign(weights[block], numbers[i][j], at_most)
+        shares[block][links] = 1 / max(len(links[0]), 1)
+    return torch.from_numpy(shares).to(cosines)
 
 
 def document_loss(

@@ -66,7 +66,7 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
     actors = [actor for view in seen[max(0, target - 2) : target + 3] for actor in view.scene.actors]
     if not actors:
         return None
-    kind = kind_of(rng, actors[int(rng.integers(len(actors)))])
+    kind = kind_of(rng, choose(rng, actors))
     name = choose(rng, tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
     if name == "Moved":
         return Moved(kind, choose(rng, ("left", "right", "up", "down")))
@@ -75,10 +75,10 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
 
 def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:
     """Return something that may be true of the target because it is not of another scene: a kind only seen there."""
-    actors = seen[int(rng.integers(len(seen)))].scene.actors
+    actors = choose(rng, seen).scene.actors
     if not actors or rng.random() < 0.7:
         return propose(rng, seen[target])
-    return Lacks(kind_of(rng, actors[int(rng.integers(len(actors)))]))
+    return Lacks(kind_of(rng, choose(rng, actors)))
 
 
 def _gather(
@@ -132,13 +132,11 @@ def contextual_description(
     goal = (1 << len(seen)) - 1 - (1 << target)
     pool: list[tuple[Predicate | Temporal, int]] = []
     tried: set[Predicate | Temporal] = set()
-    selections: list[list[int]] = []
     for _ in range(_ROUNDS):
         pool += _gather(rng, seen, target, ordered, tried)
-        selections = _covers(rng, pool, goal)
-        if selections:
+        if selections := _covers(rng, pool, goal):
             break
-    if not selections:
+    else:
         return None
     # prefer those that show many phenomena, but let chance have its say
     wanted = choose(rng, TAGS)
@@ -150,5 +148,5 @@ def contextual_description(
     if rng.random() < 0.25:
         extra: list[Predicate] = [Before(seen[target].scene.backdrop.name)]
         extra += true_predicates(rng, seen[target], 1)
-        predicates.insert(0, extra[int(rng.integers(len(extra)))])
+        predicates.insert(0, choose(rng, extra))
     return Description(compose(rng, predicates), tuple(predicates), tags_of(predicates))

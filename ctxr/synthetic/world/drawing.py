@@ -99,13 +99,6 @@ def _brightness(colour: tuple[int, int, int]) -> float:
     return 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
 
 
-def _second(colour: tuple[int, int, int]) -> tuple[float, ...]:
-    """Return the colour of stripes and dots: lighter on dark colours, darker on light ones."""
-    if _brightness(colour) < 165:
-        return tuple(c + (255 - c) * 0.62 for c in colour)
-    return tuple(c * 0.55 for c in colour)
-
-
 def _shaded(colour: tuple[int, int, int], shade: float) -> tuple[float, ...]:
     return tuple(c + (255 - c) * shade if shade >= 0 else c * (1 + shade) for c in colour)
 
@@ -119,7 +112,9 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
         matrix = _to_actor(actor, _TILE / (scale * 1.9), centre, 0.0)
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         share = cv2.warpAffine(_pattern(actor.texture), matrix, shape[::-1], flags=flags, borderMode=cv2.BORDER_WRAP)
-        table = np.linspace(colour, _second(colour), 256).round().astype(np.uint8)
+        # stripes and dots are lighter on dark colours, darker on light ones
+        second = _shaded(colour, 0.62 if _brightness(colour) < 165 else -0.45)
+        table = np.linspace(colour, second, 256).round().astype(np.uint8)
         patch = table[share]
     for contour, shade in details(actor.shape):
         _fill(patch, [_placed(contour, actor, scale, centre)], _shaded(colour, shade))
@@ -174,18 +169,13 @@ def _draw_actor(picture: np.ndarray, actor: Actor) -> None:
     edge = np.array((58, 54, 60) if light else (250, 247, 240), np.float32)
     cut = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
     below = picture[y0:y1, x0:x1].astype(np.float32)
-    veil = _shifted(shadow, soft // 2, soft)[cut].astype(np.float32)[..., None] * (_SHADOW / 255)
+    # what comes round are zeros: the window grew by twice what the shadow was blurred by
+    veil = np.roll(shadow, (soft, soft // 2), (0, 1))[cut].astype(np.float32)[..., None] * (_SHADOW / 255)
     below *= 1 - veil
     inside = inner[cut].astype(np.float32)[..., None] * (1 / 255)
     figure = edge + (surface[cut].astype(np.float32) - edge) * inside
     below += (figure - below) * (mask[cut].astype(np.float32)[..., None] * (1 / 255))
     picture[y0:y1, x0:x1] = (below + 0.5).astype(np.uint8)
-
-
-def _shifted(mask: np.ndarray, right: int, down: int) -> np.ndarray:
-    moved = np.zeros_like(mask)
-    moved[down:, right:] = mask[: mask.shape[0] - down, : mask.shape[1] - right]
-    return moved
 
 
 def panel(overlay: Overlay, width: int, height: int) -> tuple[int, int]:

@@ -142,7 +142,7 @@ def _with_stretch(rng: np.random.Generator, shot: SceneShot, feature: str, after
         return msgspec.structs.replace(shot, blurs=((begin, end, BLUR),))
     if feature == "hold":
         return msgspec.structs.replace(shot, holds=((begin, end),))
-    lines: tuple[str, ...] = _HEADLINES[int(rng.integers(len(_HEADLINES)))]
+    lines: tuple[str, ...] = choose(rng, _HEADLINES)
     if shot.aspect < 1:  # two words a line: an upright picture is too narrow for more
         words = " ".join(lines).split()
         lines = tuple(" ".join(words[i : i + 2]) for i in range(0, len(words), 2))

@@ -18,7 +18,7 @@ from PIL import Image
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.records import Record
-from ctxr.store.tables import encode_row, read_table, write_table
+from ctxr.store.tables import encode_row, read_table, write_tables
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.films import FORMATS, Film, sample_film
 from ctxr.synthetic.world.scenes import Scene, sample_scene
@@ -323,8 +323,7 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
             _film(folder, config, index, tables, say)
         for index in range(config.albums):
             tables["photos"] += _album(folder, config, index, say)
-    for name, rows in tables.items():
-        write_table(folder / "truth" / f"{name}.jsonl", rows)
+    write_tables(folder / "truth", tables)
     write_bytes(folder / "truth" / "world.json", encode_row({"version": VERSION, "config": asdict(config)}))
     return read_world(folder)
 

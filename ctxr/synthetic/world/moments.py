@@ -8,6 +8,7 @@ import msgspec
 from ctxr.synthetic.world.predicates import (
     Kind,
     Lacks,
+    OfKind,
     Predicate,
     Shows,
     Verdict,
@@ -45,30 +46,24 @@ def _passing(kind: Kind, views: list[SceneView], index: int, step: int, partly: 
     return some(passes(actor.name) for actor in now.scene.actors if kind.fits(actor))
 
 
-class Appears(msgspec.Struct, frozen=True, tag=True):
+class Appears(OfKind, frozen=True):
     """One of the kind just begins to appear: it was not there in the scene before, and now it is there in part."""
-
-    kind: Kind
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         return _passing(self.kind, views, index, -1, lambda sight: 0.08 <= sight.shown <= 0.8 and sight.hidden >= 0.12)
 
 
-class Leaves(msgspec.Struct, frozen=True, tag=True):
+class Leaves(OfKind, frozen=True):
     """One of the kind is about to leave: an edge cuts it now, and in the next scene it is gone."""
-
-    kind: Kind
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
         return _passing(self.kind, views, index, 1, lambda sight: sight.shown >= 0.08 and sight.beyond >= 0.12)
 
 
-class NoLonger(msgspec.Struct, frozen=True, tag=True):
+class NoLonger(OfKind, frozen=True):
     """None of the kind is there any more: there was one in an earlier scene."""
-
-    kind: Kind
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
@@ -77,10 +72,8 @@ class NoLonger(msgspec.Struct, frozen=True, tag=True):
         )
 
 
-class NotYet(msgspec.Struct, frozen=True, tag=True):
+class NotYet(OfKind, frozen=True):
     """None of the kind is there yet: there is none in the scenes before either, and one comes later."""
-
-    kind: Kind
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
@@ -125,10 +118,9 @@ class Now(msgspec.Struct, frozen=True, tag=True):
         return _only_now(self.predicate, views[index], views[max(0, index - 1) : index])
 
 
-class Moved(msgspec.Struct, frozen=True, tag=True):
+class Moved(OfKind, frozen=True):
     """One of the kind is further left, right, up or down than in the scene before."""
 
-    kind: Kind
     direction: str
 
     def verdict(self, views: list[SceneView], index: int) -> Verdict:

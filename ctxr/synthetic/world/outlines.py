@@ -102,11 +102,7 @@ def _hook() -> Contour:
 
 @cache
 def outline(shape: str) -> tuple[Part, ...]:
-    """Return the parts of a shape's silhouette.
-
-    Raises:
-        KeyError: if the shape is not one of `SHAPES`.
-    """
+    """Return the parts of a shape's silhouette. Raises KeyError if the shape is not one of `SHAPES`."""
     angles = np.linspace(0, 2 * np.pi, 80, endpoint=False)
     parts: dict[str, tuple[Part, ...]] = {
         "circle": ((_ellipse(),),),

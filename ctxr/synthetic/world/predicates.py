@@ -50,10 +50,14 @@ class Kind(msgspec.Struct, frozen=True):
         return all(getattr(self, name) in ("", getattr(actor, name)) for name in self.__struct_fields__)
 
 
-class Shows(msgspec.Struct, frozen=True, tag=True):
-    """At least one of the kind is there."""
+class OfKind(msgspec.Struct, frozen=True, tag=True):
+    """What is said of figures of a kind."""
 
     kind: Kind
+
+
+class Shows(OfKind, frozen=True):
+    """At least one of the kind is there."""
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
@@ -62,20 +66,17 @@ class Shows(msgspec.Struct, frozen=True, tag=True):
         return None if any(self.kind.fits(actor) for actor in view.doubtful) else False
 
 
-class Lacks(msgspec.Struct, frozen=True, tag=True):
+class Lacks(OfKind, frozen=True):
     """None of the kind is there."""
-
-    kind: Kind
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         return negated(Shows(self.kind).verdict(view))
 
 
-class Counts(msgspec.Struct, frozen=True, tag=True):
+class Counts(OfKind, frozen=True):
     """Exactly `number` of the kind are there."""
 
-    kind: Kind
     number: int
 
     def verdict(self, view: SceneView) -> Verdict:
@@ -87,10 +88,8 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
         return None if perhaps else True
 
 
-class AllAre(msgspec.Struct, frozen=True, tag=True):
+class AllAre(OfKind, frozen=True):
     """There are several figures and every one is of the kind."""
-
-    kind: Kind
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
@@ -127,17 +126,15 @@ def middle(view: SceneView, name: str) -> tuple[float, float]:
     return (left + right) / 2, (top + bottom) / 2
 
 
-class RelativePosition(msgspec.Struct, frozen=True, tag="Beside"):
+class RelativePosition(OfKind, frozen=True, tag="Beside"):
     """One of the first kind is left of, right of, above or below another one of the second kind."""
 
-    kind: Kind
     side: str
     other: Kind
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
-        couples = pairs(self.kind, self.other, view.present)
-        return some(self._pair(view, a, b) for a, b in couples)
+        return some(self._pair(view, a, b) for a, b in pairs(self.kind, self.other, view.present))
 
     def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
         (x, y), (u, v) = middle(view, a.name), middle(view, b.name)
@@ -151,10 +148,9 @@ class RelativePosition(msgspec.Struct, frozen=True, tag="Beside"):
         return False if along <= 0.04 else None
 
 
-class Within(msgspec.Struct, frozen=True, tag=True):
+class Within(OfKind, frozen=True):
     """One of the kind is in a region: left, right, top, bottom, middle, or a corner such as "top left"."""
 
-    kind: Kind
     region: str
 
     def verdict(self, view: SceneView) -> Verdict:
@@ -173,10 +169,9 @@ class Within(msgspec.Struct, frozen=True, tag=True):
         return True if reached >= sure else (False if reached <= never else None)
 
 
-class Bigger(msgspec.Struct, frozen=True, tag=True):
+class Bigger(OfKind, frozen=True):
     """One of the first kind is bigger than one of the second kind."""
 
-    kind: Kind
     other: Kind
 
     def verdict(self, view: SceneView) -> Verdict:
@@ -185,10 +180,9 @@ class Bigger(msgspec.Struct, frozen=True, tag=True):
         return some(view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b) for a, b in couples)
 
 
-class Outermost(msgspec.Struct, frozen=True, tag=True):
+class Outermost(OfKind, frozen=True):
     """Of several figures, the one farthest to a side (left, right, top, bottom) is of the kind."""
 
-    kind: Kind
     side: str
 
     def verdict(self, view: SceneView) -> Verdict:
@@ -210,10 +204,9 @@ AMOUNTS: dict[str, tuple[float, float]] = {"little": (0.08, 0.3), "half": (0.42,
 """Words for how much of a figure is hidden, as ranges of the hidden share; the gaps between them are too close to call."""
 
 
-class Behind(msgspec.Struct, frozen=True, tag=True):
+class Behind(OfKind, frozen=True):
     """One of the first kind is partly hidden behind one of the second kind."""
 
-    kind: Kind
     other: Kind
 
     def verdict(self, view: SceneView) -> Verdict:
@@ -228,10 +221,9 @@ class Behind(msgspec.Struct, frozen=True, tag=True):
         return True if share >= 0.1 and seen else None
 
 
-class CutOff(msgspec.Struct, frozen=True, tag=True):
+class CutOff(OfKind, frozen=True):
     """One of the kind is cut by an edge of the frame: left, top, right, bottom, or any of them if `edge` is empty."""
 
-    kind: Kind
     edge: str = ""
 
     def verdict(self, view: SceneView) -> Verdict:
@@ -246,10 +238,8 @@ class CutOff(msgspec.Struct, frozen=True, tag=True):
         return True if share >= 0.12 and sight.shown >= 0.2 else None
 
 
-class Entire(msgspec.Struct, frozen=True, tag=True):
+class Entire(OfKind, frozen=True):
     """One of the kind can be seen as a whole: nothing covers it and no edge cuts it."""
-
-    kind: Kind
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
@@ -268,10 +258,9 @@ class NoOverlap(msgspec.Struct, frozen=True, tag="Apart"):
         return None if covered > 0 or len(view.clear) < 2 else True
 
 
-class Hidden(msgspec.Struct, frozen=True, tag=True):
+class Hidden(OfKind, frozen=True):
     """A little, half or most of one of the kind is hidden: covered or outside the frame."""
 
-    kind: Kind
     amount: str
 
     def verdict(self, view: SceneView) -> Verdict:

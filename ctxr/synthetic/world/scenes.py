@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.outlines import FACED, SHAPES
+
+T = TypeVar("T")
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (214, 40, 40),
@@ -35,11 +38,6 @@ FACES = ("smiling", "sad", "sleeping")
 """Expressions of actors that have a face; an actor without one has the empty string."""
 
 
-def size_name(radius: float) -> str:
-    """Return the size word of a radius (share of the shorter side); between two ranges the nearer one."""
-    return "small" if radius < 0.12 else "medium" if radius < 0.19 else "large"
-
-
 class Actor(msgspec.Struct, frozen=True):
     """One drawn figure.
 
@@ -63,8 +61,8 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> str:
-        """The size word: small, medium or large."""
-        return size_name(self.radius)
+        """The size word: small, medium or large; between two ranges the nearer one."""
+        return "small" if self.radius < 0.12 else "medium" if self.radius < 0.19 else "large"
 
     def moved(self, x: float, y: float) -> "Actor":
         """Return the actor with its centre at (x, y)."""
@@ -121,12 +119,12 @@ def reach_of(aspect: float) -> tuple[float, float]:
     return min(1.0, 1.0 / aspect), min(1.0, aspect)
 
 
-def choose(rng: np.random.Generator, names: Sequence[str], weights: Sequence[float] | None = None) -> str:
-    """Return one of the names, by weight if weights are given."""
+def choose(rng: np.random.Generator, things: Sequence[T], weights: Sequence[float] | None = None) -> T:
+    """Return one of the things, by weight if weights are given."""
     if weights is None:
-        return names[int(rng.integers(len(names)))]
+        return things[int(rng.integers(len(things)))]
     total = np.cumsum(np.asarray(weights, dtype=np.float64))
-    return names[int(np.searchsorted(total, rng.random() * total[-1], side="right"))]
+    return things[int(np.searchsorted(total, rng.random() * total[-1], side="right"))]
 
 
 def sample_backdrop(rng: np.random.Generator) -> Backdrop:
@@ -206,10 +204,10 @@ def sample_scene(rng: np.random.Generator, aspect: float = 1.0) -> Scene:
     reach = reach_of(aspect)
     actors: list[Actor] = []
     for index in range(1 + int(np.searchsorted((0.14, 0.4, 0.68, 0.88), rng.random()))):
-        like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.4 else None
+        like = choose(rng, actors) if actors and rng.random() < 0.4 else None
         actor = sample_actor(rng, f"a{index}", like)
         if actors and rng.random() < 0.25:
-            actor = overlapping(rng, actor, actors[int(rng.integers(len(actors)))], reach)
+            actor = overlapping(rng, actor, choose(rng, actors), reach)
         elif rng.random() < 0.1:
             actor = across_edge(rng, actor, reach)
         else:

@@ -55,7 +55,7 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
     reach = reach_of(scene.aspect)
     edit = choose(rng, ("move", "change", "add", "remove", "depth"), (4, 3, 1.5, 1.5, 1.5))
     if not actors or (edit == "add" and len(actors) < 6):
-        like = actors[int(rng.integers(len(actors)))] if actors and rng.random() < 0.5 else None
+        like = choose(rng, actors) if actors and rng.random() < 0.5 else None
         name = next(f"a{i}" for i in range(len(actors) + 1) if all(actor.name != f"a{i}" for actor in actors))
         added = positioned(rng, sample_actor(rng, name, like), actors, reach)
         actors.insert(int(rng.integers(len(actors) + 1)), added)
@@ -69,7 +69,7 @@ def neighbour(rng: np.random.Generator, scene: Scene) -> Scene:
     elif edit == "change":
         actors[index] = _recoloured(rng, actors[index])
     elif others and rng.random() < 0.4:
-        actors[index] = overlapping(rng, actors[index], others[int(rng.integers(len(others)))], reach)
+        actors[index] = overlapping(rng, actors[index], choose(rng, others), reach)
     elif rng.random() < 0.2:
         actors[index] = across_edge(rng, actors[index], reach)
     else:

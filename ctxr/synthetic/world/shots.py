@@ -54,10 +54,7 @@ class Course(msgspec.Struct, frozen=True):
 
     def face(self, time: float, face: str) -> str:
         """Return the face at a time, for an actor that begins with `face`."""
-        for begin, mood in self.moods:
-            if time >= begin:
-                face = mood
-        return face
+        return next((mood for begin, mood in reversed(self.moods) if time >= begin), face)
 
 
 class SceneShot(msgspec.Struct, frozen=True):
@@ -159,7 +156,7 @@ def _course(
     elif style == "leave":
         points = [(begin, *home), (end, *_off(rng, actor, reach, edge))]
     elif style == "pass":
-        other = others[int(rng.integers(len(others)))]
+        other = choose(rng, others)
         beyond = (2 * other.x - home[0], 2 * other.y - home[1])
         points = [(begin, *home), (end, *beyond)]
     else:
@@ -179,7 +176,7 @@ def sample_shot(rng: np.random.Generator, seconds: float, aspect: float = 1.0, s
     cast: list[Actor] = []
     courses: list[Course] = []
     for index in range(2 + int(np.searchsorted((0.1, 0.4, 0.78), rng.random()))):
-        like = cast[int(rng.integers(len(cast)))] if cast and rng.random() < 0.35 else None
+        like = choose(rng, cast) if cast and rng.random() < 0.35 else None
         actor = sample_actor(rng, f"a{index}", like)
         if actor.shape in FACED and actor.size != "small" and not actor.face and rng.random() < 0.3:
             actor = msgspec.structs.replace(actor, face=choose(rng, FACES), texture="plain")

@@ -65,7 +65,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 def kind_of(rng: np.random.Generator, actor: Actor) -> Kind:
     """Return a kind that fits the actor, of random detail."""
-    named = {field: getattr(actor, field) for field in _FIELDS[int(rng.integers(len(_FIELDS)))]}
+    named = {field: getattr(actor, field) for field in choose(rng, _FIELDS)}
     if named.get("texture") == "plain" and rng.random() < 0.8:  # few people mention that something has no pattern
         named["texture"] = ""
     return Kind(**named)
@@ -82,8 +82,7 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
     scene = view.scene
     if not scene.actors:
         return (Before(scene.backdrop.name), Lacks(Kind()), Lacks(Kind(choose(rng, SHAPES))))[int(rng.integers(3))]
-    actor = scene.actors[int(rng.integers(len(scene.actors)))]
-    other = scene.actors[int(rng.integers(len(scene.actors)))]
+    actor, other = choose(rng, scene.actors), choose(rng, scene.actors)
     kind, second = kind_of(rng, actor), kind_of(rng, other)
     what = choose(rng, tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
     if what == "Counts":

@@ -46,8 +46,8 @@ def main(address: str, name: str, seconds: float | None) -> None:
 
 def acknowledged(submit: object, lease: Lease, rng: random.Random) -> list[object]:
     given = values(lease.unit, rng, rng.random() < 0.7)
-    receipt = submit(lease.token, lease.worker, given, datetime.now(UTC))  # type: ignore[operator]
-    return [receipt.answer.unit, receipt.answer.worker, lease.slot, {key: list(value) for key, value in given.items()}]
+    stored = submit(lease.token, lease.worker, given, datetime.now(UTC))  # type: ignore[operator]
+    return [stored.unit, stored.worker, lease.slot, {key: list(value) for key, value in given.items()}]
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+from sqlalchemy import select
+
+from ctxr.annotation.journal import leasing, tables
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.journal.results import Lease, NoWork, Receipt
+from ctxr.annotation.journal.results import Lease, NoWork, WorkerState
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Purpose, TaskName, Unit
+from ctxr.annotation.records import Answer, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import verify
 from ctxr.annotation.unit_factory import attention_unit, retrieve_unit
 from ctxr.store.records import ImageSet, Query, SplitName, Text
@@ -124,7 +127,7 @@ def reason(journal: Journal, worker: str, now: datetime = START, tasks: Sequence
     return refusal.reason
 
 
-def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = START, seed: object = None) -> Receipt:
+def answer(journal: Journal, lease: Lease, right: bool = True, now: datetime = START, seed: object = None) -> Answer:
     """Submit an answer to a lease."""
     rng = random.Random(str(seed if seed is not None else (lease.unit.id, lease.worker)))
     return journal.submit(lease.token, lease.worker, values(lease.unit, rng, right), now)
@@ -140,3 +143,33 @@ def enrolled(journal: Journal, *workers: str) -> tuple[str, ...]:
     for worker in workers:
         journal.enrol(worker, "local", START)
     return workers
+
+
+def units_of(journal: Journal) -> list[Unit]:
+    """Every unit, given or followed from an answer, in the order in which they came."""
+    with journal._reading() as tx:
+        return list(map(leasing.unit_of, tx.rows(select(tables.unit).order_by(tables.unit.c.number))))
+
+
+def state_of(journal: Journal, worker: str) -> WorkerState:
+    """The state of a worker who enrolled."""
+    return next(state for state in journal.workers() if state.worker == worker)
+
+
+class Decision(NamedTuple):
+    """Why a unit stopped: its verdict after so many votes, and the votes at most that were not needed."""
+
+    unit: str
+    verdict: str
+    right: int
+    wrong: int
+    spared: int
+    at: int
+
+
+def decisions_of(journal: Journal) -> list[Decision]:
+    """Why each unit that stopped did so, in the order in which they stopped."""
+    row = tables.decision.c
+    columns = (row.unit, row.verdict, row.right_votes, row.wrong_votes, row.spared, row.at)
+    with journal._reading() as tx:
+        return [Decision(*values) for values in tx.connection.execute(select(*columns).order_by(row.number))]

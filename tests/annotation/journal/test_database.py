@@ -137,7 +137,7 @@ def test_a_full_disk_is_told_and_what_was_acknowledged_is_kept(tmp_path: Path) -
 
     def fill() -> None:
         while True:
-            kept.append(answer(journal, leased(journal, "w1", tasks=["describe"])).answer)
+            kept.append(answer(journal, leased(journal, "w1", tasks=["describe"])))
 
     with pytest.raises(CtxrError, match=r"disk is full: .*answers\.sqlite") as error:
         fill()

@@ -12,6 +12,7 @@ from tests.annotation.journal.study import (
     START,
     after,
     answer,
+    decisions_of,
     described,
     enrolled,
     image_sets,
@@ -50,7 +51,7 @@ def test_two_of_three_asks_for_a_third_vote_only_where_two_disagree(opener: Open
             votes[lease.unit.id] += 1
             answer(journal, lease, right=lease.unit == agreed or worker != "w1")
     assert votes == {agreed.id: 2, split.id: 3}
-    told = {one.unit: (one.verdict, one.right, one.wrong, one.spared) for one in journal.decisions()}
+    told = {one.unit: (one.verdict, one.right, one.wrong, one.spared) for one in decisions_of(journal)}
     assert told == {agreed.id: ("accepted", 2, 0, 1), split.id: ("accepted", 2, 1, 0)}
 
 
@@ -59,9 +60,9 @@ def test_a_unit_of_the_random_share_gets_all_its_votes(opener: Opener) -> None:
     protocol = Protocol(full_share=1.0, disjoint="none")
     journal = opener([retrieved(one, split="test", protocol=protocol)], sets, protocol)
     for worker in enrolled(journal, "w1", "w2", "w3"):
-        assert journal.decisions() == []
+        assert decisions_of(journal) == []
         answer(journal, leased(journal, worker))
-    (decision,) = journal.decisions()
+    (decision,) = decisions_of(journal)
     assert (decision.verdict, decision.right, decision.spared) == ("accepted", 3, 0)
 
 
@@ -94,7 +95,7 @@ def test_the_images_are_shown_in_the_order_of_unit_slot_and_seed(opener: Opener)
         lease = leased(journal, worker)
         unit = lease.unit
         assert lease.order == shown_order(unit.images, unit.ordered, unit.id, lease.slot, 7)
-        assert answer(journal, lease).answer.order == lease.order
+        assert answer(journal, lease).order == lease.order
 
 
 def test_nobody_judges_what_they_wrote(opener: Opener) -> None:

@@ -16,6 +16,7 @@ from ctxr.annotation.records import Answer
 from scripts.postgres_server import programs, server
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.racing import PROTOCOL, SETS, UNITS
+from tests.annotation.journal.study import decisions_of, units_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -40,7 +41,7 @@ def kept(answers: list[Answer]) -> list[tuple[str, str, int, str]]:
 
 def sound(journal: Journal) -> None:
     """What must hold of any journal, whatever happened to it."""
-    units, answers = {unit.id: unit for unit in journal.units()}, journal.answers()
+    units, answers = {unit.id: unit for unit in units_of(journal)}, journal.answers()
     votes = Counter(one.unit for one in answers)
     assert all(count <= units[name].most for name, count in votes.items())
     assert len({(one.unit, one.worker) for one in answers}) == len(answers)
@@ -54,7 +55,7 @@ def sound(journal: Journal) -> None:
     )
     told = journal.progress()
     assert sum(one.answered for one in told.values()) == len(answers)
-    assert sum(one.open for one in told.values()) == len(units) - len(journal.decisions())
+    assert sum(one.open for one in told.values()) == len(units) - len(decisions_of(journal))
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(8, marks=pytest.mark.prove)])

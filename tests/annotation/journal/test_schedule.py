@@ -18,11 +18,13 @@ from tests.annotation.journal.study import (
     SPLITS,
     START,
     attention,
+    decisions_of,
     described,
     image_sets,
     known,
     retrieved,
     tagged,
+    units_of,
     values,
 )
 
@@ -85,9 +87,9 @@ class Schedule:
         if lease is None:
             return
         given = values(lease.unit, self.rng, self.rng.random() < self.skill[worker])
-        receipt = self.journal.submit(lease.token, worker, given, self.now)
-        self.model.submit(lease.token, receipt.answer)
-        assert self.journal.submit(lease.token, worker, given, self.now).again
+        stored = self.journal.submit(lease.token, worker, given, self.now)
+        self.model.submit(lease.token, stored)
+        assert self.journal.submit(lease.token, worker, given, self.now) == stored
 
     def give_back(self, worker: str) -> None:
         lease = self.ask(worker)
@@ -107,7 +109,7 @@ class Schedule:
         given = values(held.unit, random.Random(held.token))
         done = [one for unit, one, _ in self.model.answers if (unit.id, one.worker) == (held.unit.id, held.worker)]
         if held.state == "live":
-            self.model.submit(held.token, self.journal.submit(held.token, held.worker, given, self.now).answer)
+            self.model.submit(held.token, self.journal.submit(held.token, held.worker, given, self.now))
             return
         changed = {**given, "more": ("than asked",)}
         with pytest.raises(Refused, match=r"\.$") as refused:
@@ -133,9 +135,9 @@ class Schedule:
     def compare(self) -> None:
         """The invariants, off the whole journal."""
         journal, model = self.journal, self.model
-        assert [unit.id for unit in journal.units()] == [unit.id for unit in model.units]
+        assert [unit.id for unit in units_of(journal)] == [unit.id for unit in model.units]
         assert journal.answers() == [answer for _, answer, _ in model.answers]
-        assert {one.unit: one.verdict for one in journal.decisions()} == model.stopped
+        assert {one.unit: one.verdict for one in decisions_of(journal)} == model.stopped
         for standing in journal.workers():
             person = model.people[standing.worker]
             assert (standing.pool, standing.state) == (person.pool, person.state)

@@ -15,6 +15,7 @@ from tests.annotation.journal.study import (
     START,
     after,
     answer,
+    decisions_of,
     described,
     enrolled,
     image_sets,
@@ -22,6 +23,7 @@ from tests.annotation.journal.study import (
     leased,
     reason,
     retrieved,
+    state_of,
     tagged,
     talked,
 )
@@ -65,7 +67,7 @@ def test_a_stranger_gets_no_work(opener: Opener) -> None:
     with pytest.raises(Refused, match="not know you"):
         journal.lease("w1", START)
     with pytest.raises(Refused, match="not know you"):
-        journal.worker("w1")
+        journal.block("w1", "unknown", "lead", START)
 
 
 def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> None:
@@ -74,13 +76,13 @@ def test_a_new_worker_answers_the_qualification_round_first(opener: Opener) -> N
     journal = opener(units, sets, Protocol(qualification=2, qualification_pass=0.75), workers="good bad")
     for worker in ("good", "bad"):
         for number in range(2):
-            assert not journal.worker(worker).qualified
+            assert not state_of(journal, worker).qualified
             lease = leased(journal, worker, tasks=["tag"])
             assert lease.unit.purpose == "qualification"
             answer(journal, lease, right=worker == "good" or number == 0)
     assert leased(journal, "good").unit.purpose == "work"
     assert reason(journal, "bad") == "screened_out"
-    standing = journal.worker("bad")
+    standing = state_of(journal, "bad")
     assert (standing.state, standing.reason) == ("screened_out", "1 of 2 qualification questions right")
     assert journal.ending("bad", START, START, 20) == "stopped"  # they gave their time
     journal.allow("bad", "misread one", "lead", after(1))
@@ -93,13 +95,13 @@ def test_a_worker_who_fails_hidden_questions_is_stopped_with_the_figures(opener:
     units = [retrieved(one, split="train") for one in sets] + [known(one, "gold") for one in image_sets(9, "gold")]
     journal = opener(units, (), Protocol(gold_every=2, disjoint="none", block_below=0.5), workers="w1 w2")
     for worker, right in (("w1", False), ("w2", True)):
-        while journal.worker(worker).state == "active" and journal.done_by(worker) < 12:
+        while state_of(journal, worker).state == "active" and journal.done_by(worker) < 12:
             answer(journal, leased(journal, worker), right)
     assert reason(journal, "w1") == "blocked"
-    standing = journal.worker("w1")
+    standing = state_of(journal, "w1")
     assert (standing.right, standing.wrong) == (0, 4)
     assert re.findall(r"[\d.]*\d", standing.reason) == ["0", "4", "0.5", "0.969"]
-    assert journal.worker("w2").state == "active"
+    assert state_of(journal, "w2").state == "active"
     assert journal.undo("w1", "the gold was wrong", "lead", after(1)).state == "active"
     assert leased(journal, "w1").worker == "w1"
 
@@ -112,16 +114,16 @@ def test_whom_a_person_vouches_for_no_rule_stops(opener: Opener) -> None:
     assert journal.allow("w1", "a colleague", "lead", START).allowed
     for _ in range(16):
         answer(journal, leased(journal, "w1"), right=False)
-    assert (journal.worker("w1").wrong, journal.worker("w1").state) == (8, "active")
+    assert (state_of(journal, "w1").wrong, state_of(journal, "w1").state) == (8, "active")
 
 
 def test_every_change_is_written_down_and_can_be_taken_back_in_turn(opener: Opener) -> None:
     journal = opener(workers="w1")
     journal.allow("w1", "good in the pilot", "lead", after(1))
     journal.block("w1", "copied texts", "lead", after(2))
-    assert journal.worker("w1").reason == "copied texts"
+    assert state_of(journal, "w1").reason == "copied texts"
     assert journal.undo("w1", "they were their own", "lead", after(3)).allowed
-    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, journal.worker("w1").state) == (
+    assert (journal.undo("w1", "to be sure", "lead", after(4)).allowed, state_of(journal, "w1").state) == (
         False,
         "active",
     )
@@ -142,19 +144,19 @@ def test_votes_of_a_blocked_worker_are_given_anew_by_somebody_else(opener: Opene
     enrolled(journal, "w1", "w2", "w3", "w4")
     for worker in ("w1", "w2"):
         answer(journal, leased(journal, worker))
-    assert [one.verdict for one in journal.decisions()] == ["accepted"]
+    assert [one.verdict for one in decisions_of(journal)] == ["accepted"]
     assert reason(journal, "w3") == "nothing_left"
     journal.block("w1", "a robot", "lead", START)
-    assert (journal.decisions(), journal.progress()["retrieve"].open) == ([], 1)
+    assert (decisions_of(journal), journal.progress()["retrieve"].open) == ([], 1)
     assert journal.progress()["retrieve"].answered == 2
     assert reason(journal, "w2") == "nothing_left"
     answer(journal, leased(journal, "w3"), right=False)
-    assert journal.decisions() == []
+    assert decisions_of(journal) == []
     answer(journal, leased(journal, "w4"))
-    (decision,) = journal.decisions()
+    (decision,) = decisions_of(journal)
     assert (decision.verdict, decision.right, decision.wrong) == ("accepted", 2, 1)
     journal.undo("w1", "no robot", "lead", START)  # now four votes count where three were asked for
-    assert journal.decisions() == [decision]
+    assert decisions_of(journal) == [decision]
     assert [one.slot for one in journal.answers()] == [0, 1, 2, 3]
 
 
@@ -198,4 +200,4 @@ def test_the_pass_mark_itself_is_passed(opener: Opener, right: int, state: str) 
     journal = opener(units, sets, Protocol(qualification=4, qualification_pass=0.75), workers="w1")
     for number in range(4):
         answer(journal, leased(journal, "w1"), right=number < right)
-    assert journal.worker("w1").state == state
+    assert state_of(journal, "w1").state == state

@@ -17,12 +17,15 @@ from tests.annotation.journal.study import (
     START,
     after,
     answer,
+    decisions_of,
     enrolled,
     image_sets,
     leased,
     newcomer,
     retrieved,
+    state_of,
     talked,
+    units_of,
 )
 
 FREE = Protocol(full_share=0, disjoint="none")
@@ -245,7 +248,7 @@ def test_who_saw_the_photo_in_a_talk_does_not_retrieve_in_its_set(opener: Opener
     for worker in ("w1", "w2"):
         got = journal.lease(worker, START, ["retrieve"])
         assert isinstance(got, NoWork)
-    assert answer(journal, leased(journal, newcomer(journal, "w3"), tasks=["retrieve"])).answer.worker == "w3"
+    assert answer(journal, leased(journal, newcomer(journal, "w3"), tasks=["retrieve"])).worker == "w3"
 
 
 def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
@@ -253,7 +256,7 @@ def test_pools_do_not_meet_in_a_room(opener: Opener) -> None:
     units = [talked(sets[0], split="train"), talked(sets[1], split="test")]
     journal = opener(units, sets, Protocol(disjoint="wholly"))
     first, second = together(journal, "w1", "w2")
-    assert {journal.worker("w1").pool, journal.worker("w2").pool} == {"train", "eval"}
+    assert {state_of(journal, "w1").pool, state_of(journal, "w2").pool} == {"train", "eval"}
     assert first.unit != second.unit
     assert [journal.here(one.token, one.worker, START).apart for one in (first, second)] == [True, True]
     journal.act("leave", first.token, "w1", START)
@@ -319,7 +322,7 @@ def evening(opener: Opener, seed: int, steps: int) -> None:
     promises(journal, tokens)
     finished = sum(one.worker == one.values["pair"][0] for one in journal.answers() if "pair" in one.values)
     assert finished > 1
-    assert {one.unit for one in journal.decisions()} <= {unit.id for unit in journal.units()}
+    assert {one.unit for one in decisions_of(journal)} <= {unit.id for unit in units_of(journal)}
 
 
 def promises(journal: Journal, tokens: dict[str, str]) -> None:
@@ -334,7 +337,7 @@ def promises(journal: Journal, tokens: dict[str, str]) -> None:
             assert len(set(pair)) == 2
             assert one.worker in pair
             talks.setdefault(one.unit, set()).add(pair)
-    for unit in journal.units():
+    for unit in units_of(journal):
         if unit.task == "dialogue":
             held = {lease.slot for lease in live if lease.unit == unit}
             assert len(talks.get(unit.id, ())) + len(held) <= unit.most

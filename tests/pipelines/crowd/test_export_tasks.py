@@ -22,6 +22,7 @@ from ctxr.pipelines.crowd.plan import run as plan
 from ctxr.store.artifacts import MANIFEST, Content, finish, open_artifact
 from ctxr.store.kinds import DATASET
 from ctxr.store.tables import read_table
+from tests.annotation.journal.study import units_of
 from tests.annotation.platforms import study
 from tests.annotation.platforms.fake_mturk import FakeMTurk
 from tests.pipelines.world_dataset import write_world_dataset
@@ -145,7 +146,7 @@ def test_new_descriptions_make_new_retrievals_and_leave_the_old_ones(workdir: Pa
     config = replace(study.options(workdir, "retrieve"), input=None)
     tasks = exported(config)
     journal = open_journal(workdir / "crowd" / "answers.sqlite")
-    followed = {unit.id: unit for unit in journal.units() if unit.task == "retrieve"}
+    followed = {unit.id: unit for unit in units_of(journal) if unit.task == "retrieve"}
     journal.close()
     assert {unit.id: unit for unit in tasks.units} == followed
     assert len(followed) == 3

@@ -16,7 +16,7 @@ from ctxr.pipelines.crowd.aggregate import run as aggregate
 from ctxr.pipelines.crowd.config import Aggregate, Workers
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.crowd.workers import run as workers
-from tests.annotation.journal.study import after, answer, newcomer
+from tests.annotation.journal.study import after, answer, newcomer, units_of
 from tests.pipelines.report_artifacts import project
 
 PEOPLE = tuple(f"w-{number}" for number in range(14))
@@ -92,7 +92,7 @@ def test_with_the_people_that_suffice_everything_is_done_and_with_fewer_the_rest
     assert report.unreachable
     stuck = {name for names in report.unreachable.values() for name in names}
     study = journal(work)
-    assert stuck <= {unit.id for unit in study.units() if unit.task == "retrieve"}
+    assert stuck <= {unit.id for unit in units_of(study) if unit.task == "retrieve"}
     assert len(stuck) == study.progress()["retrieve"].open
     study.close()
     finish(work, PEOPLE[: needed["all"]], 100)

@@ -77,5 +77,5 @@ def test_judgments_are_read_as_they_were_written(tasks: Path, tmp_path: Path) ->
     )
     path = tmp_path / "judgments"
     path.mkdir()
-    write_judgments(path, answered, {}, [])
+    write_judgments(path, answered, [])
     assert read_judgments(path) == answered

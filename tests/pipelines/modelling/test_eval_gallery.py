@@ -246,7 +246,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
         Judgment(f"entail/{image}/{caption}", ENTAILMENT, worker, value)
         for worker, pairs, value in votes for caption, image in pairs
     ]  # fmt: skip
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)), {}, [])
+    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)), [])
     dataset = read_dataset(world)
     side = gallery_splits(dataset)["test"]
 

@@ -63,7 +63,7 @@ def answer_all(workdir: Path, wrong: float = 0.0, people: tuple[str, ...] = PEOP
         queries=tuple(queries.values()),
         judgments=tuple(judgments),
     )
-    write_judgments(workdir / "judgments", answered, {}, [])
+    write_judgments(workdir / "judgments", answered, [])
 
 
 def test_a_census_by_people_who_know_gives_the_exact_figures(workdir: Path) -> None:

@@ -10,7 +10,7 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, Decision
 from ctxr.pipelines.revision.auditing import judged
 from ctxr.pipelines.revision.candidates import Candidates
-from ctxr.pipelines.revision.decisions import ADDED, BELOW, CAP_CAPTION, CAP_IMAGE, decide
+from ctxr.pipelines.revision.decisions import decide
 from ctxr.store.records import Judgment
 
 
@@ -22,8 +22,11 @@ def pool(images: list[int], captions: list[int], scores: list[float]) -> Candida
     )
 
 
-def decided(rows: Candidates, probability: list[float], per_image: int = 0, per_caption: int = 0) -> list[int]:
-    return [int(code) for code in decide(rows, np.array(probability), 0.5, per_image, per_caption)]
+ADDED, BELOW, CAP_IMAGE, CAP_CAPTION = None, "below_threshold", "cap_image", "cap_caption"
+
+
+def decided(rows: Candidates, probability: list[float], per_image: int = 0, per_caption: int = 0) -> list[Any]:
+    return decide(rows, np.array(probability), 0.5, per_image, per_caption)
 
 
 def test_a_probability_at_the_threshold_is_entailed_and_one_below_is_not() -> None:

@@ -12,7 +12,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rounds import Round, sample_of
+from ctxr.datasets.rounds import Round, open_base, sample_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED
@@ -55,14 +55,15 @@ def dev_of(workdir: Path, rows: Sequence[tuple[str, bool, float, int]]) -> tuple
 def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(workdir: Path) -> None:
     rows = [("a", True, 0.75, 1), ("b", True, 0.5, 0), ("c", False, 0.875, 0), ("d", False, 0.25, 1)]
     dev, judge = dev_of(workdir, rows)
-    dataset, progress = read_dataset(workdir / "dataset"), Listening()
-    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir=workdir, progress=progress)
+    base, progress = open_base(workdir / "dataset"), Listening()
+    config = ReviseLabels(workdir=workdir, dev=dev, precision=1.0)
+    edge = decisions.choose_threshold(config, base, judge, progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
     (said,) = progress.warned
     assert re.match(r".*threshold 0\.750 .* 1 pair, .* 20: .* 0\.02", said)
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
-    edge = decisions.choose_threshold(None, 1.0, dev, judge, dataset, workdir=workdir, progress=progress)
+    edge = decisions.choose_threshold(config, base, judge, progress)
     assert (edge.value, edge.called) == (0.96875, 1)
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from msgspec import structs
 from PIL import Image as Picture
 
 from ctxr.datasets.documents import DocumentTables
@@ -36,9 +35,8 @@ def write_documents(folder: Path, pictures: bool = True, count: int = 30, train:
         split = "train" if number >= count - train else split
         tables.add(f"d{number:02}", split, texts, rows, links)
     dataset = tables.dataset("documents", folder)
-    sets: list[Record] = [structs.replace(one, mean_distance=0.0, closest=0.0) for one in dataset.sets]
     content: dict[str, list[Record]] = {
-        "sets": sets, "images": [*dataset.images.values()], "texts": [*dataset.texts.values()],
+        "sets": [*dataset.sets], "images": [*dataset.images.values()], "texts": [*dataset.texts.values()],
         "queries": [*dataset.queries.values()], "judgments": [*dataset.judgments],
         "splits": [Split(group, split) for group, split in dataset.splits.items()],
     }  # fmt: skip

@@ -18,7 +18,6 @@ from ctxr.synthetic.world.scenes import (
     Overlay,
     Scene,
     sample_scene,
-    size_name,
 )
 
 
@@ -117,7 +116,8 @@ def test_an_overlay_slides_in_from_its_edge(edge: str) -> None:
 
 def test_size_words_do_not_overlap() -> None:
     for name, (low, high) in SIZES.items():
-        assert size_name(low) == size_name(high) == name
+        for radius in (low, high):
+            assert Actor("a0", "circle", "red", radius, 0.5, 0.5).size == name
 
 
 def test_faces_and_details_belong_to_shapes_that_exist() -> None:

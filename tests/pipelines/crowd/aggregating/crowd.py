@@ -75,7 +75,7 @@ def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, floa
 def write(work: Path, answered: Answered) -> Path:
     folder = work / "judgments"
     folder.mkdir(exist_ok=True)
-    write_judgments(folder, answered, {}, [])
+    write_judgments(folder, answered, [])
     return folder
 
 

@@ -19,7 +19,7 @@ from ctxr.datasets.readers.artifact import read_artifact
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.crowd.aggregate import Dropped, run
 from ctxr.pipelines.crowd.config import Aggregate
-from ctxr.pipelines.crowd.people import Worker, certificate
+from ctxr.pipelines.crowd.people import Worker, author_skills, certificate
 from ctxr.pipelines.crowd.validation import coefficients, habits, is_full_share_complete
 from ctxr.pipelines.crowd.votes import consensus, decide, picks_of
 from ctxr.pipelines.sharing.config import Export
@@ -111,6 +111,25 @@ def test_spammers_are_found_and_careful_workers_are_not(answered: Answered, tmp_
     assert not any(row.suggestion == "block" for name, row in rows.items() if name.startswith("w-careful"))
     found = {name: row.found.mean for name, row in rows.items() if row.found}
     assert found["w-spammer"] == min(found.values())
+
+
+def test_authors_are_judged_by_others_and_text_by_text(answered: Answered) -> None:
+    pick = picks_of(answered)[0]
+    picks = [
+        replace(
+            pick,
+            unit=msgspec.structs.replace(pick.unit, id=text),
+            describer=author,
+            answer=msgspec.structs.replace(pick.answer, worker=picker),
+            right=right,
+        )
+        for text, author, picker, right in (
+            ("a1", "ann", "bob", True), ("a1", "ann", "cid", True), ("a1", "ann", "ann", True),
+            ("a2", "ann", "bob", False), ("b1", "bob", "ann", True), ("b1", "bob", "cid", False), ("b2", "bob", "bob", True),
+        )
+    ]  # fmt: skip
+    skills = author_skills(picks)
+    assert {author: (skill.right, skill.votes) for author, skill in skills.items()} == {"ann": (1, 2), "bob": (0.5, 1)}
 
 
 def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answered: Answered) -> None:
