@@ -33,16 +33,15 @@ class DenseNet169:
     Raises CtxrError where they are not there: nothing is downloaded; DataError for a file of something else.
     """
 
-    dim = 1664
+    dim, precision = 1664, "fp32"
 
     def __init__(self, weights: str, device: str) -> None:
-        own = Path(torch.hub.get_dir()) / "checkpoints" / DenseNet169_Weights.DEFAULT.url.rpartition("/")[2]
-        if not weights and not own.is_file():
+        file = Path(weights or f"{torch.hub.get_dir()}/checkpoints/{Path(DenseNet169_Weights.DEFAULT.url).name}")
+        if not weights and not file.is_file():
             raise CtxrError(
-                f"the weights of torchvision's DenseNet169 are not on this machine: there is no {own}",
+                f"the weights of torchvision's DenseNet169 are not on this machine: there is no {file}",
                 hint=f"--set features={NAME}:WEIGHTS.pth, or --set features= for the image tower of the encoder",
             )
-        file = Path(weights) if weights else own
         state = {_OLD_NAME.sub(r".\1\2.", name): value for name, value in read_tensors(file).items()}
         with torch.random.fork_rng(devices=[]):
             model = densenet169(weights=None).eval().requires_grad_(False)
@@ -51,7 +50,7 @@ class DenseNet169:
 
     def encode_images(self, images: Sequence[Pixels]) -> npt.NDArray[np.float32]:
         """Averages [N, 1664] of the last feature map over 224 x 224 pixels in the middle of 256 x 256."""
-        parts = [np.zeros((0, self.dim), np.float32)]
+        parts = []
         for start in range(0, len(images), ROWS):
             part = _PREPROCESS(images[start : start + ROWS])[:, :, _CROP, _CROP]
             pixels = torch.cat([part, part.new_zeros(ROWS - len(part), *part.shape[1:])]).to(self._device)
@@ -63,6 +62,5 @@ class DenseNet169:
         """Which of `LABELS` are the `most` likeliest ones for features [N, 1664]: 1 or 0, [N, 1000]."""
         with torch.inference_mode():
             scores = self._model.classifier(torch.from_numpy(features).to(self._device)).cpu()
-        return np.asarray(
-            torch.zeros_like(scores).scatter_(1, scores.topk(min(most, len(LABELS)), 1).indices, 1.0).numpy()
-        )
+        best = scores.topk(min(most, len(LABELS)), 1).indices
+        return np.asarray(torch.zeros_like(scores).scatter_(1, best, 1.0))

@@ -130,10 +130,6 @@ class ScorerJob(TrainJob):
         """What the dataset is known by, of a hash over its queries and pictures."""
         return sha256
 
-    def seed_key(self, seed: int) -> str:
-        """ScorerRecipe, weights, seed and data."""
-        return sha256_of([self.decisive(), self.weights, seed, sorted(parent.sha256 for parent in self.parents)])
-
     def check(self) -> None:
         """Read every picture but those of train, which are read before the first step."""
         if self.recipe.learns:

@@ -16,6 +16,7 @@ from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import Epoch, TrainingState
 from ctxr.store.artifacts import Parent
+from ctxr.store.hashing import sha256_of
 
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
@@ -97,9 +98,9 @@ class TrainJob(ABC):
     judged_on: str = ""
     slow_validation: int = 0
 
-    @abstractmethod
     def seed_key(self, seed: int) -> str:
         """What decides the training of a seed: neither a state nor a checkpoint with another key is used."""
+        return sha256_of([self.decisive(), self.key["weights"], seed, sorted(one.sha256 for one in self.parents)])
 
     @abstractmethod
     def fit(self, seed: int, train: "SeedTrainer") -> Callable[[Path], None]:
@@ -164,8 +165,7 @@ class SeedTrainer:
         if self.events is not None:
             self.events.epoch(row)
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
-        if row.figures:
-            accuracy = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
+        valid = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
         self.job.progress.note(
-            f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{accuracy}, {row.seconds:.1f} s"
+            f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{valid or accuracy}, {row.seconds:.1f} s"
         )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from safetensors import safe_open
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim
 from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
@@ -26,8 +26,6 @@ from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.tables import UNREADABLE
 
 WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
-
-WHAT = "a trained classifier"
 
 PICTURES = 64
 """Pictures that are held in memory while the claims about them are judged."""
@@ -65,14 +63,7 @@ def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequ
 
 def read_notes(folder: Path) -> Notes:
     """The config of a trained classifier. Raises DataError for one that is missing, damaged, or of a removed kind."""
-    notes = read_config(folder, Notes, WHAT)
-    try:
-        ClassifierRecipe(**notes.recipe).check()
-    except TypeError as error:
-        raise DataError(f"{folder / CONFIG} is not a config of {WHAT}", hint=TRAIN_AGAIN) from error
-    except UsageError as error:
-        raise DataError(f"{folder} cannot be opened: {error}", hint=error.hint) from error
-    return notes
+    return read_config(folder, Notes, "a trained classifier", ClassifierRecipe)
 
 
 def fingerprint_of(folder: Path) -> str:

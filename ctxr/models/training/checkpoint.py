@@ -19,7 +19,7 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import ClipScorer, PairScorer
-from ctxr.models.training.recipe import ScorerRecipe
+from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.models.training.state import save_tensors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
@@ -152,10 +152,16 @@ def write_config(folder: Path, notes: Any) -> None:
     write_bytes(folder / CONFIG, json.dumps(asdict(notes), indent=1).encode() + b"\n")
 
 
-def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
-    """The config of a checkpoint. Raises DataError for one that is missing, damaged, or not of `what`."""
+def read_config(folder: Path, kind: type[ConfigT], what: str, recipe: type[Recipe] | None = None) -> ConfigT:
+    """The config of a checkpoint, with a `recipe` where one is named. Raises DataError for one that is missing, damaged, or not of
+    `what`."""
     try:
-        return kind(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        notes = kind(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        if recipe is not None:
+            recipe(**cast(Any, notes).recipe).check()
+        return notes
+    except UsageError as error:
+        raise DataError(f"{folder} cannot be opened: {error}", hint=error.hint) from error
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{folder / CONFIG} is not a config of {what}", hint=TRAIN_AGAIN) from error
 

@@ -169,8 +169,7 @@ class Eval(Options):
     """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
     distances recorded in the sets."""
     regions: Text = ""
-    """Region features in the workdir, by name, for models of regions, or FILE.npy for runs of links; default: those that a run was
-    trained on."""
+    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
     """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""

@@ -19,19 +19,18 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.densenet import LABELS, NAME, DenseNet169
 from ctxr.models.encoders import Encoder, find_source
-from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import read_object
 from ctxr.models.scorers import trainable
-from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, fill, fingerprint_of, read_config, write_config
+from ctxr.models.training.checkpoint import CONFIG, fill, read_config, write_config
 from ctxr.models.training.examples import Images, VectorTable
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.models.training.state import save_tensors
-from ctxr.problems.embeddings import Array, PictureFiles, cached, embedded, picture_files, pixels_of
+from ctxr.problems.embeddings import Array, PictureFiles, embedded, picture_files, pixels_of
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
-from ctxr.problems.links.towers import DocumentTowers
+from ctxr.problems.links.towers import IMAGES, DocumentTowers
 from ctxr.problems.links.words import read_word_vectors, token_rows, tokens_of, vocabulary_of
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery
@@ -46,138 +45,110 @@ from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table, write_table
 
-WEIGHTS = "weights.safetensors"
-
-AT_ONCE = 256
-"""Sentences or images in one pass of scoring."""
+WEIGHTS, AT_ONCE = "weights.safetensors", 256
+"""File of a seed; sentences or images in one pass of scoring."""
 
 
 class FeatureMatrix:
-    """Features of images [N, D] in FILE.npy, and the row of each image in FILE.json beside it.
-
-    Raises DataError for a file that holds something else.
-    """
+    """Features of images [N, D] in FILE.npy, and the row of each in FILE.json beside it. Raises DataError for anything else."""
 
     def __init__(self, file: Path) -> None:
         self.files = file, file.with_suffix(".json")
         if not file.is_file():
-            raise DataError(
-                f"{file} is missing", hint="--set features=FILE.npy to train, --regions FILE.npy to evaluate"
-            )
+            raise DataError(f"{file} is missing", hint="put the file back, or name another: --set features=FILE.npy")
         self.values, self.rows = load_array(file, "a matrix of features"), read_object(self.files[1])
-        if len(shape := self.values.shape) != 2 or self.values.dtype.kind not in "fiu":
-            raise DataError(f"{file} is {self.values.dtype} {shape}, wanted a row of numbers for each image")
-        if wrong := [name for name, row in self.rows.items() if type(row) is not int or not 0 <= row < shape[0]]:
-            raise DataError(f"{self.files[1]}: {wrong[0]!r} has the row {self.rows[wrong[0]]!r} of {shape[0]}")
-
-    def indices(self, images: Sequence[str]) -> list[int]:
-        """The row of each image. Raises DataError for an image without features."""
-        if lost := [image for image in images if image not in self.rows]:
+        if len(self.values.shape) != 2 or self.values.dtype.kind not in "fiu":
             raise DataError(
-                f"{self.files[1]} has no features of the image {lost[0]!r}{and_more(len(lost))}",
+                f"{file} is {self.values.dtype} {self.values.shape}, wanted a row of numbers for each image"
+            )
+
+    def __call__(self, images: Sequence[str]) -> Array:
+        """float32 [n, D]. Raises DataError for an image without features, or with some that are no numbers."""
+        rows: dict[str, Any] = {image: self.rows.get(image) for image in images}
+        if lost := [one for one, row in rows.items() if type(row) is not int or not 0 <= row < len(self.values)]:
+            raise DataError(
+                f"{self.files[1]} names no row of {len(self.values)} for the image {lost[0]!r}{and_more(len(lost))}",
                 hint="add its row, or --set features= for the image tower of the encoder",
             )
-        return [self.rows[image] for image in images]
-
-    def of(self, images: Sequence[str]) -> Array:
-        """float32 [n, D]. Raises DataError for an image without features, or with some that are no numbers."""
-        values = np.asarray(self.values[self.indices(images)], np.float32)
+        values = np.asarray(self.values[[rows[image] for image in images]], np.float32)
         if not (finite := np.isfinite(values).all(1)).all():
             raise DataError(f"{self.files[0]}: the features of {images[int(finite.argmin())]!r} are not finite")
         return values
 
 
 class Sources:
-    """What the inputs of documents come from, opened once; `options.regions` names other features than those of the recipe.
-
-    Attributes:
-        weights: fingerprints of the models among them, by name. width: of the vectors of images.
-    """
+    """What the inputs of documents come from, opened once; `weights` are fingerprints of its models, `width` that of images."""
 
     def __init__(self, recipe: LinksRecipe, options: ScoringOptions, progress: Progress) -> None:
         self.recipe, self.options, self.progress = recipe, options, progress
-        self.device, features = choose_device(options.device), recipe.features and (options.regions or recipe.features)
-        kind, _, weights = features.partition(":")
-        self.net = DenseNet169(weights, self.device) if kind == NAME else None
-        self.matrix = FeatureMatrix(Path(features)) if features and self.net is None else None
-        self.source: Any = None
-        if not features or recipe.text == "encoder":
-            if makes_pairs(recipe.encoder):
-                raise UsageError(f"{recipe.encoder} makes no vectors", hint="--set encoder=ViT-B-32:openai")
-            self.source = find_source(recipe.encoder, progress.warn)
+        self.device, (kind, _, weights) = choose_device(options.device), recipe.features.partition(":")
+        self.net: Any = DenseNet169(weights, self.device) if kind == NAME else None
+        self.matrix = FeatureMatrix(Path(recipe.features)) if recipe.features and self.net is None else None
+        self.encoder: Any = None
         self.weights = {} if self.net is None else {NAME: self.net.fingerprint}
-        self.weights |= {} if self.source is None else {self.source.name: fingerprint_of(self.source)}
+        if not recipe.features or recipe.text == "encoder":
+            self.source, precision = (
+                find_source(recipe.encoder, progress.warn),
+                resolved(options.precision, self.device),
+            )
+            self.encoder = Encoder(self.source, self.device, precision, progress.warn)
+            self.weights[self.encoder.name] = self.encoder.fingerprint
         of_net = DenseNet169.dim if recipe.learns else len(LABELS)
-        self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.source.dim
+        self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
 
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
-        """The pictures of documents, none where features come from a matrix. Raises DataError for an image without either."""
-        if self.matrix is not None:
-            self.matrix.indices([image for one in documents for image in one.images])
-            return PictureFiles({}, {}, self.options.workdir)
+        """The pictures of documents, none where features come from a matrix. Raises what `picture_files` raises."""
         queries = [EvalQuery(one.id, one.id, "", one.images, None, False, one.split) for one in documents]
-        return picture_files(dataset, queries, self.options.workdir)
+        return picture_files(dataset, queries if self.matrix is None else [], self.options.workdir)
 
     def table(self, documents: Sequence[Document], dataset: Dataset, words: Sequence[str]) -> DocumentTable:
-        """Documents as arrays. Raises what `pictures` raises."""
+        """Documents as arrays. Raises DataError for pictures or features that do not exist."""
         pictures, texts = self.pictures(documents, dataset), [text for one in documents for text in one.texts]
-        images = sorted({image for one in documents for image in one.images})
-        row = {image: number for number, image in enumerate(images)}
+        ids, rows = np.unique([image for one in documents for image in one.images], return_inverse=True)
+        images: list[str] = ids.tolist()
         # one picture may have several ids
         same = {image: pictures.contents.get(image) or dataset.images[image].sha256 or image for image in images}
-        marks = [[*(f"text {text}" for text in one.texts), *(same[image] for image in one.images)] for one in documents]
-        number = {mark: number for number, mark in enumerate(dict.fromkeys(mark for own in marks for mark in own))}
-        sentences, vectors = self._inputs(texts, images, pictures, words)
         return DocumentTable(
             documents,
-            sentences,
-            vectors,
-            torch.split(torch.arange(len(texts)), [len(one.texts) for one in documents]),
-            [torch.tensor([row[image] for image in one.images]) for one in documents],
-            [torch.tensor([number[mark] for mark in own]) for own in marks],
+            (VectorTable(self._sentences(texts, words)), self._images(images, pictures)),
+            (
+                torch.split(torch.arange(len(texts)), [len(one.texts) for one in documents]),
+                torch.split(torch.from_numpy(rows), [len(one.images) for one in documents]),
+            ),
+            [{*(f"text {text}" for text in one.texts), *(same[image] for image in one.images)} for one in documents],
         )
 
-    def _inputs(
-        self, texts: list[str], images: list[str], pictures: PictureFiles, words: Sequence[str]
-    ) -> tuple[Tensor, Images]:
-        """Tokens or vectors of sentences; pixels or vectors of images."""
-        recipe, progress, source = self.recipe, self.progress, self.source
-        if recipe.text == "gru":
-            tokens, texts = torch.from_numpy(token_rows(texts, words, recipe.max_tokens)), []
-        if not recipe.frozen:
-            preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
-            pixels = pixels_of(pictures, preprocess, self.device, progress)
-            return source.tokenize(texts) if texts else tokens, pixels
-        if source is not None:
-            own = replace(pictures, files={}, contents={}) if self.net or self.matrix else pictures
-            encoder = Encoder(source, self.device, resolved(self.options.precision, self.device), progress.warn)
-            vectors, sentences = embedded(own, texts, encoder, progress)
-        if self.net is not None:
-            vectors = self._features(self.net, pictures)
-        elif self.matrix is not None:
-            vectors = self.matrix.of(images)
-        return torch.from_numpy(sentences) if texts else tokens, VectorTable(vectors)
+    def _sentences(self, texts: list[str], words: Sequence[str]) -> Array:
+        if self.recipe.text == "gru":
+            return token_rows(texts, words, self.recipe.max_tokens)
+        if not self.recipe.frozen:
+            return np.asarray(self.source.tokenize(texts))
+        return embedded(PictureFiles({}, {}, self.options.workdir), texts, self.encoder, self.progress)[1]
 
-    def _features(self, net: DenseNet169, pictures: PictureFiles) -> Array:
-        contents, origin = list(pictures.contents.values()), {"weights": net.fingerprint, "what": NAME}
-        with self.progress.task("embedding pictures", len(contents)) as task:
-            make = cached(
-                pictures.workdir, origin, contents, lambda part: net.encode_images(pictures.read(part)), task.advance
-            )
-        features = np.concatenate(make)
-        return features if self.recipe.learns else net.objects(features, self.recipe.objects)
+    def _images(self, images: Sequence[str], pictures: PictureFiles) -> Images:
+        if self.matrix is not None:
+            return VectorTable(self.matrix(images))
+        if not self.recipe.frozen:
+            preprocess = Preprocess.from_config(self.source.build().visual.preprocess_cfg)
+            return pixels_of(pictures, preprocess, self.device, self.progress)
+        vectors, _ = embedded(pictures, (), self.net or self.encoder, self.progress)
+        if self.net is not None and not self.recipe.learns:
+            vectors = self.net.objects(vectors, self.recipe.objects)
+        return VectorTable(vectors)
 
-    def towers(self, widths: Sequence[int], words: Tensor | None, seed: int = 0) -> DocumentTowers:
+    def towers(self, words: Tensor | None, seed: int = 0) -> DocumentTowers:
         """Untrained towers; `seed` decides their first weights. Raises UsageError where vectors of both sides cannot be compared."""
-        if not self.recipe.layers and widths[0] != widths[1]:
+        recipe = self.recipe
+        width = self.encoder.dim if words is None else recipe.width if recipe.learns else words.shape[1]
+        if not recipe.layers and width != self.width:
             raise UsageError(
-                f"layers = 0 leaves vectors of images {widths[1]} wide, and those of sentences are {widths[0]} wide",
-                hint=f"--set width={widths[1]}, or --set layers=1",
+                f"layers = 0 leaves vectors of images {self.width} wide, and those of sentences are {width} wide",
+                hint=f"--set width={self.width}, or --set layers=1",
             )
         with torch.random.fork_rng(devices=[]), memory_for("two towers", self.device, "use a smaller width"):
-            encoder = None if self.recipe.frozen else trainable(self.source.build)
+            encoder = None if recipe.frozen else trainable(self.source.build)
             torch.manual_seed(seed)
-            return DocumentTowers(self.recipe, (widths[0], widths[1]), words, encoder).to(self.device)
+            return DocumentTowers(recipe, (width, self.width), words, encoder).to(self.device)
 
 
 def first_vectors(words: Sequence[str], recipe: LinksRecipe, seed: int) -> Tensor:
@@ -204,28 +175,20 @@ class LinksCheckpoint:
     """How to build trained towers.
 
     Attributes:
-        recipe: the fields of `LinksRecipe`. weights: fingerprints of the models below, by name.
-        widths: of the vectors of sentences and images before they are projected, and of word vectors.
+        recipe: the fields of `LinksRecipe`. weights: fingerprints of the models below, by name. word_width: of word vectors.
         epoch: the one that was chosen, from 1; 0 where nothing was trained. made_by: hash over what decided the training.
         words: the vocabulary, none for texts of an encoder.
     """
 
     recipe: dict[str, Any]
     weights: dict[str, str]
-    widths: list[int]
+    word_width: int
     epoch: int
     made_by: str
     words: list[str]
 
 
-def read_links(folder: Path) -> LinksCheckpoint:
-    """The config of trained towers. Raises DataError where there is none."""
-    notes = read_config(folder, LinksCheckpoint, "a training on documents")
-    try:
-        LinksRecipe(**notes.recipe).check()
-    except (TypeError, UsageError) as error:
-        raise DataError(f"{folder / CONFIG} is not a config of a training on documents", hint=TRAIN_AGAIN) from error
-    return notes
+read_links = partial(read_config, kind=LinksCheckpoint, what="a training on documents", recipe=LinksRecipe)
 
 
 def whole_documents(dataset: Dataset) -> list[Document]:
@@ -236,52 +199,38 @@ def whole_documents(dataset: Dataset) -> list[Document]:
 
 
 class LinksJob(TrainJob):
-    """Seeds that learn from documents, whose links are not read.
+    """Seeds that learn from `documents`, by split, whose links are not read; `words` is the vocabulary."""
 
-    Attributes:
-        documents: by split. sources: of their inputs. pictures: of all of them. words: of the vocabulary.
-    """
-
-    KIND: ClassVar[str] = RUN
-    UNIT: ClassVar[str] = "documents"
-    MEASURE: ClassVar[str] = "AUC"
-    NOTE: ClassVar[str] = "of the links inside a document, mean over documents"
-
+    KIND, UNIT, MEASURE, NOTE = RUN, "documents", "AUC", "of the links inside a document, mean over documents"
     checkpoint = staticmethod(read_links)
     recipe: LinksRecipe
 
     def __init__(self, options: Any, recipe: LinksRecipe, progress: Progress) -> None:
-        """Resolve what is trained; `options` are those of `ctxr train`.
-
-        Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on.
-        """
-        others = {
-            "--text-only": options.text_only,
-            "--image-only": options.image_only,
-            "--judgments": options.judgments,
-        }
-        for name in filter(others.get, others):
-            raise UsageError(f"{name} does not apply to the variant {recipe.variant!r}", hint=f"leave {name} out")
+        """Raises UsageError for `options` of `ctxr train` that make no sense, DataError for a dataset that cannot be learned from."""
+        for name in ("text-only", "image-only", "judgments"):
+            if getattr(options, name.replace("-", "_")):
+                raise UsageError(f"--{name} does not apply to the variant {recipe.variant!r}", hint="leave it out")
         self.progress, self.device, self.out = progress, choose_device(options.device), options.folder(RUNS)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
-        everything = whole_documents(dataset)
-        self.documents = {name: [one for one in everything if one.split == name] for name in ("train", "valid", "test")}
-        self._require(recipe)
-        everything = [one for part in self.documents.values() for one in part]
-        self.sources = Sources(recipe, ScoringOptions(options.workdir, options.device, recipe.precision), progress)
+        own = [one for one in whole_documents(dataset) if one.split and (recipe.learns or one.split != "train")]
+        self.documents = {name: [one for one in own if one.split == name] for name in ("train", "valid", "test")}
+        if len(self.documents["train"] if recipe.learns else own) < 1 + recipe.learns:
+            where = "train, where learning compares two at least" if recipe.learns else "valid or test"
+            raise DataError(f"{dataset.name} has too few documents on {where}", hint="name another --dataset")
+        if recipe.words and not Path(recipe.words).is_file():
+            raise UsageError(f"there is no file {recipe.words} of word vectors", hint="--set words=FILE")
+        self.sources = Sources(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
         self.encoder = Path(recipe.features).name
-        if self.sources.source is not None:
-            self.encoder = self.sources.source.name
+        if self.sources.encoder is not None:
+            self.encoder = self.sources.encoder.name
             recipe = replace(recipe, encoder=self.encoder)
-        self.recipe, self.pictures = recipe, self.sources.pictures(everything, dataset)
-        content = [[one.id, one.split, one.texts, one.images] for one in everything]
+        self.recipe, self.pictures = recipe, self.sources.pictures(own, dataset)
+        content = [[one.id, one.split, one.texts, one.images] for one in own]
         self.parents = [parent_of(dataset, sha256_of([content, sorted(self.pictures.contents.items())]))]
-        if self.sources.matrix is not None:
-            files = self.sources.matrix.files
-            self.parents.append(Parent(files[0].name, "features", sha256_of([sha256_file(file) for file in files])))
-        if recipe.words:
-            self.parents.append(Parent(Path(recipe.words).name, "words", sha256_file(Path(recipe.words))))
-        texts = [text for one in self.documents["train"] or everything for text in one.texts]
+        files = [("features", file) for file in (self.sources.matrix.files if self.sources.matrix else ())]
+        files += [("words", Path(recipe.words))] if recipe.words else []
+        self.parents += [Parent(file.name, kind, sha256_file(file)) for kind, file in files]
+        texts = [text for one in self.documents["train"] or own for text in one.texts]
         labels, least = ((), recipe.least_count) if recipe.learns else (LABELS, 1)
         self.words = vocabulary_of([*texts, *labels], least) if recipe.text == "gru" else ()
         if len(self.words) == 2:
@@ -290,41 +239,19 @@ class LinksJob(TrainJob):
         self.dataset, self.queries = dataset.name, {name: len(part) for name, part in self.documents.items() if part}
         self.judged_on = "valid" if recipe.learns and len(self.documents["valid"]) > 1 else ""
 
-    def _require(self, recipe: LinksRecipe) -> None:
-        if recipe.learns and len(self.documents["train"]) < 2:
-            raise DataError(
-                f"{self.data.name} has {len(self.documents['train'])} documents on the train side, and learning compares them",
-                hint="name another --dataset; the recipe links-zero-shot needs no training",
-            )
-        if not recipe.learns:
-            self.documents["train"] = []
-            if not self.documents["valid"] and not self.documents["test"]:
-                raise DataError(f"{self.data.name} has no document on valid or test", hint="name another --dataset")
-        if recipe.words and not Path(recipe.words).is_file():
-            raise UsageError(f"there is no file {recipe.words} of word vectors", hint="--set words=FILE")
-
-    def seed_key(self, seed: int) -> str:
-        """Recipe, weights, seed and data."""
-        parents = sorted(parent.sha256 for parent in self.parents)
-        return sha256_of([self.decisive(), self.sources.weights, seed, parents])
-
     def check(self) -> None:
-        """Read every picture but those of train, which are read before the first step."""
-        judged: list[Any] = [*self.documents["valid"], *self.documents["test"]]
-        if self.sources.matrix is None:
+        """Read features, or every picture but those of train, which are read before the first step."""
+        if self.sources.matrix is not None:
+            self.sources.matrix([image for part in self.documents.values() for one in part for image in one.images])
+        else:
+            judged: list[Any] = [*self.documents["valid"], *self.documents["test"]]
             self.pictures.of(judged).check(self.progress)
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
         """See `TrainJob`."""
         sources, recipe, epoch = self.sources, self.recipe, 0
         vectors = first_vectors(self.words, recipe, seed) if self.words else None
-        word_width = 0 if vectors is None else vectors.shape[1]
-        if vectors is not None and not recipe.learns:
-            sources.recipe = recipe = replace(recipe, width=word_width)
-        widths = [recipe.width if word_width else sources.source.dim, sources.width, word_width]
-        model = sources.towers(widths, vectors, seed)
-        if vectors is not None and not recipe.learns:
-            model.name_objects(label_vectors(vectors, self.words))
+        model: Any = sources.towers(vectors, seed)
         if recipe.learns:
             table = partial(sources.table, dataset=self.data, words=self.words)
             valid = table(self.documents["valid"]) if self.judged_on else None
@@ -332,8 +259,11 @@ class LinksJob(TrainJob):
                 self.progress.warn(f"seed {seed}: fewer than two documents on valid, so the last epoch counts")
             objective = partial(LinksObjective, recipe, table(self.documents["train"]), valid)
             epoch = train(model, len(self.documents["train"]), objective).best or 0
-        made_by, words = self.seed_key(seed), list(self.words)
-        notes = LinksCheckpoint(asdict(recipe), sources.weights, widths, epoch, made_by, words)
+        elif vectors is not None:
+            labels = {"weight": label_vectors(vectors, self.words).T, "bias": torch.zeros(vectors.shape[1])}
+            model.projections[IMAGES][-1].load_state_dict(labels)
+        own = asdict(recipe), sources.weights, 0 if vectors is None else vectors.shape[1]
+        notes = LinksCheckpoint(*own, epoch, self.seed_key(seed), list(self.words))
 
         def save(folder: Path) -> None:
             save_tensors(folder / WEIGHTS, load_file(train.weights) if recipe.learns else model.state_dict(), {})
@@ -346,9 +276,11 @@ class LinksJob(TrainJob):
 
     def write_scores(self) -> list[str]:
         """The cosine of every sentence and image of a document."""
-        options = replace(self.sources.options, device=self.device)
-        opened = OpenLinks(dict(scorers_in(self.out)), self.encoder, options, self.progress)
-        write_scores(self.out / SCORES, opened.rows(self.data, [*self.documents["valid"], *self.documents["test"]]))
+        opened = OpenLinks(scorers_in(self.out), self.encoder, self.sources.options, self.progress)
+        judged = {query for split in ("valid", "test") for one in self.documents[split] for query in one.sentences}
+        values = opened.score((self.data, judged))
+        rows = ((name, query, row) for name, own in values.items() for query, row in own.items())
+        write_scores(self.out / SCORES, (Score(q, c, name, v) for name, q, row in rows for c, v in row.items()))
         return [SCORES]
 
     def results(self) -> list[tuple[float | None, float | None]]:
@@ -372,67 +304,48 @@ class OpenLinks(OpenScorer):
     """A run that scores sentences and images of documents, or the cosines of an encoder as it was published."""
 
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
-        """Cosines by scorer, query and candidate, of some queries or of all.
-
-        Raises DataError for pictures, features or weights that do not exist or do not fit.
-        """
+        """Cosines of some queries or of all. Raises DataError for pictures, features or weights that are missing or do not fit."""
         dataset, queries = examples
         asked = [one for one in whole_documents(dataset) if queries is None or not {*one.sentences}.isdisjoint(queries)]
-        values: dict[str, dict[str, dict[str, float]]] = {}
-        for row in self.rows(dataset, asked):
-            if queries is None or row.query in queries:
-                values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
-        return values
+        return {
+            scorer: {
+                query: dict(zip(one.images, row, strict=True))
+                for one, (sentences, images) in zip(asked, self.vectors(dataset, asked, scorer), strict=True)
+                for query, row in zip(
+                    one.sentences, (torch.from_numpy(sentences) @ torch.from_numpy(images).T).tolist(), strict=True
+                )
+                if queries is None or query in queries
+            }
+            for scorer in (self.checkpoints if asked else ())
+        }
 
-    def rows(self, dataset: Dataset, documents: Sequence[Document]) -> list[Score]:
-        """A score for every sentence with every image of its document, by scorer."""
-        return [
-            Score(query, image, scorer, value)
-            for scorer, checkpoint in self.checkpoints.items()
-            for one, (sentences, images) in zip(documents, self._vectors(checkpoint, dataset, documents), strict=True)
-            for query, row in zip(one.sentences, (sentences @ images.T).tolist(), strict=True)
-            for image, value in zip(one.images, row, strict=True)
-        ]
-
-    def vectors(self, dataset: Dataset, documents: Sequence[Document]) -> list[tuple[Array, Array]]:
-        """Unit vectors of the sentences [n, D] and images [m, D] of each document, by the first scorer."""
-        pairs = self._vectors(next(iter(self.checkpoints.values())), dataset, documents)
-        return [(sentences.numpy(), images.numpy()) for sentences, images in pairs]
-
-    def _vectors(
-        self, checkpoint: Path | None, dataset: Dataset, documents: Sequence[Document]
-    ) -> list[tuple[Tensor, Tensor]]:
-        model, sources, words = self._opened(checkpoint)
-        vectors, bf16 = dict[str, tuple[Tensor, Tensor]](), in_bf16(self.options.precision, sources.device)
+    def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:
+        """Unit vectors of the sentences [n, D] and images [m, D] of each document, by a scorer or else the first."""
+        model, sources, words = self._opened(self.checkpoints[scorer or next(iter(self.checkpoints))])
+        table, bf16 = sources.table(documents, dataset, words), in_bf16(self.options.precision, sources.device)
+        pairs: list[tuple[Array, Array]] = []
         with self.progress.task("scoring", len(documents)) as task:
-            # split by split, as they are embedded for a training
-            for split in dict.fromkeys(one.split for one in documents):
-                table = sources.table([one for one in documents if one.split == split], dataset, words)
-                for one, *rows in zip(table.documents, table.sentences, table.images, strict=True):
-                    # each by itself: what stands beside it must not decide how its numbers round
-                    sentences, images = (
-                        table.unit_vectors(model, tower, own, at_once=AT_ONCE, device=sources.device, bf16=bf16)
-                        for tower, own in enumerate(rows)
-                    )
-                    vectors[one.id] = sentences, images
-                    task.advance(1)
-        return [vectors[one.id] for one in documents]
+            # each by itself: what stands beside it must not decide how its numbers round
+            for alone in torch.split(torch.arange(len(documents)), 1):
+                ((sentences, images),) = table.unit_vectors(model, alone, AT_ONCE, sources.device, bf16)
+                pairs.append((sentences.numpy(), images.numpy()))
+                task.advance(1)
+        return pairs
 
     def _opened(self, checkpoint: Path | None) -> tuple[DocumentTowers, Sources, Sequence[str]]:
         """Towers in evaluation mode, what their inputs come from, and their vocabulary."""
         if checkpoint is None:
             recipe = LinksRecipe(variant="links-zero-shot", encoder=self.encoder, text="encoder", layers=0)
             sources = Sources(recipe, self.options, self.progress)
-            return sources.towers([sources.width] * 2, None).eval(), sources, ()
+            return sources.towers(None).eval(), sources, ()
         notes = read_links(checkpoint)
         sources = Sources(LinksRecipe(**notes.recipe), self.options, self.progress)
-        if sources.weights != notes.weights or sources.width != notes.widths[1]:
+        if sources.weights != notes.weights:
             raise DataError(
-                f"{checkpoint} was trained over other weights or features than {', '.join(sources.weights) or 'these'}",
+                f"{checkpoint} was trained over other weights than {', '.join(sources.weights) or 'none'}",
                 hint="put those back that it was trained with, or train again: ctxr train",
             )
-        vectors = torch.zeros(len(notes.words), notes.widths[2]) if notes.words else None
-        model = sources.towers(notes.widths, vectors)
+        model = sources.towers(torch.zeros(len(notes.words), notes.word_width) if notes.words else None)
         fill(model, checkpoint / WEIGHTS, f"the towers that {checkpoint / CONFIG} describes")
         return model.eval(), sources, notes.words
 

@@ -20,13 +20,10 @@ from ctxr.models.training.examples import Images
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.links.similarity import document_loss, similarities
-from ctxr.problems.links.towers import SENTENCES, DocumentTowers
+from ctxr.problems.links.towers import DocumentTowers
 
 KINDS: dict[str, Any] = {"links-ap": "ap", "links-dc": "dc", "links-tk": "tk", "links-nostruct": "dc"}
 """Similarity of each variant that learns."""
-
-Facts = tuple[Tensor, Tensor, Tensor]
-"""Sentences [B] and images [B] of each document of a step, and which documents [B, B] are no negatives of each other."""
 
 
 @dataclass(frozen=True)
@@ -34,49 +31,44 @@ class DocumentTable:
     """Documents with the inputs of both towers.
 
     Attributes:
-        texts: tokens [N, T] or vectors [N, D]. pictures: by row. sentences, images: rows in these, of each document.
-        marks: numbers of the texts and pictures of each document: two that have the same number share something.
+        inputs: tokens or vectors of sentences, and pixels or vectors of images, by row. rows: of each document in these.
+        marks: texts and pictures of each document: two documents that have the same one share it.
     """
 
     documents: Sequence[Document]
-    texts: Tensor
-    pictures: Images
-    sentences: Sequence[Tensor]
-    images: Sequence[Tensor]
-    marks: Sequence[Tensor]
+    inputs: tuple[Images, Images]
+    rows: tuple[Sequence[Tensor], Sequence[Tensor]]
+    marks: Sequence[set[str]]
 
     def sharing(self, documents: Tensor) -> Tensor:
         """Which of some documents [B, B] share a sentence or a picture; none with itself."""
-        marks, counts = gathered(self.marks, documents)
-        numbers, columns = torch.unique(marks, return_inverse=True)
-        has = torch.zeros(len(documents), len(numbers))
-        has[torch.arange(len(documents)).repeat_interleave(counts), columns] = 1
-        return (has @ has.T > 0) & ~torch.eye(len(documents), dtype=torch.bool)
+        marks = [self.marks[document] for document in documents.tolist()]
+        return torch.tensor([[one is not other and not one.isdisjoint(other) for other in marks] for one in marks])
 
-    def encoded(self, model: nn.Module, tower: int, rows: Tensor, device: str) -> Tensor:
+    def encoded(self, model: Any, tower: int, rows: Tensor, device: str) -> Tensor:
         """Vectors [N, D] of some rows, before they are projected."""
-        inputs = self.texts[rows] if tower == SENTENCES else self.pictures(rows)
-        return cast(DocumentTowers, model).encode(tower, inputs.to(device))
+        return torch.as_tensor(model.encode(tower, self.inputs[tower](rows).to(device)))
 
     @torch.no_grad()
     def unit_vectors(
-        self, model: nn.Module, tower: int, rows: Tensor, *, at_once: int, device: str, bf16: bool
-    ) -> Tensor:
-        """Vectors [N, D] of some rows on the CPU, by a model in evaluation mode."""
-        parts: list[Tensor] = []
+        self, model: Any, documents: Tensor, at_once: int, device: str, bf16: bool
+    ) -> list[tuple[Tensor, ...]]:
+        """Of the sentences [n, D] and images [m, D] of some documents, on the CPU, by a model in evaluation mode."""
+        towers = []
+        for tower, own in enumerate(self.rows):
+            (rows, counts), parts = gathered(own, documents), list[Tensor]()
 
-        def encode(part: Tensor) -> None:
-            with torch.autocast(device, torch.bfloat16, enabled=bf16):
-                vectors = self.encoded(model, tower, part, device)
-            parts.append(cast(DocumentTowers, model).project(tower, vectors).cpu())
+            def encode(part: Tensor, tower: int = tower, parts: list[Tensor] = parts) -> None:
+                with torch.autocast(device, torch.bfloat16, enabled=bf16):
+                    vectors = self.encoded(model, tower, part, device)
+                parts.append(model.project(tower, vectors).cpu())
 
-        in_microbatches(rows, at_once, device, encode)
-        return torch.cat(parts)
+            in_microbatches(rows, at_once, device, encode)
+            towers.append(torch.split(torch.cat(parts), counts.tolist()))
+        return list(zip(*towers, strict=True))
 
 
-def gathered(
-    rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
+def gathered(rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: Any = None) -> tuple[Tensor, Tensor]:
     """(rows, how many of each) of some documents: all, or at most `most` of each, drawn by chance."""
     own = [rows[document] for document in documents.tolist()]
     if most:
@@ -108,23 +100,21 @@ class LinksObjective(Objective):
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """One step, of drawn sentences and images where the recipe says so."""
-        recipe, table, chance = self.recipe, self.train, self._chance
+        recipe, table = self.recipe, self.train
         most = (1, 1) if recipe.variant == "links-nostruct" else (recipe.sentences, recipe.images)
-        sentences, n = gathered(table.sentences, rows, most[0], chance)
-        images, m = gathered(table.images, rows, most[1], chance)
+        (sentences, n), (images, m) = map(gathered, table.rows, (rows, rows), most, (self._chance, self._chance))
         yield Update(((Step((sentences, images), len(rows), (n, m, table.sharing(rows))), 1.0),), apply=apply)
 
-    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Facts) -> Tensor:
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Tensor:
         """Vectors before the projection, which takes the whole step: its batch norm must not depend on passes."""
         return self.train.encoded(model, tower, rows, self.run.device)
 
     def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step) -> Tensor:
         """Mean over the documents of a step."""
-        return self._loss([cast(DocumentTowers, model).project(*item) for item in enumerate(encoded)], step.facts)
+        return self._loss([cast(DocumentTowers, model).project(*item) for item in enumerate(encoded)], *step.facts)
 
-    def _loss(self, vectors: Sequence[Tensor], facts: Facts) -> Tensor:
-        (n, m, sharing), recipe = facts, cast(Any, self.recipe)
-        kind, (sentences, images) = KINDS[recipe.variant], vectors
+    def _loss(self, vectors: Sequence[Tensor], n: Tensor, m: Tensor, sharing: Tensor) -> Tensor:
+        recipe, kind, (sentences, images) = cast(Any, self.recipe), KINDS[self.recipe.variant], vectors
         similar = similarities(sentences, images, n, m, kind, half=recipe.k == "half", at_most=recipe.at_most)
         return document_loss(similar, sharing.to(similar.device), recipe.loss, recipe.margin, recipe.negatives)
 
@@ -133,23 +123,20 @@ class LinksObjective(Objective):
         if (table := self.valid) is None:
             return None
         model.eval()
-        losses, scored, (device, bf16) = [], list[tuple[Document, Any]](), (self.run.device, self.run.bf16)
+        losses, scored = list[float](), list[tuple[Document, Any]]()
         for documents in _steps(torch.arange(len(table.documents)), self.recipe.batch):
-            parts = [gathered(rows, documents) for rows in (table.sentences, table.images)]
-            vectors = [
-                table.unit_vectors(model, tower, rows, at_once=micro_batch, device=device, bf16=bf16)
-                for tower, (rows, _) in enumerate(parts)
-            ]
-            (_, n), (_, m) = parts
-            losses += [float(self._loss(vectors, (n, m, table.sharing(documents))))] * len(documents)
-            split = (list(torch.split(one, counts.tolist())) for one, (_, counts) in zip(vectors, parts, strict=True))
-            for document, sentences, images in zip(documents.tolist(), *split, strict=True):
-                scored.append((table.documents[document], (sentences @ images.T).numpy()))
-        if not isfinite(loss := mean(losses)):
+            pairs = table.unit_vectors(model, documents, micro_batch, self.run.device, self.run.bf16)
+            towers = list(zip(*pairs, strict=True))
+            n, m = (torch.tensor([len(own) for own in tower]) for tower in towers)
+            loss = self._loss([torch.cat(tower) for tower in towers], n, m, table.sharing(documents))
+            losses += [float(loss)] * len(documents)
+            scores = ((sentences @ images.T).numpy() for sentences, images in pairs)
+            scored += zip((table.documents[document] for document in documents.tolist()), scores, strict=True)
+        if not isfinite(mean(losses)):
             raise FloatingPointError(f"the validation loss after epoch {epoch} is not finite")
         area = mean_auc(scored)
-        self._figures = {"loss": loss} | ({} if area is None else {"auc": area})
-        return -loss
+        self._figures = {"loss": mean(losses)} | ({} if area is None else {"auc": area})
+        return -mean(losses)
 
     def figures(self) -> dict[str, float]:
         """Loss of the validation documents, and AUC of their links where these are known."""

@@ -6,6 +6,7 @@ from math import inf
 from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
+from ctxr.models.hub import makes_pairs
 from ctxr.models.training.recipe import Count, Natural, NotNegative, Recipe
 from ctxr.store.records import Record
 
@@ -16,14 +17,12 @@ _WAIT, _FACTOR, _LEAST_RATE = 3, 0.2, 1e-7
 """Of the schedule `plateau`: epochs without a lower loss, what the rate is multiplied by, and its least value."""
 
 VARIANTS = ("links-ap", "links-dc", "links-tk", "links-nostruct", "links-objects", "links-zero-shot")
-"""Similarities of two documents: the optimal assignment, dense correspondence, the k best. Baselines: one sentence and one image
-drawn of each document, labels of objects, an encoder as published."""
+"""The optimal assignment, dense correspondence, the k best; baselines: one drawn pair, labels of objects, a published encoder."""
 
 
 @dataclass(frozen=True)
 class LinksRecipe(Recipe):
-    """How sentences and images of a document learn to be nearer to each other than to those of other documents; `batch` counts
-    documents."""
+    """How sentences and images of one document learn to be nearer to each other than to others; `batch` counts documents."""
 
     UNUSED: ClassVar[tuple[str, ...]] = (
         "regions", "start", "heads", "inner", "fusion", "scale", "start_at_cosine", "new_score", "distractors",
@@ -37,8 +36,7 @@ class LinksRecipe(Recipe):
     at_once: Annotated[Count, NotDecisive] = 4096
     """Sentences or images in one pass."""
     schedule: Annotated[str, Choices(("constant", "linear", "cosine", "plateau"))] = "plateau"
-    """Of the rate after the warm-up; plateau: a fifth after 3 epochs without a lower validation loss, once that is below twice the
-    margin."""
+    """Of the rate after the warm-up; plateau: a fifth after 3 epochs without a lower validation loss once it is below 2 margins."""
     loss: Annotated[str, Choices(("hinge", "logistic", "softmax"))] = "hinge"
     """Of the similarity of a document with itself against those with others."""
     layers: Count = 1
@@ -92,6 +90,8 @@ class LinksRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Two documents a step, an image tower that can learn, and word vectors for labels."""
         yield from super().rules()
+        if makes_pairs(self.encoder):
+            yield f"{self.encoder} makes no vectors", "--set encoder=ViT-B-32:openai"
         if self.learns and self.batch < 2:
             yield f"batch = {self.batch}: a document needs another one to be compared with", "--set batch=11"
         if self.features and not self.frozen:
@@ -105,10 +105,7 @@ class LinksRecipe(Recipe):
             yield "links-zero-shot takes an encoder as it is", "--set text=encoder --set layers=0 --set features="
         named = self.words and self.features.startswith("densenet169") and self.text == "gru" and self.layers == 1
         if self.variant == "links-objects" and not named:
-            yield (
-                "links-objects needs word vectors and a classifier of objects",
-                "--set words=FILE --set features=densenet169",
-            )
+            yield "links-objects needs words and names of objects", "--set words=FILE --set features=densenet169"
 
 
 class CurveRow(Record, frozen=True):

@@ -4,7 +4,7 @@ Letters: N sentences or images, T tokens, V words, D width.
 """
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,21 +52,13 @@ class DocumentTowers(nn.Module):
         super().__init__()
         self.augment, self.image, self.text = recipe.augment, None, None
         if encoder is not None:
-            self.image = encoder.visual
+            self.image, self.text = encoder.visual, encoder
             del encoder.visual
-            self.text = encoder
-        layers = recipe.layers
+        layers, width = recipe.layers, recipe.width if words is None else widths[0]
         if words is not None:
-            self.text = WordTower(words, recipe.width if recipe.learns else 0, recipe.dropout)
-        own = 0 if words is not None else layers
-        self.projections = nn.ModuleList(_projection(recipe, *one) for one in zip(widths, (own, layers), strict=True))
-
-    @torch.no_grad()
-    def name_objects(self, vectors: Tensor) -> None:
-        """Project the images by the vectors [N, D] of the N objects that they may show."""
-        linear = cast(nn.Linear, cast(nn.Sequential, self.projections[IMAGES])[-1])
-        linear.weight.copy_(vectors.T)
-        linear.bias.zero_()
+            self.text = WordTower(words, width if recipe.learns else 0, recipe.dropout)
+        counts = (0 if words is not None else layers, layers)
+        self.projections = nn.ModuleList(map(_projection, widths, counts, (width, width), (recipe.dropout,) * 2))
 
     def encode(self, tower: int, inputs: Tensor) -> Tensor:
         """[N, D] of what a tower takes: tokens or vectors of sentences, pixels or vectors of images."""
@@ -82,11 +74,11 @@ class DocumentTowers(nn.Module):
         return functional.normalize(self.projections[tower](vectors.float()), dim=-1)
 
 
-def _projection(recipe: LinksRecipe, width: int, layers: int) -> nn.Sequential:
-    parts: list[nn.Module] = [nn.Dropout(recipe.dropout)] if layers else []
+def _projection(inner: int, layers: int, width: int, dropout: float) -> nn.Sequential:
+    parts: list[nn.Module] = [nn.Dropout(dropout)] if layers else []
     for number in range(layers):
-        parts += [nn.ReLU(), nn.BatchNorm1d(recipe.width)] if number else []
-        parts.append(nn.Linear(recipe.width if number else width, recipe.width))
+        parts += [nn.ReLU(), nn.BatchNorm1d(width)] if number else []
+        parts.append(nn.Linear(width if number else inner, width))
     return nn.Sequential(*parts)
 
 
@@ -95,7 +87,6 @@ def augmented(pixels: Tensor) -> Tensor:
     angle, mirror, x, y = (2 * torch.rand(4, len(pixels)) - 1).unbind()
     cosine, sine, side = (_ANGLE * angle).cos(), (_ANGLE * angle).sin(), mirror.sign()
     rows = [_CROP * cosine * side, -_CROP * sine, (1 - _CROP) * x, _CROP * sine * side, _CROP * cosine, (1 - _CROP) * y]
-    grid = functional.affine_grid(
-        torch.stack(rows, 1).view(-1, 2, 3).to(pixels), list(pixels.shape), align_corners=False
-    )
+    matrices = torch.stack(rows, 1).view(-1, 2, 3).to(pixels)
+    grid = functional.affine_grid(matrices, list(pixels.shape), align_corners=False)
     return functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)

@@ -19,6 +19,10 @@ _TOKEN = re.compile(r"https?://\S+|[@#]\w+|\w+(?:['’-]\w+)*|[^\w\s]")
 _MOST_WIDE, _LINE, _WORD = 4096, 1 << 17, 1 << 12
 """Numbers of a vector, bytes of a line, bytes of a word."""
 
+_HINT = "name a whole, unpacked file of GloVe or word2vec"
+
+Vector = npt.NDArray[np.float32]
+
 
 def tokens_of(text: str) -> list[str]:
     """Words with their apostrophes and hyphens, addresses, @names, #tags and single signs, in lower case.
@@ -44,62 +48,56 @@ def token_rows(texts: Sequence[str], words: Sequence[str], most: int) -> npt.NDA
     return tokens
 
 
-def read_word_vectors(file: Path, words: Iterable[str]) -> tuple[dict[str, npt.NDArray[np.float32]], int]:
-    """(vectors of those of `words` that a file holds, their width): GloVe, or word2vec as text or binary.
+def read_word_vectors(file: Path, words: Iterable[str]) -> tuple[dict[str, Vector], int]:
+    """(vectors of those of `words` that a file of GloVe or word2vec holds, their width).
 
-    Raises DataError for a file that is none of these, is damaged, or holds none of the words.
+    Raises DataError for a file that is something else, is damaged, or holds none of the words.
     """
-    wanted, hint = {word.encode(): word for word in words}, "name a file of GloVe or word2vec, unpacked"
+    wanted, vectors = {word.encode(): word for word in words}, dict[str, Vector]()
     try:
         with file.open("rb") as opened:
             head = opened.readline(_LINE).split()
             counted = len(head) == 2 and all(field.isdigit() for field in head)
-            width = int(head[1][:9]) if counted else len(head) - 1
+            count, width = (int(field[:9]) for field in head) if counted else (0, len(head) - 1)
             if not 0 < width <= _MOST_WIDE:
-                raise DataError(f"{file} holds no word vectors", hint=hint)
+                raise DataError(f"{file} holds no word vectors", hint=_HINT)
             start = opened.tell() if counted else 0
             opened.seek(start)
-            binary = counted and not _is_row(opened.readline(_LINE), width)
+            binary = counted and len(_numbers(opened.readline(_LINE).split()[1:])) != width
             opened.seek(start)
-            rows = _binary(opened, file, width, int(head[0][:18])) if binary else _text(opened, file, width, wanted)
-            vectors: dict[str, npt.NDArray[np.float32]] = {}
-            for name, vector in rows:
-                if name in wanted and wanted[name] not in vectors:
-                    vectors[wanted[name]] = np.frombuffer(vector, "<f4")
+            for name, vector in _binary(opened, file, width, count) if binary else _text(opened, file, width, wanted):
+                if name in wanted and not np.isfinite(vectors.setdefault(wanted[name], vector)).all():
+                    raise DataError(f"{file}: the vector of {wanted[name]!r} is not finite", hint=_HINT)
     except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}", hint=hint) from error
-    for word, values in vectors.items():
-        if not np.isfinite(values).all():
-            raise DataError(f"{file}: the vector of {word!r} is not finite", hint=hint)
+        raise DataError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from error
     if not vectors:
-        raise DataError(f"{file} holds none of the {len(wanted)} words of the sentences", hint=hint)
+        raise DataError(f"{file} holds none of the {len(wanted)} words of the sentences", hint=_HINT)
     return vectors, width
 
 
-def _is_row(line: bytes, width: int) -> bool:
-    fields = line.split()[1:]
+def _numbers(fields: Sequence[bytes]) -> Vector:
     try:
-        return len(np.array(fields, np.float32)) == width
+        return np.array(fields, "<f4")
     except ValueError:
-        return False
+        return np.zeros(0, "<f4")
 
 
-def _text(opened: BinaryIO, file: Path, width: int, wanted: Mapping[bytes, str]) -> Iterator[tuple[bytes, bytes]]:
+def _text(opened: BinaryIO, file: Path, width: int, wanted: Mapping[bytes, str]) -> Iterator[tuple[bytes, Vector]]:
     for number, line in enumerate(iter(lambda: opened.readline(_LINE), b""), 1):
-        word, _, rest = line.strip().partition(b" ")
+        word, *fields = line.split() or [b""]
         # a word of GloVe may hold blanks: then its first part has too many fields
-        if word in wanted and len(rest.split()) <= width:
-            if not _is_row(line, width):
-                raise DataError(f"{file}: vector {number} has not {width} numbers", hint="fetch the file again")
-            yield word, np.array(rest.split(), "<f4").tobytes()
+        if word in wanted and len(fields) <= width:
+            if len(vector := _numbers(fields)) != width:
+                raise DataError(f"{file}: vector {number} has not {width} numbers", hint=_HINT)
+            yield word, vector
 
 
-def _binary(opened: BinaryIO, file: Path, width: int, count: int) -> Iterator[tuple[bytes, bytes]]:
+def _binary(opened: BinaryIO, file: Path, width: int, count: int) -> Iterator[tuple[bytes, Vector]]:
     at = opened.tell()
     with mmap(opened.fileno(), 0, access=ACCESS_READ) as data:
         for number in range(1, count + 1):
             blank = data.find(b" ", at, at + _WORD)
-            start, at_word, at = blank + 1, at, blank + 1 + 4 * width
+            start, word, at = blank + 1, data[at : max(at, blank)], blank + 1 + 4 * width
             if blank < 0 or at > len(data):
-                raise DataError(f"{file} breaks off in vector {number} of {count}", hint="fetch the file again")
-            yield data[at_word:blank].lstrip(b"\n"), data[start:at]
+                raise DataError(f"{file} breaks off in vector {number} of {count}", hint=_HINT)
+            yield word.lstrip(b"\n"), np.frombuffer(data[start:at], "<f4")

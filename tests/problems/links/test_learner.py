@@ -316,9 +316,9 @@ def test_documents_that_share_a_sentence_or_a_picture_are_no_negatives_of_each_o
     shares = {frozenset(pair) for pair in ("ab", "bc", "cd")}
     wanted = [[frozenset((one, other)) in shares for other in names] for one in names]
     assert table.sharing(order).tolist() == wanted
-    rows, counts = gathered(table.sentences, order, 1, torch.Generator().manual_seed(0))
+    rows, counts = gathered(table.rows[0], order, 1, torch.Generator().manual_seed(0))
     assert counts.tolist() == [1] * 5
-    allowed = [table.sentences[document].tolist() for document in order.tolist()]
+    allowed = [table.rows[0][document].tolist() for document in order.tolist()]
     assert all(row in own for row, own in zip(rows.tolist(), allowed, strict=True))
     objective = LinksObjective(replace(recipe, batch=2), table, None, TrainingRun(tmp_path))
     steps = objective.batches(1, torch.Generator().manual_seed(0))
@@ -366,6 +366,12 @@ def test_a_dataset_without_documents_to_learn_from_is_refused(drawn: tuple[Datas
         train(replace(dataset, splits={}), tmp_path, "encoder=ctxr-tiny", recipe="links-zero-shot")
 
 
+def test_documents_of_train_are_enough(tmp_path: Path) -> None:
+    dataset = draw(tmp_path, {"train": 5})
+    report = train(dataset, tmp_path, *QUICK, f"features={tmp_path / 'features.npy'}", "epochs=1")
+    assert (report.valid, report.test, report.judged_on, report.seeds[0].epoch) == (None, None, "", 1)
+
+
 def replace_kind(image_set: Any) -> Any:
     import msgspec
 
@@ -402,25 +408,21 @@ def test_features_that_are_no_numbers_are_named_by_their_image(tmp_path: Path) -
         train(dataset, tmp_path, *QUICK, f"features={tmp_path / 'features.npy'}")
 
 
-def test_a_run_is_moved_with_its_features_and_needs_them_as_wide_as_they_were(
-    drawn: tuple[Dataset, str], tmp_path: Path
-) -> None:
-    dataset, features = drawn
-    run = train(dataset, tmp_path / "a", *QUICK, features, "epochs=1").folder
+def test_a_run_needs_its_features_as_wide_as_they_were(tmp_path: Path) -> None:
+    dataset, file = draw(tmp_path, FEW), tmp_path / "features.npy"
+    run = train(dataset, tmp_path / "a", *QUICK, f"features={file}", "epochs=1").folder
     moved = Path(shutil.copytree(run, tmp_path / "elsewhere" / "runs" / run.name))
-    file = Path(features.partition("=")[2])
-    for name in ("features.npy", "features.json"):
-        shutil.copy(file.with_name(name), tmp_path / name)
-    options = ScoringOptions(tmp_path / "elsewhere", "cpu", regions=str(tmp_path / "features.npy"))
-    scores = OpenLinks.open(moved, options, Silent()).score((dataset, None))
-    stored = read_scores(run / "scores.jsonl")["links-ap"].values
-    assert all(scores["links-ap"][query] == row for query, row in stored.items())
-    np.save(tmp_path / "features.npy", np.load(tmp_path / "features.npy")[:, :5])
+    assert reopened(dataset, moved, tmp_path / "elsewhere")
+    opened = OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent())
+    np.save(file, np.load(file)[:, :5])
     with pytest.raises(DataError, match="seed0"):
-        OpenLinks.open(moved, options, Silent()).score((dataset, None))
+        opened.score((dataset, None))
+    file.unlink()
+    with pytest.raises(DataError, match="missing"):
+        opened.score((dataset, None))
     (moved / "seed0" / "config.json").write_text("{}")
     with pytest.raises(DataError, match="config"):
-        OpenLinks.open(moved, ScoringOptions(tmp_path, "cpu"), Silent()).score((dataset, None))
+        opened.score((dataset, None))
 
 
 def test_labels_are_the_mean_of_the_words_that_have_a_vector() -> None:
@@ -438,7 +440,7 @@ def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tm
     job: Any = job_of(dataset, tmp_path, *QUICK, features).job
     words = torch.zeros(3, 16)
     torch.manual_seed(5)
-    first, other, again = (job.sources.towers([16, 16], words, seed) for seed in (0, 1, 0))
+    first, other, again = (job.sources.towers(words, seed) for seed in (0, 1, 0))
     matrices = [model.state_dict()["projections.1.1.weight"] for model in (first, other, again)]
     assert torch.equal(matrices[0], matrices[2])
     assert not torch.equal(matrices[0], matrices[1])

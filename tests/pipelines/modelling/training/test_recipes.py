@@ -164,7 +164,7 @@ def test_every_number_can_be_changed_and_a_whole_one_will_do_for_a_share() -> No
             "clip-batch",
             ("variant=hard",),
             "variant = hard is unknown",
-            "variants are entailment, in-batch, zero-shot, none",
+            "variants are entailment, links-ap, links-dc",
         ),
     ],
 )
