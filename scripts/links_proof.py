@@ -1,7 +1,7 @@
 """The table of the unsupervised links (Hessel et al. 2019, Table 2) on documents of the drawn world:
 `python -m scripts.links_proof FOLDER [--only story-dii,…] [--seeds 3] [--epochs 5]`.
 
-FOLDER holds what `python -m scripts.world_documents FOLDER` made: documents of each construction. Each recipe is trained on each; settings were
+XX
 chosen on valid, figures are of test. Several may work in one folder on constructions of their own. A stopped proof goes on, and a
 finished one only prints. 0 when DC, TK and AP have a higher AUC than NoStruct and random, by intervals of 95 %, 1 when not.
 """
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for construction in options.only.split(","):
         documents, work = options.folder / construction, options.folder / f"work-{construction}"
         for name, changes in LEARNED.items():
-            recipe = f"links-{name.removesuffix('-half')}"
+            recipe = f"links-{name}"
             settings = (*SETTINGS, f"epochs={options.epochs}", *changes)
             trained = train.run(Train(recipe, documents, name, options.seeds, changes=settings, workdir=work))
             print(f"{construction} {name}: valid {trained.valid}, test {trained.test}", file=sys.stderr)
