@@ -1,9 +1,10 @@
 """The table of the unsupervised links (Hessel et al. 2019, Table 2) on documents of the drawn world:
 `python -m scripts.links_proof FOLDER [--only story-dii,…] [--seeds 3] [--epochs 5]`.
 
-XX
-chosen on valid, figures are of test. Several may work in one folder on constructions of their own. A stopped proof goes on, and a
-finished one only prints. 0 when DC, TK and AP have a higher AUC than NoStruct and random, by intervals of 95 %, 1 when not.
+FOLDER holds what `python -m scripts.world_documents FOLDER` made: documents of each construction. Each recipe is trained on each of
+them; settings were chosen on valid, figures are of test. Several may work in one folder, on different constructions. A stopped proof
+goes on, and a finished one only prints. 0 when DC, TK and AP have a higher AUC than NoStruct and random, by intervals of 95 %, 1 when
+not.
 """
 
 import json
