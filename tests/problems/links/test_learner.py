@@ -128,10 +128,13 @@ def test_links_are_learned_from_documents_alone_and_the_same_twice(drawn: tuple[
     assert train(unlinked, tmp_path / "b", *QUICK, features).valid is None
 
 
-def test_a_training_that_was_stopped_resumes_to_the_same_bytes(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_resumes_to_the_same_bytes(
+    drawn: tuple[Dataset, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset, features = drawn
     # valid grows worse at this rate, so that the plateau is reached before and after the stop
-    changes = (*QUICK, features, "epochs=9", "lr=3", "margin=1.0", "loss=logistic")
+    monkeypatch.setattr("ctxr.problems.links.recipe._WAIT", 1)
+    changes = (*QUICK, features, "epochs=9", "lr=300", "margin=2.0", "loss=logistic")
     whole = train(dataset, tmp_path / "a", *changes).folder
     with pytest.raises(KeyboardInterrupt):
         train(dataset, tmp_path / "b", *changes, progress=Notes("seed 0, epoch 6 of 9"))
@@ -140,7 +143,7 @@ def test_a_training_that_was_stopped_resumes_to_the_same_bytes(drawn: tuple[Data
     assert any("resumes after epoch 6" in one for one in notes.said)
     assert files_of(whole) == files_of(parts)
     losses = [row.valid_loss or 0.0 for row in read_table(parts / "seed0" / "curve.jsonl", CurveRow)]
-    recipe = LinksRecipe(lr=3.0, margin=1.0)
+    recipe = LinksRecipe(lr=300.0, margin=2.0)
     rates = [recipe.rate([-loss for loss in losses[:count]]) for count in (0, 6, 9)]
     assert rates[0] > rates[1] > rates[2]
 
