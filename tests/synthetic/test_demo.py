@@ -72,12 +72,14 @@ def test_voting_on_a_description_does_not_depend_on_the_votes_so_far_and_no_answ
     assert (judgments / "refused.jsonl").read_text(encoding="utf-8") == ""
 
 
-def test_gains_are_those_of_people_encoder_and_classifier(shown: DemoReport) -> None:
-    kept, found, judged = rows_of(shown, "gains").values()
+def test_gains_are_those_of_people_encoder_classifier_and_links(shown: DemoReport) -> None:
+    kept, found, judged, linked = rows_of(shown, "gains").values()
     assert kept["low"] > 0
     assert kept["with"] - kept["without"] == pytest.approx(kept["gain"])
     assert found["low"] <= found["gain"] <= found["high"]
     assert judged["without"] == pytest.approx(50, abs=5)
+    assert linked["without"] == pytest.approx(5)
+    assert linked["low"] <= linked["gain"] <= linked["high"]
     assert set(rows_of(shown, "accuracy")) == {"chance", "ctxr-tiny"}
 
 

@@ -1,5 +1,6 @@
 """The question of links: which sentences of a document belong to which of its images?"""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -62,6 +63,11 @@ class LinkEvaluation(ScoredEvaluation):
             if lost := len(own) - len(whole):
                 lack = f"{name}: {lost} of {len(own)} documents lack scores of some run"
                 self.notes.append(f"{lack} and were left out of all (--partial)")
+            uses = Counter(image for one in whole for image in one.images)
+            if shared := sum(any(uses[image] > 1 for image in one.images) for one in whole):
+                self.notes.append(
+                    f"{name}: {shared} of {len(whole)} documents share images, so intervals are too narrow"
+                )
             self.splits.append(DocumentSplit(name, whole))
         self.ks = sorted({1, 5, *self.options.ks()})
         self.measures = [AUC, *(f"p@{k}" for k in self.ks)]
