@@ -1,9 +1,10 @@
 """Whether an artifact or a published release is whole, up to its sources."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ctxr.datasets.changes import pictures_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import leak_sentence
@@ -19,7 +20,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path
-from ctxr.store.records import Facts, Image, ImageSet, Source
+from ctxr.store.records import Image, ImageSet, Source
 from ctxr.store.tables import read_table
 from ctxr.store.units import album_files, read_unit, unit_folder
 
@@ -76,11 +77,8 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
     prefix = f"parent {path.name}: " if is_parent else ""
     try:
         artifact = open_artifact(path)
-    except CtxrError as error:
-        yield Check(f"{prefix}manifest", "problem", error.message, error.hint)
-        return
-    except OSError as error:
-        yield _unreadable(f"{prefix}manifest", error)
+    except (CtxrError, OSError) as error:
+        yield _failed(f"{prefix}manifest", error)
         return
     manifest = artifact.manifest
     by = f"by ctxr {manifest.ctxr} {manifest.verb}"
@@ -89,20 +87,14 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
         made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
         yield from _check_parent(path, made_from, progress)
     try:
-        broken: dict[str, str] = {}
-        with progress.task("files", len(manifest.files)) as task:
-            for name, entry in manifest.files.items():
-                if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
-                    broken[name] = trouble
-                task.advance()
+        hashes = {name: entry.sha256 for name, entry in manifest.files.items()}
+        broken = _troubles("files", path, hashes, "was changed after the manifest was written", progress)
         fine = f"{len(manifest.files)} unchanged files"
         yield summary(f"{prefix}tables", list(broken.values()), fine, artifact.cure)
         if manifest.kind == IMAGE_SETS and not broken:
             yield from _check_sets(artifact, progress, prefix)
-    except CtxrError as error:
-        yield Check(f"{prefix}tables", "problem", error.message, error.hint or artifact.cure)
-    except OSError as error:
-        yield _unreadable(f"{prefix}tables", error)
+    except (CtxrError, OSError) as error:
+        yield _failed(f"{prefix}tables", error, artifact.cure)
 
 
 def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> Iterator[Check]:
@@ -113,7 +105,7 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
                 yield from check_artifact(sibling, progress, is_parent=True)
                 return
     except OSError as error:
-        yield _unreadable("parent", error)
+        yield _failed("parent", error)
         return
     if (path.resolve().parent / "sets" / MANIFEST).is_file():
         detail = f"{path.parent / 'sets'} was rebuilt: {path} is out of date"
@@ -126,7 +118,6 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
 def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator[Check]:
     path = artifact.path
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
-    facts = read_table(path / "facts.jsonl", Facts)
     sets = read_table(path / "sets.jsonl", ImageSet)
     sources = read_table(path / "sources.jsonl", Source)
     dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
@@ -135,19 +126,25 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
     yield summary(f"{prefix}sets", named, fine, cure)
     if leak := leak_sentence(artifact.manifest.counts):
         yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
-    pictures = {row.path: (row.source, row.sha256) for row in facts}
-    pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
-    broken: dict[str, str] = {}
-    with progress.task("pictures", len(pictures)) as task:
-        for name, (_, sha256) in pictures.items():
-            if trouble := _trouble(path, name, sha256, "was changed"):
-                broken[name] = trouble
-            task.advance()
+    pictures = pictures_of(path)
+    hashes = {name: sha256 for name, (_, sha256) in pictures.items()}
+    broken = _troubles("pictures", path, hashes, "was changed", progress)
     cure = _cure(artifact, {pictures[name][0] for name in broken})
     yield summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
     if not prefix:
         for source in sources:
             yield _check_source(path, source)
+
+
+def _troubles(what: str, path: Path, hashes: Mapping[str, str], changed: str, progress: Progress) -> dict[str, str]:
+    """What is wrong with files of the artifact, in words, by name."""
+    broken = {}
+    with progress.task(what, len(hashes)) as task:
+        for name, sha256 in hashes.items():
+            if trouble := _trouble(path, name, sha256, changed):
+                broken[name] = trouble
+            task.advance()
+    return broken
 
 
 def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
@@ -178,17 +175,18 @@ def _check_source(path: Path, source: "Source") -> Check:
             wrong = album_files(read_unit(path, source.name), found_at)[2]
             if wrong:
                 return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
-    except CtxrError as error:
-        return Check(name, "problem", error.message, error.hint)
-    except OSError as error:
-        return _unreadable(name, error)
+    except (CtxrError, OSError) as error:
+        return _failed(name, error)
     if source.damage:
         cure = f"if a whole copy can be had, put it at {found_at} and run ctxr build-sets again"
         return Check(name, "note", f"damaged: {source.damage}", cure)
     return Check(name, "ok", f"{source.frames} {'frames' if source.kind == 'video' else 'photos'}")
 
 
-def _unreadable(name: str, error: OSError) -> Check:
+def _failed(name: str, error: CtxrError | OSError, cure: str = "") -> Check:
+    """A check that an error ended; `cure` where the error has no hint."""
+    if isinstance(error, CtxrError):
+        return Check(name, "problem", error.message, error.hint or cure)
     file = error.filename or "a file"
     return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
 
@@ -210,8 +208,6 @@ def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
 
 
 CURE = "put the picture back as it was published; the commands treat such a set as one without pictures, or refuse it"
-
-
 DECODE = "put them back as they were published; the commands stop at a picture that cannot be decoded"
 
 

@@ -21,6 +21,7 @@ from ctxr.metrics.proportions import holm
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.config import Check
 from ctxr.problems.runs import Run
+from ctxr.problems.tables import percent
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import Image, ImageSet
 
@@ -190,7 +191,7 @@ def _explained(
     means = {what: other.mean() for what, other in others.items()}
     would_be = ", ".join(f"{100 * means[what]:.1f} % if {what} (p {flips[what]:.2g})" for what in others)
     would_move = f"{split}, {changed} of {len(rows)} targets would move"
-    detail = f"{would_move}: accuracy {_percent(accuracy)}; it would be {would_be}"
+    detail = f"{would_move}: accuracy {percent(accuracy)} %; it would be {would_be}"
     better = [what for what in others if flips[what] < SURE and means[what] > credits.mean()]
     if better:
         return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
@@ -229,7 +230,7 @@ def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[
         return
     low, high = (accuracy.value if end is None else end for end in (accuracy.low, accuracy.high))
     inside = [band for band in bands if low <= band.high and high >= band.low]
-    name, figure = f"accuracy of {run}", f"{split}: {_percent(accuracy)}"
+    name, figure = f"accuracy of {run}", f"{split}: {percent(accuracy)} %"
     names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)
     if inside and all(band.sound for band in inside):
         yield Check(name, "ok", f"{figure}, the band of {encoder} ({names})")
@@ -243,11 +244,3 @@ def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[
 def _span(band: Band) -> str:
     low, high = f"{100 * band.low:.1f}", f"{100 * band.high:.1f}"
     return low if low == high else f"{low}–{high}"
-
-
-def _percent(figure: Interval) -> str:
-    if figure.value is None:
-        return "unknown"
-    if figure.low is None or figure.high is None:
-        return f"{100 * figure.value:.1f} %"
-    return f"{100 * figure.value:.1f} % ({100 * figure.low:.1f}–{100 * figure.high:.1f})"
