@@ -9,7 +9,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import leak_sentence
 from ctxr.engine.progress import Progress
-from ctxr.errors import CtxrError, UsageError, and_more, first_line
+from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
@@ -59,8 +59,7 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
     except UsageError:
         raise
     except (CtxrError, OSError) as error:
-        problem = error if isinstance(error, CtxrError) else CtxrError(first_line(error))
-        yield Check("order", "problem", problem.message, problem.hint)
+        yield _failed("order", error)
         return
     if config.scores:
         queries = [query.id for query, _, _ in dataset.targets()]
