@@ -93,9 +93,8 @@ def _is_other(folder: Path, path: str, sha256: str, written: int) -> bool:
     file = folder / path
     try:
         status = os.lstat(file)
-        if not S_ISREG(status.st_mode) or file.parent.is_symlink():
-            return True
+        elsewhere = not S_ISREG(status.st_mode) or file.parent.is_symlink()
         # not the time of the inode: another artifact that links the picture changes that
-        return status.st_mtime_ns > written and sha256_file(file) != sha256
+        return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != sha256)
     except OSError:
         return True

@@ -140,22 +140,17 @@ def _troubles(what: str, path: Path, hashes: Mapping[str, str], changed: str, pr
     broken = {}
     with progress.task(what, len(hashes)) as task:
         for name, sha256 in hashes.items():
-            if trouble := _trouble(path, name, sha256, changed):
-                broken[name] = trouble
+            try:
+                if not (path / name).resolve().is_relative_to(path.resolve()):
+                    broken[name] = f"{name} lies outside the artifact"
+                elif sha256_file(path / name) != sha256:
+                    broken[name] = f"{name} {changed}"
+            except FileNotFoundError:
+                broken[name] = f"{name} is missing"
+            except (OSError, RuntimeError, ValueError) as error:
+                broken[name] = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
             task.advance()
     return broken
-
-
-def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
-    """What is wrong with a file of the artifact, in words; empty if nothing is."""
-    try:
-        if not (path / name).resolve().is_relative_to(path.resolve()):
-            return f"{name} lies outside the artifact"
-        return "" if sha256_file(path / name) == sha256 else f"{name} {changed}"
-    except FileNotFoundError:
-        return f"{name} is missing"
-    except (OSError, RuntimeError, ValueError) as error:
-        return f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def _check_source(path: Path, source: "Source") -> Check:

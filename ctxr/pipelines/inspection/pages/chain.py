@@ -119,18 +119,20 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
         if all(artifact.manifest.kind != EVALUATION for artifact in artifacts_in(workdir / RESULTS)):
             note = f"{name} holds tables of results and nothing else, so the page is about them alone"
         return [ChainStage(workdir, name, ALONE)], [note]
-    artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
+    published = path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST
+    artifact = None if published else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:
         return [ChainStage(path, path.resolve().name, RELEASE)], notes
     chain = [artifact]
-    while parent := _parent(chain[0]):
-        parent_artifact = _sibling(chain[0].path, parent)
-        if parent_artifact is None or any(parent_artifact.path == one.path for one in chain):
+    while parent := next((one.sha256 for one in chain[0].manifest.parents if one.kind in KINDS), ""):
+        siblings = artifacts_in(chain[0].path.resolve().parent, damaged=False)
+        earlier = next((one for one in siblings if one.manifest.kind in KINDS and one.sha256 == parent), None)
+        if earlier is None or any(earlier.path == one.path for one in chain):
             if not notes:
                 name = chain[0].path.resolve().name
                 notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
             break
-        chain.insert(0, parent_artifact)
+        chain.insert(0, earlier)
     return [_stage(one) for one in chain], notes
 
 
@@ -141,20 +143,6 @@ def _furthest(workdir: Path) -> tuple[Path | None, list[str]]:
     if any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
         return None, []
     return latest(workdir, SETS)  # which says what is missing
-
-
-def _is_release(path: Path) -> bool:
-    return path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST
-
-
-def _parent(artifact: Artifact) -> str | None:
-    """The hash of the manifest of what this was made from; None if it was made from sources."""
-    return next((parent.sha256 for parent in artifact.manifest.parents if parent.kind in KINDS), None)
-
-
-def _sibling(path: Path, fingerprint: str) -> Artifact | None:
-    artifacts = artifacts_in(path.resolve().parent, damaged=False)
-    return next((one for one in artifacts if one.manifest.kind in KINDS and one.sha256 == fingerprint), None)
 
 
 def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:
