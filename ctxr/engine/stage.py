@@ -20,7 +20,7 @@ from ctxr.store.artifacts import (
     Parent,
     earlier_manifest,
     finish,
-    identity,
+    finished,
     locked,
     open_artifact,
     plain,
@@ -110,11 +110,8 @@ class Stage(ABC):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
         try:
-            artifact = open_artifact(out, self.KIND)
-            manifest = artifact.manifest
-            same = manifest.verb == self.options.COMMAND and manifest.config == self.key(inputs)
-            same = same and identity(manifest.parents) == identity(inputs.parents)
-            return artifact if same and not self.changed_files(artifact) else None
+            artifact = finished(out, self.KIND, self.options.COMMAND, self.key(inputs), inputs.parents)
+            return None if artifact is None or self.changed_files(artifact) else artifact
         except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
             return None
 

@@ -186,16 +186,14 @@ def _explained(
         what: np.array([credit(scores, position) for position, (_, _, scores) in zip(positions, rows, strict=True)])
         for what, positions in alternatives_of.items()
     }
-    p_values = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
-    flips = dict(zip(others, p_values, strict=True))
-    means = {what: other.mean() for what, other in others.items()}
-    would_be = ", ".join(f"{100 * means[what]:.1f} % if {what} (p {flips[what]:.2g})" for what in others)
+    flips = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
+    tested = [(what, other.mean(), p) for (what, other), p in zip(others.items(), flips, strict=True)]
+    would_be = ", ".join(f"{100 * mean:.1f} % if {what} (p {p:.2g})" for what, mean, p in tested)
     would_move = f"{split}, {changed} of {len(rows)} targets would move"
     detail = f"{would_move}: accuracy {percent(accuracy)} %; it would be {would_be}"
-    better = [what for what in others if flips[what] < SURE and means[what] > credits.mean()]
-    if better:
-        return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
-    return Check(label, "ok", detail)
+    better = [what for what, mean, p in tested if p < SURE and mean > credits.mean()]
+    problem = Check(label, "problem", f"{detail}: the targets look {''.join(better[:1])}", CURE)
+    return problem if better else Check(label, "ok", detail)
 
 
 def credit(scores: list[float], position: int) -> float:

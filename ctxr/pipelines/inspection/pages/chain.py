@@ -235,11 +235,6 @@ class Chain:
         """Images of all sets, by id."""
         return {image.id: image for unit in self.units for image in unit.images}
 
-    @property
-    def facts(self) -> dict[tuple[str, int], Facts]:
-        """What was measured, by source and index."""
-        return {(row.source, row.index): row for unit in self.units for row in unit.facts}
-
     def limit(self, name: str) -> float | None:
         """The current limit by its option name: that of the last artifact that records one."""
         for stage in reversed(self.stages):
@@ -253,14 +248,15 @@ class Chain:
         return number(self.last.model("selection", "threshold"))
 
     def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
-        """Each set with its pairwise distances [n, n]; None if an embedding is missing."""
+        """Each set with the distances of its pairs, in the order of `np.triu_indices`; None if an embedding is missing."""
         vectors = {name: vector for unit in self.units for name, vector in _vectors(unit).items()}
         for unit in self.units:
             for image_set in unit.sets:
                 embeddings = [vectors[name] for name in image_set.images if name in vectors]
                 whole = len(embeddings) == len(image_set.images) and len({len(vector) for vector in embeddings}) == 1
-                distances = pairwise_distances(np.stack(embeddings)) if whole else np.full((1, 1), np.nan)
-                yield image_set, distances if np.isfinite(distances).all() else None
+                distances = pairwise_distances(np.stack(embeddings)) if whole else np.full((2, 2), np.nan)
+                pairs = distances[np.triu_indices(len(distances), 1)]
+                yield image_set, pairs if np.isfinite(pairs).all() else None
 
 
 def _vectors(unit: SourceUnit) -> dict[str, Vectors]:

@@ -170,7 +170,7 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         if isfinite(image_set.mean_distance):
             means[image_set.kind].append(image_set.mean_distance)
         if distances is not None:
-            pairs[image_set.kind].append(distances[np.triu_indices(len(distances), 1)])
+            pairs[image_set.kind].append(distances)
     if not means["video"] and not means["photos"]:
         missing.append("Distances: there is no set to take them from.")
         return

@@ -134,7 +134,7 @@ class Edition:
     documents: tuple[QueryResult, ...] = ()
 
     def __post_init__(self) -> None:
-        self.facts = self.chain.facts
+        self.facts = {(row.source, row.index): row for unit in self.chain.units for row in unit.facts}
         self.facts_by_path = {facts.path: facts for facts in self.facts.values()}
         sources = [unit.source for unit in self.chain.units]
         self.source_numbers = {source.name: number for number, source in enumerate(sources)}

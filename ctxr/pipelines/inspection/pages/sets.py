@@ -39,9 +39,8 @@ def make_sets(edition: Edition) -> Mapping[str, Any] | None:
         rows.append(_row(edition, numbers, image_set, distances) | texts.get(image_set.id, {}))
         if distances is None:
             unknown += 1
-        elif len(distances) > 1:
-            above = distances[np.triu_indices(len(distances), 1)]
-            nearest, farthest = min(nearest, float(above.min())), max(farthest, float(above.max()))
+        elif len(distances):
+            nearest, farthest = min(nearest, float(distances.min())), max(farthest, float(distances.max()))
     edition.data["images"], edition.data["sets"] = [_image_row(edition, known[name]) for name in names], rows
     edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
     sources = sorted({row["from"] for row in rows if row["kind"] != "document"})
@@ -91,13 +90,13 @@ def _row(
         "mean": _distance(image_set, image_set.mean_distance),
         "images": [numbers.get(name, -1) for name in image_set.images],
     }
-    if distances is not None and len(distances) > 1:
-        rows, columns = np.triu_indices(len(distances), 1)
-        above = distances[rows, columns]
-        at = int(above.argmin())
-        row["nearest"] = [int(rows[at]), int(columns[at])]
-        if len(distances) <= MOST_IN_MATRIX:
-            row["distances"] = base64.b64encode(np.rint(np.minimum(above, 2) / STEP).astype("<u2").tobytes()).decode()
+    if distances is not None and len(distances):
+        pairs = np.transpose(np.triu_indices(len(image_set.images), 1))
+        row["nearest"] = pairs[distances.argmin()].tolist()
+        if len(image_set.images) <= MOST_IN_MATRIX:
+            row["distances"] = base64.b64encode(
+                np.rint(np.minimum(distances, 2) / STEP).astype("<u2").tobytes()
+            ).decode()
     return row
 
 

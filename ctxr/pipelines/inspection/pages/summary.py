@@ -84,10 +84,7 @@ def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
     """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
     if not units:
         return ""
-    described = (
-        {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
-    )
-    if any(unit.source.name not in described for unit in units):
+    if dataset is not None and {unit.source.name for unit in units} - {source.name for source in dataset.sources}:
         return "of photos"
     return f"from {plural(sum(unit.source.frames for unit in units), 'photo', form=',')}"
 
