@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ctxr.cli.commands import COMMANDS, LINES
 from ctxr.cli.verbs import named
-from ctxr.engine.options import described, typed
+from ctxr.engine.options import typed
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -19,7 +19,7 @@ def page() -> str:
     ]
     for name, command in COMMANDS.items():
         lines += [f"## ctxr {name}", "", LINES[name], "", "| option | default | |", "| --- | --- | --- |"]
-        for field, option in described(named(command.config)).items():
+        for field, option in named(command.config).describe().items():
             shown = field.upper() if field in command.arguments else typed(field)
             default = "" if option.default in (None, ()) else f"`{option.default}`"
             lines.append(f"| `{shown}` | {default} | {option.help.replace('|', '/')} |")

@@ -5,6 +5,7 @@ imported here.
 import errno
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from io import TextIOWrapper
@@ -134,34 +135,25 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     # some messages of typer end with what else is possible
     message = str(error.message if near else error.format_message()).strip().rstrip(".")
     hint = f"did you mean {' or '.join(near)}?" if near else f"{command} --help lists all options"
-    if key := _recipe_key(error):
+    word = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
+    parameters = error.ctx.command.params if error.ctx else ()
+    options = {option for parameter in parameters for option in parameter.opts}
+    key = ScorerRecipe.SYNONYMS.get(word, word)
+    if "--set" in options and (key in ScorerRecipe.describe() or key in ClassifierRecipe.describe()):
         hint = f"--set {key}=VALUE: it is a key of the recipe"
-    elif nameless := _nameless(error):
+    elif nameless := _nameless(word, parameters):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
-    elif "unexpected extra argument" in message and any(
-        "--dataset" in parameter.opts for parameter in error.ctx.command.params
-    ):
+    elif "unexpected extra argument" in message and "--dataset" in options:
         hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 
-def _nameless(error: Any) -> str:
+def _nameless(option: str, parameters: Iterable[Any]) -> str:
     """The positional argument that was typed as an option; "" for none."""
-    option = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
-    parameters = error.ctx.command.params if option and error.ctx else ()
     arguments = [parameter.name for parameter in parameters if parameter.param_type_name == "argument"]
     return next((str(name) for name in arguments if name in meant), "")
-
-
-def _recipe_key(error: Any) -> str:
-    """The key of a recipe that was typed as an option of `ctxr train`; "" for none."""
-    word = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
-    if not (word and error.ctx and any("--set" in parameter.opts for parameter in error.ctx.command.params)):
-        return ""
-    key = ScorerRecipe.SYNONYMS.get(word, word)
-    return key if key in {**ScorerRecipe.describe(), **ClassifierRecipe.describe()} else ""
 
 
 def _refused(error: OSError) -> CtxrError:

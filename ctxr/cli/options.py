@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ctxr.cli.commands import COMMANDS
-from ctxr.engine.options import OptionField, convert, described, path_of, typed
+from ctxr.engine.options import OptionField, Options, convert, path_of, typed
 from ctxr.errors import DataError, UsageError, did_you_mean
 
 _SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",)}
@@ -21,7 +21,7 @@ _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 
 
 def as_command(
-    config_class: type, body: Callable[[Any, bool, dict[str, Any]], None], arguments: tuple[str, ...] = ()
+    config_class: type[Options], body: Callable[[Any, bool, dict[str, Any]], None], arguments: tuple[str, ...] = ()
 ) -> Callable[..., None]:
     """A Typer command that calls `body(config, as_json, meta)`: its options are the fields of `config_class`, `meta` what its
     context shares.
@@ -31,7 +31,7 @@ def as_command(
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     parameters += [
         _argument(name, option) if name in arguments else _option(name, option)
-        for name, option in described(config_class).items()
+        for name, option in config_class.describe().items()
     ]
     config = OptionField(Path | None, (), "Read options from this TOML file; the command line takes precedence.", None)
     parameters.append(_option("config", config, "FILE"))
@@ -51,7 +51,7 @@ def as_command(
     return command
 
 
-def load_toml(file: Path, config_class: type, command: str = "") -> dict[str, Any]:
+def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, Any]:
     """Values for the fields of `config_class` from a TOML file, converted to the fields' types.
 
     A table named after a command, such as `[build-sets]`, holds for that command alone, so one file can serve a whole chain.

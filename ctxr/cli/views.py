@@ -497,9 +497,9 @@ def training_table(report: TrainReport) -> Table:
     if len(report.seeds) > 1:
         rows.append(("mean", None, None, *(_share_in_percent(getattr(report, split)) for split in splits)))
         rows.append(("s.d.", None, None, *(_spread(report.seeds, split) for split in splits)))
-    remarks = [f"{report.judged_on} chooses the epoch, so it flatters"] if report.judged_on else []
-    remarks += [report.note] if report.note else []
-    return Table(f"{report.measure}, %", ("seed", "epoch", "of", *splits), tuple(rows), "; ".join(remarks), digits=1)
+    chosen = f"{report.judged_on} chooses the epoch, so it flatters" if report.judged_on else ""
+    note = "; ".join(filter(None, (chosen, report.note)))
+    return Table(f"{report.measure}, %", ("seed", "epoch", "of", *splits), tuple(rows), note, digits=1)
 
 
 def _share_in_percent(share: float | None) -> float | None:

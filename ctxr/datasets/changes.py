@@ -1,7 +1,7 @@
 """Detects files of an artifact that changed after they were written, before anything is built on it."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from stat import S_ISREG
 
@@ -11,6 +11,7 @@ from ctxr.errors import DataError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
+from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image
 from ctxr.store.tables import read_table
 from ctxr.store.units import drop_units, read_unit, units_of
@@ -25,13 +26,13 @@ def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
     tables = artifact.changed_files()
     if tables:
         return tables, units_of(tables)
-    files, units = [], set()
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
-    for path, unit, sha256 in _pictures(artifact.path):
-        if _is_other(artifact.path, path, sha256, written):
-            files.append(path)
-            units.add(unit)
-    return files, sorted(units)
+    others = {
+        path: unit
+        for path, (unit, sha256) in pictures_of(artifact.path).items()
+        if _is_other(artifact.path, path, sha256, written)
+    }
+    return list(others), sorted(set(others.values()))
 
 
 def refuse_changed(artifact: Artifact) -> None:
@@ -80,26 +81,20 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress
     drop_units(artifact, units)
 
 
-def _pictures(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """(path, unit, sha256) of every picture, once."""
-    seen: set[str] = set()
-    for image in read_table(folder / "images.jsonl", Image):
-        seen.add(image.path)
-        yield image.path, image.group, image.sha256
-    for facts in read_table(folder / "facts.jsonl", Facts):
-        if facts.path not in seen:
-            yield facts.path, facts.source, facts.sha256
+def pictures_of(folder: Path) -> dict[str, tuple[str, str]]:
+    """(unit, sha256) of every picture of an artifact of image sets, by path."""
+    pictures = {row.path: (row.source, row.sha256) for row in read_table(folder / "facts.jsonl", Facts)}
+    return pictures | {row.path: (row.group, row.sha256) for row in read_table(folder / "images.jsonl", Image)}
 
 
 def _is_other(folder: Path, path: str, sha256: str, written: int) -> bool:
-    if ".." in path.split("/") or path.startswith("/"):
+    if not stays_inside(path):
         return True
     file = folder / path
     try:
         status = os.lstat(file)
-        if not S_ISREG(status.st_mode) or file.parent.is_symlink():
-            return True
+        elsewhere = not S_ISREG(status.st_mode) or file.parent.is_symlink()
         # not the time of the inode: another artifact that links the picture changes that
-        return status.st_mtime_ns > written and sha256_file(file) != sha256
+        return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != sha256)
     except OSError:
         return True

@@ -44,8 +44,7 @@ def datasets_of(run: Artifact) -> list[Parent]:
 def remember_dataset(run: Path, dataset: Path | None) -> None:
     """Note where the named dataset of a finished run lies on this machine: a dataset need not lie in the project of its runs."""
     if dataset is not None:
-        paths = {parent.sha256: dataset for parent in datasets_of(open_artifact(run))}
-        remember_paths(run.parent, paths)
+        remember_paths(run.parent, {parent.sha256: dataset for parent in datasets_of(open_artifact(run))})
 
 
 @dataclass

@@ -175,9 +175,21 @@ class Options:
     """Keys that people give, each with the one that they mean."""
 
     @classmethod
+    @functools.cache
     def describe(cls) -> dict[str, OptionField]:
         """The options by field name, in their order."""
-        return described(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+        texts = _field_texts(cls)
+        hints = typing.get_type_hints(cls, include_extras=True)
+        options = {}
+        for field in fields(cls):
+            if field.default is MISSING:
+                raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
+            kind, markers = hints[field.name], ()
+            if typing.get_origin(kind) is typing.Annotated:
+                kind, *others = typing.get_args(kind)
+                markers = tuple(others)
+            options[field.name] = OptionField(kind, markers, texts.get(field.name, ""), field.default)
+        return options
 
     def spelled(self, name: str) -> str:
         """How an option is given, with {} for its value."""
@@ -263,16 +275,16 @@ def typed(field: str) -> str:
     return f"--{OPTION_NAMES.get(field, field).replace('_', '-')}"
 
 
-def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "") -> dict[str, Any]:
-    """Values for the fields of a dataclass, converted to their types.
+def convert(cls: type[Options], given: Mapping[str, Any], source: str, elsewhere: str = "") -> dict[str, Any]:
+    """Values for the fields of a class of options, converted to their types.
 
     Args:
-        cls: the dataclass. given: values by key; `-` and `_` are the same in a key.
+        given: values by key; `-` and `_` are the same in a key.
         source: where the values come from, for errors. elsewhere: added to the list of known keys in a hint.
 
     Raises UsageError for an unknown key, a key that is given twice, and a value of another type.
     """
-    options = described(cls)
+    options = cls.describe()
     keys: dict[str, str] = {}
     values: dict[str, Any] = {}
     for key, value in given.items():
@@ -285,7 +297,7 @@ def convert(cls: type, given: Mapping[str, Any], source: str, elsewhere: str = "
             valid = [OPTION_NAMES.get(field, field) for field in options]
             listed = get_close_matches(name, valid, n=3, cutoff=0.0) if too_long else sorted(valid)
             keys_line = f"{'the nearest keys are' if too_long else 'known:'} {', '.join(listed)}"
-            meant = getattr(cls, "SYNONYMS", {}).get(name, name)
+            meant = cls.SYNONYMS.get(name, name)
             hint = did_you_mean(meant, sorted(valid), f"{keys_line}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
@@ -316,23 +328,6 @@ def path_of(typed: str, word: str | Path) -> Path:
     return Path(word)
 
 
-@functools.cache
-def described(cls: Any) -> dict[str, OptionField]:
-    """The fields of a dataclass of options by name, in their order."""
-    texts = _field_texts(cls)
-    hints = typing.get_type_hints(cls, include_extras=True)
-    options = {}
-    for field in fields(cls):
-        if field.default is MISSING:
-            raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
-        kind, markers = hints[field.name], ()
-        if typing.get_origin(kind) is typing.Annotated:
-            kind, *others = typing.get_args(kind)
-            markers = tuple(others)
-        options[field.name] = OptionField(kind, markers, texts.get(field.name, ""), field.default)
-    return options
-
-
 def _field_texts(cls: type) -> dict[str, str]:
     """The text under each field of a dataclass and of those it extends, on one line."""
     texts: dict[str, str] = {}
@@ -342,9 +337,8 @@ def _field_texts(cls: type) -> dict[str, str]:
         for node in getattr(body, "body", []):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 name = node.target.id
-            elif name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                continue
+            if name and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 texts[name] = " ".join(str(node.value.value).split())
-                name = ""
-            else:
-                name = ""
+            name = ""
     return texts

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from ctxr.store.artifacts import (
     Parent,
     earlier_manifest,
     finish,
-    identity,
+    finished,
     locked,
     open_artifact,
     plain,
@@ -109,11 +110,8 @@ class Stage(ABC):
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
         try:
-            artifact = open_artifact(out, self.KIND)
-            manifest = artifact.manifest
-            same = manifest.verb == self.options.COMMAND and manifest.config == self.key(inputs)
-            same = same and identity(manifest.parents) == identity(inputs.parents)
-            return artifact if same and not self.changed_files(artifact) else None
+            artifact = finished(out, self.KIND, self.options.COMMAND, self.key(inputs), inputs.parents)
+            return None if artifact is None or self.changed_files(artifact) else artifact
         except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
             return None
 
@@ -148,29 +146,24 @@ def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
         if stage.shard is None and (out / MANIFEST).is_file():
             stage.note_replaced(inputs, out, progress)
         inputs = stage.prepare(inputs, out, progress)
-        if stage.STAGED:
-            with staged_folder(out) as folder:
+        before = None if stage.shard or stage.STAGED else take_manifest(out)
+        with staged_folder(out) if stage.STAGED else nullcontext(out) as folder:
+            try:
                 content = stage.write(inputs, folder, progress)
-                if content is None:
-                    raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")
-                _finish(stage, inputs, folder, content)
-            return StageResult(open_artifact(out), up_to_date=False)
-        before = None if stage.shard else take_manifest(out)
-        try:
-            content = stage.write(inputs, out, progress)
-        except NothingWritten:
-            if before is not None:
-                (out / EARLIER).replace(out / MANIFEST)
-            raise
-        return StageResult(_finish(stage, inputs, out, content) if content is not None else None, up_to_date=False)
-
-
-def _finish(stage: Stage, inputs: Inputs, out: Path, content: Content) -> Artifact:
-    return finish(
-        out,
-        kind=stage.KIND,
-        verb=stage.options.COMMAND,
-        config=stage.key(inputs),
-        parents=stage.used(inputs),
-        content=content,
-    )
+            except NothingWritten:
+                if before is not None:
+                    (out / EARLIER).replace(out / MANIFEST)
+                raise
+            if content is None and stage.STAGED:
+                raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")
+            if content is None:
+                return StageResult(None, up_to_date=False)
+            artifact = finish(
+                folder,
+                kind=stage.KIND,
+                verb=stage.options.COMMAND,
+                config=stage.key(inputs),
+                parents=stage.used(inputs),
+                content=content,
+            )
+        return StageResult(open_artifact(out) if stage.STAGED else artifact, up_to_date=False)

@@ -5,7 +5,7 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from multiprocessing import active_children, get_context
@@ -171,8 +171,9 @@ def parallel(
             yield flying.pop(future), future.result()
 
     others = active_children()
-    with _pool(work, workers, processes) as pool:
-        call: Any = _call if processes else work
+    call: Any = _call if processes else work
+    spawned = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (work,)) if processes else None
+    with spawned or ThreadPoolExecutor(workers) as pool:
         try:
             for item in items:
                 if item is not None:
@@ -188,12 +189,6 @@ def parallel(
                 if child not in others:
                     child.kill()
             raise
-
-
-def _pool(work: Callable[[Any], Any], workers: int, processes: bool) -> Executor:
-    if not processes:
-        return ThreadPoolExecutor(workers)
-    return ProcessPoolExecutor(workers, get_context("spawn"), _begin, (work,))
 
 
 _WORK: list[Callable[[Any], Any]] = []

@@ -19,7 +19,7 @@ from ctxr.cli.app import app
 from ctxr.cli.commands import COMMANDS
 from ctxr.cli.options import load_toml
 from ctxr.cli.verbs import Command, named
-from ctxr.engine.options import described, typed
+from ctxr.engine.options import Options, typed
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
 
@@ -41,8 +41,8 @@ def test_what_a_command_names_is_there(command: Command) -> None:
 
 
 @pytest.mark.parametrize("config", [named(command.config) for command in COMMANDS.values()])
-def test_every_option_explains_itself(config: type) -> None:
-    assert all(option.help.endswith((".", "?")) for option in described(config).values())
+def test_every_option_explains_itself(config: type[Options]) -> None:
+    assert all(option.help.endswith((".", "?")) for option in config.describe().values())
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.Mo
 READ = [
     (name, option)
     for name, command in COMMANDS.items()
-    for option, field in described(named(command.config)).items()
+    for option, field in named(command.config).describe().items()
     if field.kind == Path | None and option != "out"
 ]
 

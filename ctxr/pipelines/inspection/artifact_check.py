@@ -1,14 +1,15 @@
 """Whether an artifact or a published release is whole, up to its sources."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ctxr.datasets.changes import pictures_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import leak_sentence
 from ctxr.engine.progress import Progress
-from ctxr.errors import CtxrError, UsageError, and_more, first_line
+from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
@@ -19,7 +20,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path
-from ctxr.store.records import Facts, Image, ImageSet, Source
+from ctxr.store.records import Image, ImageSet, Source
 from ctxr.store.tables import read_table
 from ctxr.store.units import album_files, read_unit, unit_folder
 
@@ -58,8 +59,7 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
     except UsageError:
         raise
     except (CtxrError, OSError) as error:
-        problem = error if isinstance(error, CtxrError) else CtxrError(first_line(error))
-        yield Check("order", "problem", problem.message, problem.hint)
+        yield _failed("order", error)
         return
     if config.scores:
         queries = [query.id for query, _, _ in dataset.targets()]
@@ -76,11 +76,8 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
     prefix = f"parent {path.name}: " if is_parent else ""
     try:
         artifact = open_artifact(path)
-    except CtxrError as error:
-        yield Check(f"{prefix}manifest", "problem", error.message, error.hint)
-        return
-    except OSError as error:
-        yield _unreadable(f"{prefix}manifest", error)
+    except (CtxrError, OSError) as error:
+        yield _failed(f"{prefix}manifest", error)
         return
     manifest = artifact.manifest
     by = f"by ctxr {manifest.ctxr} {manifest.verb}"
@@ -89,20 +86,14 @@ def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> I
         made_from = [parent.sha256 for parent in manifest.parents if parent.kind == manifest.kind]
         yield from _check_parent(path, made_from, progress)
     try:
-        broken: dict[str, str] = {}
-        with progress.task("files", len(manifest.files)) as task:
-            for name, entry in manifest.files.items():
-                if trouble := _trouble(path, name, entry.sha256, "was changed after the manifest was written"):
-                    broken[name] = trouble
-                task.advance()
+        hashes = {name: entry.sha256 for name, entry in manifest.files.items()}
+        broken = _troubles("files", path, hashes, "was changed after the manifest was written", progress)
         fine = f"{len(manifest.files)} unchanged files"
         yield summary(f"{prefix}tables", list(broken.values()), fine, artifact.cure)
         if manifest.kind == IMAGE_SETS and not broken:
             yield from _check_sets(artifact, progress, prefix)
-    except CtxrError as error:
-        yield Check(f"{prefix}tables", "problem", error.message, error.hint or artifact.cure)
-    except OSError as error:
-        yield _unreadable(f"{prefix}tables", error)
+    except (CtxrError, OSError) as error:
+        yield _failed(f"{prefix}tables", error, artifact.cure)
 
 
 def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> Iterator[Check]:
@@ -113,7 +104,7 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
                 yield from check_artifact(sibling, progress, is_parent=True)
                 return
     except OSError as error:
-        yield _unreadable("parent", error)
+        yield _failed("parent", error)
         return
     if (path.resolve().parent / "sets" / MANIFEST).is_file():
         detail = f"{path.parent / 'sets'} was rebuilt: {path} is out of date"
@@ -126,7 +117,6 @@ def _check_parent(path: Path, fingerprints: list[str], progress: Progress) -> It
 def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator[Check]:
     path = artifact.path
     images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
-    facts = read_table(path / "facts.jsonl", Facts)
     sets = read_table(path / "sets.jsonl", ImageSet)
     sources = read_table(path / "sources.jsonl", Source)
     dangling = [image_set for image_set in sets if not images.keys() >= set(image_set.images)]
@@ -135,14 +125,9 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
     yield summary(f"{prefix}sets", named, fine, cure)
     if leak := leak_sentence(artifact.manifest.counts):
         yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
-    pictures = {row.path: (row.source, row.sha256) for row in facts}
-    pictures |= {image.path: (image.group, image.sha256) for image in images.values()}
-    broken: dict[str, str] = {}
-    with progress.task("pictures", len(pictures)) as task:
-        for name, (_, sha256) in pictures.items():
-            if trouble := _trouble(path, name, sha256, "was changed"):
-                broken[name] = trouble
-            task.advance()
+    pictures = pictures_of(path)
+    hashes = {name: sha256 for name, (_, sha256) in pictures.items()}
+    broken = _troubles("pictures", path, hashes, "was changed", progress)
     cure = _cure(artifact, {pictures[name][0] for name in broken})
     yield summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
     if not prefix:
@@ -150,16 +135,22 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
             yield _check_source(path, source)
 
 
-def _trouble(path: Path, name: str, sha256: str, changed: str) -> str:
-    """What is wrong with a file of the artifact, in words; empty if nothing is."""
-    try:
-        if not (path / name).resolve().is_relative_to(path.resolve()):
-            return f"{name} lies outside the artifact"
-        return "" if sha256_file(path / name) == sha256 else f"{name} {changed}"
-    except FileNotFoundError:
-        return f"{name} is missing"
-    except (OSError, RuntimeError, ValueError) as error:
-        return f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
+def _troubles(what: str, path: Path, hashes: Mapping[str, str], changed: str, progress: Progress) -> dict[str, str]:
+    """What is wrong with files of the artifact, in words, by name."""
+    broken = {}
+    with progress.task(what, len(hashes)) as task:
+        for name, sha256 in hashes.items():
+            try:
+                if not (path / name).resolve().is_relative_to(path.resolve()):
+                    broken[name] = f"{name} lies outside the artifact"
+                elif sha256_file(path / name) != sha256:
+                    broken[name] = f"{name} {changed}"
+            except FileNotFoundError:
+                broken[name] = f"{name} is missing"
+            except (OSError, RuntimeError, ValueError) as error:
+                broken[name] = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
+            task.advance()
+    return broken
 
 
 def _check_source(path: Path, source: "Source") -> Check:
@@ -178,17 +169,18 @@ def _check_source(path: Path, source: "Source") -> Check:
             wrong = album_files(read_unit(path, source.name), found_at)[2]
             if wrong:
                 return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
-    except CtxrError as error:
-        return Check(name, "problem", error.message, error.hint)
-    except OSError as error:
-        return _unreadable(name, error)
+    except (CtxrError, OSError) as error:
+        return _failed(name, error)
     if source.damage:
         cure = f"if a whole copy can be had, put it at {found_at} and run ctxr build-sets again"
         return Check(name, "note", f"damaged: {source.damage}", cure)
     return Check(name, "ok", f"{source.frames} {'frames' if source.kind == 'video' else 'photos'}")
 
 
-def _unreadable(name: str, error: OSError) -> Check:
+def _failed(name: str, error: CtxrError | OSError, cure: str = "") -> Check:
+    """A check that an error ended; `cure` where the error has no hint."""
+    if isinstance(error, CtxrError):
+        return Check(name, "problem", error.message, error.hint or cure)
     file = error.filename or "a file"
     return Check(name, "problem", f"{file} cannot be read: {error.strerror or error}", f"chmod -R u+rX {file}")
 
@@ -210,8 +202,6 @@ def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
 
 
 CURE = "put the picture back as it was published; the commands treat such a set as one without pictures, or refuse it"
-
-
 DECODE = "put them back as they were published; the commands stop at a picture that cannot be decoded"
 
 

@@ -34,10 +34,8 @@ def check_machine(workdir: Path) -> Iterator[Check]:
     yield Check("python", "ok", ".".join(map(str, sys.version_info[:3])))
     versions = package_versions()
     for name, version in versions.items():
-        if version:
-            yield Check(name, "ok", version)
-        else:
-            yield Check(name, "problem", "not installed", f"pip install {name}")
+        missing = Check(name, "problem", "not installed", f"pip install {name}")
+        yield Check(name, "ok", version) if version else missing
     yield from _torch_family()
     yield from _programs()
     yield from _encoders()
@@ -84,10 +82,8 @@ def _encoders() -> Iterator[Check]:
         arch, _, tag = DEFAULT_ENCODER.partition(":")
         weights = cached_weights(arch, tag)
         name = f"encoder {DEFAULT_ENCODER}"
-        if weights:
-            yield Check(name, "ok", str(weights))
-        else:
-            yield Check(name, "note", "not downloaded yet", "it is downloaded at first use, if the network allows")
+        missing = Check(name, "note", "not downloaded yet", "it is downloaded at first use, if the network allows")
+        yield Check(name, "ok", str(weights)) if weights else missing
     except Exception as error:
         yield Check("encoders", "problem", f"cannot be loaded: {first_line(error)}", REINSTALL)
         return
@@ -110,7 +106,5 @@ def _disk(workdir: Path) -> Iterator[Check]:
     if not existing.is_dir():
         yield Check("workdir", "problem", f"{existing} is a file, not a folder", "choose another --workdir")
         return
-    if free < 1:
-        yield Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
-    else:
-        yield Check("disk", "ok", f"{free:.1f} GiB free at {existing}")
+    short = Check("disk", "problem", f"{free:.2f} GiB free at {existing}", "free some space")
+    yield short if free < 1 else Check("disk", "ok", f"{free:.1f} GiB free at {existing}")

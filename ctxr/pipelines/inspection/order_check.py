@@ -21,6 +21,7 @@ from ctxr.metrics.proportions import holm
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.config import Check
 from ctxr.problems.runs import Run
+from ctxr.problems.tables import percent
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.records import Image, ImageSet
 
@@ -185,16 +186,14 @@ def _explained(
         what: np.array([credit(scores, position) for position, (_, _, scores) in zip(positions, rows, strict=True)])
         for what, positions in alternatives_of.items()
     }
-    p_values = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
-    flips = dict(zip(others, p_values, strict=True))
-    means = {what: other.mean() for what, other in others.items()}
-    would_be = ", ".join(f"{100 * means[what]:.1f} % if {what} (p {flips[what]:.2g})" for what in others)
+    flips = holm([sign_flip(other - credits, sets, np.random.default_rng(seed)) for other in others.values()])
+    tested = [(what, other.mean(), p) for (what, other), p in zip(others.items(), flips, strict=True)]
+    would_be = ", ".join(f"{100 * mean:.1f} % if {what} (p {p:.2g})" for what, mean, p in tested)
     would_move = f"{split}, {changed} of {len(rows)} targets would move"
-    detail = f"{would_move}: accuracy {_percent(accuracy)}; it would be {would_be}"
-    better = [what for what in others if flips[what] < SURE and means[what] > credits.mean()]
-    if better:
-        return Check(label, "problem", f"{detail}: the targets look {better[0]}", CURE)
-    return Check(label, "ok", detail)
+    detail = f"{would_move}: accuracy {percent(accuracy)} %; it would be {would_be}"
+    better = [what for what, mean, p in tested if p < SURE and mean > credits.mean()]
+    problem = Check(label, "problem", f"{detail}: the targets look {''.join(better[:1])}", CURE)
+    return problem if better else Check(label, "ok", detail)
 
 
 def credit(scores: list[float], position: int) -> float:
@@ -229,7 +228,7 @@ def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[
         return
     low, high = (accuracy.value if end is None else end for end in (accuracy.low, accuracy.high))
     inside = [band for band in bands if low <= band.high and high >= band.low]
-    name, figure = f"accuracy of {run}", f"{split}: {_percent(accuracy)}"
+    name, figure = f"accuracy of {run}", f"{split}: {percent(accuracy)} %"
     names = "; ".join(f"{_span(band)} % {band.what}" for band in bands)
     if inside and all(band.sound for band in inside):
         yield Check(name, "ok", f"{figure}, the band of {encoder} ({names})")
@@ -243,11 +242,3 @@ def _banded(run: str, encoder: str, split: str, accuracy: Interval) -> Iterator[
 def _span(band: Band) -> str:
     low, high = f"{100 * band.low:.1f}", f"{100 * band.high:.1f}"
     return low if low == high else f"{low}–{high}"
-
-
-def _percent(figure: Interval) -> str:
-    if figure.value is None:
-        return "unknown"
-    if figure.low is None or figure.high is None:
-        return f"{100 * figure.value:.1f} %"
-    return f"{100 * figure.value:.1f} % ({100 * figure.low:.1f}–{100 * figure.high:.1f})"

@@ -141,15 +141,15 @@ def _counts(dataset: Dataset) -> Iterator[Row]:
         sets = [image_set for image_set in dataset.sets if dataset.split_of(image_set) == split]
         static = [image_set for image_set in sets if image_set.kind == "photos"]
         whole = len(sets) == _SETS[split]
-        yield f"{split}: sets", len(sets) or None, _SETS[split], 0, whole
-        set_texts = sum(texts_of[one.id] for one in sets) if sets else None
-        yield f"{split}: descriptions", set_texts, _TEXTS[split], 0, whole
-        yield f"{split}: sets of photos", len(static) if sets else None, _STATIC_SETS[split], 0, whole
-        photo_texts = sum(texts_of[one.id] for one in static) if sets else None
-        yield f"{split}: of photos", photo_texts, _STATIC_TEXTS[split], 0, whole
-        for number, published in zip((3, 2, 1), _PER_SET[split], strict=True):
-            here = sum(texts_of[image_set.id] == number for image_set in sets)
-            yield f"{split}: sets with {number}", here if sets else None, published, 0, whole
+        by_number = Counter(texts_of[image_set.id] for image_set in sets)
+        for name, here, published in (
+            ("sets", len(sets), _SETS[split]),
+            ("descriptions", sum(texts_of[one.id] for one in sets), _TEXTS[split]),
+            ("sets of photos", len(static), _STATIC_SETS[split]),
+            ("of photos", sum(texts_of[one.id] for one in static), _STATIC_TEXTS[split]),
+            *((f"sets with {number}", by_number[number], _PER_SET[split][3 - number]) for number in (3, 2, 1)),
+        ):
+            yield f"{split}: {name}", here if sets else None, published, 0, whole
     texts: Counter[str] = Counter()
     for image_set in dataset.sets:
         texts[collection_of(image_set)] += texts_of[image_set.id]

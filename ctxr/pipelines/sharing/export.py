@@ -47,13 +47,14 @@ def card(job: ExportJob, manifest: Manifest, fingerprint: str, to: str, written:
     sets, task = "sets of minimally contrastive images", "finding the right image from a contextual text"
     if is_documents(job.dataset):
         sets, task = "documents of sentences and images", "linking the sentences and images of a document"
+    sides = [f"| {name} | {number} |" for name, number in counts["splits"].items()]
     parts = [
         _front_matter(job, counts, written) if to == "hf" else "",
         f"# {text(job.dataset.name)}\n",
         f"{counts['sets']} {sets}, {counts['images']} images"
         + (f", {counts['queries']} queries" if counts["queries"] else ", no descriptions yet")
         + f": a benchmark for {task}.\n",
-        _splits(counts),
+        "\n".join(["| side | sets |", "| --- | --- |", *sides, ""]),
         "## Loading\n",
         written.load,
         "## How it was made\n",
@@ -83,11 +84,6 @@ def _front_matter(job: ExportJob, counts: dict[str, Any], written: ExportResult)
 def _yaml(value: str) -> str:
     """A quoted YAML string: a JSON string of printable characters is one."""
     return json.dumps(" ".join(value.split()))
-
-
-def _splits(counts: dict[str, Any]) -> str:
-    rows = [f"| {name} | {number} |" for name, number in counts["splits"].items()]
-    return "\n".join(["| side | sets |", "| --- | --- |", *rows, ""])
 
 
 def _origin(job: ExportJob, manifest: Manifest, fingerprint: str) -> str:
@@ -228,5 +224,5 @@ def _scores_by(by: str, workdir: Path) -> tuple[Path, str, dict[str, dict[str, f
 
 def _check_separate(source: Path, out: Path) -> None:
     inside, around = out.resolve(), source.resolve()
-    if inside == around or inside.is_relative_to(around) or around.is_relative_to(inside):
+    if inside.is_relative_to(around) or around.is_relative_to(inside):
         raise UsageError(f"{out} and {source}, the input, are inside one another", hint="choose another --out")

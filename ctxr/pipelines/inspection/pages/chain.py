@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -118,18 +119,20 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
         if all(artifact.manifest.kind != EVALUATION for artifact in artifacts_in(workdir / RESULTS)):
             note = f"{name} holds tables of results and nothing else, so the page is about them alone"
         return [ChainStage(workdir, name, ALONE)], [note]
-    artifact = None if _is_release(path) else open_artifact(path, maker="ctxr build-sets videos/")
+    published = path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST
+    artifact = None if published else open_artifact(path, maker="ctxr build-sets videos/")
     if artifact is None or artifact.manifest.kind not in KINDS:
         return [ChainStage(path, path.resolve().name, RELEASE)], notes
     chain = [artifact]
-    while parent := _parent(chain[0]):
-        parent_artifact = _sibling(chain[0].path, parent)
-        if parent_artifact is None or any(parent_artifact.path == one.path for one in chain):
+    while parent := next((one.sha256 for one in chain[0].manifest.parents if one.kind in KINDS), ""):
+        siblings = artifacts_in(chain[0].path.resolve().parent, damaged=False)
+        earlier = next((one for one in siblings if one.manifest.kind in KINDS and one.sha256 == parent), None)
+        if earlier is None or any(earlier.path == one.path for one in chain):
             if not notes:
                 name = chain[0].path.resolve().name
                 notes.append(f"the image sets {parent[:12]}… that {name} was made from are not beside it (any more)")
             break
-        chain.insert(0, parent_artifact)
+        chain.insert(0, earlier)
     return [_stage(one) for one in chain], notes
 
 
@@ -140,20 +143,6 @@ def _furthest(workdir: Path) -> tuple[Path | None, list[str]]:
     if any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
         return None, []
     return latest(workdir, SETS)  # which says what is missing
-
-
-def _is_release(path: Path) -> bool:
-    return path.exists() and not (path / MANIFEST).is_file() and path.name != MANIFEST
-
-
-def _parent(artifact: Artifact) -> str | None:
-    """The hash of the manifest of what this was made from; None if it was made from sources."""
-    return next((parent.sha256 for parent in artifact.manifest.parents if parent.kind in KINDS), None)
-
-
-def _sibling(path: Path, fingerprint: str) -> Artifact | None:
-    artifacts = artifacts_in(path.resolve().parent, damaged=False)
-    return next((one for one in artifacts if one.manifest.kind in KINDS and one.sha256 == fingerprint), None)
 
 
 def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:
@@ -241,15 +230,10 @@ class Chain:
         """Folder that the paths of pictures are relative to."""
         return self.last.path if self.dataset is None or self.dataset.root is None else self.dataset.root
 
-    @property
+    @cached_property
     def images(self) -> dict[str, Image]:
         """Images of all sets, by id."""
         return {image.id: image for unit in self.units for image in unit.images}
-
-    @property
-    def facts(self) -> dict[tuple[str, int], Facts]:
-        """What was measured, by source and index."""
-        return {(row.source, row.index): row for unit in self.units for row in unit.facts}
 
     def limit(self, name: str) -> float | None:
         """The current limit by its option name: that of the last artifact that records one."""
@@ -264,28 +248,26 @@ class Chain:
         return number(self.last.model("selection", "threshold"))
 
     def distances(self) -> Iterator[tuple[ImageSet, Distances | None]]:
-        """Each set with its pairwise distances [n, n]; None if an embedding is missing."""
-        rows = {name: position for unit in self.units for name, position in _rows(unit).items()}
+        """Each set with the distances of its pairs, in the order of `np.triu_indices`; None if an embedding is missing."""
+        vectors = {name: vector for unit in self.units for name, vector in _vectors(unit).items()}
         for unit in self.units:
             for image_set in unit.sets:
-                positions = [rows.get(name) for name in image_set.images]
-                embeddings = [
-                    vectors[row] for vectors, row in (position for position in positions if position is not None)
-                ]
-                whole = len(embeddings) == len(positions) and len({len(vector) for vector in embeddings}) == 1
-                distances = pairwise_distances(np.stack(embeddings)) if whole else np.full((1, 1), np.nan)
-                yield image_set, distances if np.isfinite(distances).all() else None
+                embeddings = [vectors[name] for name in image_set.images if name in vectors]
+                whole = len(embeddings) == len(image_set.images) and len({len(vector) for vector in embeddings}) == 1
+                distances = pairwise_distances(np.stack(embeddings)) if whole else np.full((2, 2), np.nan)
+                pairs = distances[np.triu_indices(len(distances), 1)]
+                yield image_set, pairs if np.isfinite(pairs).all() else None
 
 
-def _rows(unit: SourceUnit) -> dict[str, tuple[Vectors, int]]:
-    """Where the embedding of each image of a unit lies, by image id."""
+def _vectors(unit: SourceUnit) -> dict[str, Vectors]:
+    """The embedding of each image of a unit, by image id."""
     ordered = sorted(unit.ledger, key=lambda row: row.index)
     if unit.source.kind == "video":
         names = [f"img{row.index}" for row in ordered]
     else:
         names = file_names([Path(row.name or "") for row in ordered])
     return {
-        f"{unit.source.name}/{name}": (unit.vectors, row.row)
+        f"{unit.source.name}/{name}": unit.vectors[row.row]
         for name, row in zip(names, ordered, strict=True)
         if row.row is not None and 0 <= row.row < len(unit.vectors)
     }
@@ -302,7 +284,8 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     if dataset is not None and last.manifest is None:
         last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
     if dataset is not None:
-        stages[-1] = last = replace(last, counts=last.counts | _counts(dataset))
+        rows = {name: len(table) for name, table in dataset.tables().items() if name != "splits"}
+        stages[-1] = last = replace(last, counts=last.counts | rows)
     for stage in stages:
         if stage.changed:
             more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
@@ -340,12 +323,6 @@ def _of_dataset(last: ChainStage, notes: list[str], progress: Progress) -> Conte
     return units_of(dataset), dataset.splits, dataset
 
 
-def _counts(dataset: Dataset) -> dict[str, int]:
-    """How many rows a dataset holds, for one whose manifest counts otherwise or that has none."""
-    tables = (dataset.sets, dataset.images, dataset.texts, dataset.queries, dataset.judgments)
-    return dict(zip(("sets", "images", "texts", "queries", "judgments"), map(len, tables), strict=True))
-
-
 def _project(last: ChainStage, workdir: Path) -> Path:
     """Where the evaluations lie: beside an artifact, or in the workdir for what lies outside of any project."""
     parent = last.path.resolve().parent
@@ -356,6 +333,4 @@ def _project(last: ChainStage, workdir: Path) -> Path:
 def inside(root: Path, path: str) -> Path | None:
     """The file at `path` in the artifact `root`; None if it is not there or a link leads out of the folder."""
     file = root / PurePosixPath(path)
-    if not file.is_file() or not file.resolve().is_relative_to(root.resolve()):
-        return None
-    return file
+    return file if file.is_file() and file.resolve().is_relative_to(root.resolve()) else None

@@ -10,7 +10,7 @@ import numpy as np
 from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
 from ctxr.pipelines.inspection.pages.chain import number
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, reason_name, time_code
 from ctxr.pipelines.inspection.pages.plots import Plot, curve, histogram, plain, ticks
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import LedgerRow
@@ -94,7 +94,7 @@ def _lanes(edition: Edition, rows: Sequence[LedgerRow], x_of: Callable[[Fraction
     return [
         {
             "key": fate if fate in REASONS else "other" if fate else "kept",
-            "name": edition.data["reasons"][edition.reason_number(fate)]["name"] if fate else "in a set",
+            "name": reason_name(fate) if fate else "in a set",
             "count": len(by_fate[fate]),
             # several frames on one spot are one tick
             "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
@@ -170,7 +170,7 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         if isfinite(image_set.mean_distance):
             means[image_set.kind].append(image_set.mean_distance)
         if distances is not None:
-            pairs[image_set.kind].append(distances[np.triu_indices(len(distances), 1)])
+            pairs[image_set.kind].append(distances)
     if not means["video"] and not means["photos"]:
         missing.append("Distances: there is no set to take them from.")
         return

@@ -47,22 +47,17 @@ class Thumbnails:
         if not path:
             return NONE
         if path not in self._numbers:
-            self._numbers[path] = self._keep(self._make(path))
+            self._numbers[path] = self._keep(path)
         return self._numbers[path]
 
-    def _make(self, path: str) -> bytes | str:
-        """A small JPEG, or in words why there is none."""
-        file = inside(self.root, path)
-        if file is None:
-            return f"{path} is missing"
+    def _keep(self, path: str) -> int:
+        if (file := inside(self.root, path)) is None:
+            self.missing.append(f"{path} is missing")
+            return MISSING
         try:
-            return thumbnail(file, SIDE)
+            content = thumbnail(file, SIDE)
         except DataError as error:
-            return error.message.replace(str(file), path)
-
-    def _keep(self, content: bytes | str) -> int:
-        if isinstance(content, str):
-            self.missing.append(content)
+            self.missing.append(error.message.replace(str(file), path))
             return MISSING
         if self.folder is None:
             self._addresses.append(f"data:image/jpeg;base64,{base64.b64encode(content).decode()}")
@@ -126,7 +121,8 @@ class Edition:
         data: what scripts are given, as JSON, by name.
         facts: what was measured, by source and index.
         evaluations, documents: those whose figures the page shows, and their rows of documents; known once its results are made.
-        source_numbers: numbers of sources in `data["sources"]`, by name.
+        source_numbers, reason_numbers: numbers in `data["sources"]` and `data["reasons"]`, by name; reasons of other versions last.
+        paths: pictures of considered frames and photos, by source and index: of their sets, or where they were measured.
     """
 
     chain: Chain
@@ -138,28 +134,23 @@ class Edition:
     documents: tuple[QueryResult, ...] = ()
 
     def __post_init__(self) -> None:
-        self.facts = self.chain.facts
+        self.facts = {(row.source, row.index): row for unit in self.chain.units for row in unit.facts}
         self.facts_by_path = {facts.path: facts for facts in self.facts.values()}
         sources = [unit.source for unit in self.chain.units]
         self.source_numbers = {source.name: number for number, source in enumerate(sources)}
-        self.paths = {
-            (image.group, image.index): image.path for image in self.chain.images.values() if image.index is not None
+        self.paths = {key: facts.path for key, facts in self.facts.items()} | {
+            (image.group, image.index): image.path
+            for image in self.chain.images.values()
+            if image.index is not None and image.path
         }
         self.data["sources"] = [{"name": source.name, "kind": source.kind} for source in sources]
-        self.data["reasons"] = [{"key": key, "name": name, "unit": unit} for key, (name, _, unit) in REASONS.items()]
-
-    def reason_number(self, reason: str) -> int:
-        """The number of a reason in `data["reasons"]`; one that is not known here is added, under its own name."""
-        reasons: list[dict[str, str]] = self.data["reasons"]
-        if all(row["key"] != reason for row in reasons):
-            reasons.append({"key": reason, "name": reason_name(reason), "unit": ""})
-        return next(number for number, row in enumerate(reasons) if row["key"] == reason)
-
-    def picture_of(self, source: str, index: int) -> int:
-        """The picture of a considered frame or photo: of its set, or where it was measured; NONE if it was never saved."""
-        facts = self.facts.get((source, index))
-        path = self.paths.get((source, index)) or (facts.path if facts else None)
-        return self.pictures.number(path) if path else NONE
+        rows = (row for unit in self.chain.units for row in sorted(unit.ledger, key=lambda row: row.index))
+        reasons = dict.fromkeys([*REASONS, *(row.reason for row in rows if row.reason is not None)])
+        self.reason_numbers = {reason: number for number, reason in enumerate(reasons)}
+        self.data["reasons"] = [
+            {"key": reason, "name": reason_name(reason), "unit": REASONS[reason][2] if reason in REASONS else ""}
+            for reason in reasons
+        ]
 
     def fill_ledger(self) -> None:
         """Have `data["ledger"]`: by source number, rows of index, time, fate, value, nearest, distance, picture, name."""
@@ -171,11 +162,11 @@ class Edition:
             [
                 row.index,
                 None if row.time is None else time_code(row.time),
-                IN_A_SET if row.reason is None else self.reason_number(row.reason),
+                IN_A_SET if row.reason is None else self.reason_numbers[row.reason],
                 row.value,
                 row.nearest,
                 row.distance,
-                self.picture_of(unit.source.name, row.index),
+                self.pictures.number(self.paths.get((unit.source.name, row.index), "")),
                 row.name,
             ]
             for row in sorted(unit.ledger, key=lambda row: row.index)
@@ -194,15 +185,6 @@ def time_code(time: Fraction) -> str:
     hours, minutes = divmod(minutes, 60)
     tail = f"{milliseconds // 1000:02}.{milliseconds % 1000:03}"
     return f"{sign}{hours}:{minutes:02}:{tail}" if hours else f"{sign}{minutes}:{tail}"
-
-
-def exact(time: Fraction) -> str:
-    """A time in a video, exactly, as a fraction of seconds.
-
-    >>> exact(Fraction(321, 50))
-    '321/50 s'
-    """
-    return f"{time.numerator}/{time.denominator} s" if time.denominator > 1 else f"{time.numerator} s"
 
 
 IN_A_SET = -1

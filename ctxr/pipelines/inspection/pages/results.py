@@ -334,7 +334,7 @@ def _data(
 ) -> dict[str, Any]:
     """What the error browser shows: queries with the images of their sets, and scores and attention of every run."""
     sets: dict[str, list[list[Any]]] = {}
-    queries = []
+    queries, scorers = [], scored.scorers
     for name, rows in ranked.items():
         row = next(iter(rows.values()))
         if row.image_set not in sets:
@@ -343,9 +343,11 @@ def _data(
         queries.append({
             "id": name, "set": row.image_set, "kind": row.kind, "side": row.side, "text": row.text, "tags": row.tags,
             "targets": [position[image] for image in row.targets if image in position],
-            "runs": [_scores(rows.get(run), position, shares.get((run, name))) for run in scored.scorers],
+            "runs": [
+                _scores(rows[run], position, shares.get((run, name))) if run in rows else None for run in scorers
+            ],
         })  # fmt: skip
-    return {"runs": scored.scorers, "sets": sets, "queries": queries}
+    return {"runs": scorers, "sets": sets, "queries": queries}
 
 
 def _ease(rows: Sequence[QueryResult]) -> tuple[float, float]:
@@ -363,11 +365,7 @@ def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
         yield [short, *picture]
 
 
-def _scores(
-    row: QueryResult | None, position: Mapping[str, int], attention: list[list[int]] | None
-) -> dict[str, Any] | None:
-    if row is None:
-        return None
+def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[int]] | None) -> dict[str, Any]:
     return {
         "accuracy": round(row.accuracy, 4),
         "above": row.above,

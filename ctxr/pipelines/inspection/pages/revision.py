@@ -1,6 +1,6 @@
 """The section on revised labels."""
 
-import base64
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,7 @@ from ctxr.datasets.rounds import (
     written_for,
 )
 from ctxr.engine.report import share_with_interval
-from ctxr.errors import DataError
-from ctxr.media.images import thumbnail
-from ctxr.pipelines.inspection.pages.chain import inside
-from ctxr.pipelines.inspection.pages.edition import SIDE, Edition
+from ctxr.pipelines.inspection.pages.edition import NONE, Edition, Thumbnails
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import read_table
@@ -94,7 +91,7 @@ def strata_of(
     rows = list(bands)
     most = max((row["pairs"] for row in rows), default=1)
     verdicts = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
-    groups: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    groups: dict[str, list[tuple[float, dict[str, Any]]]] = defaultdict(list)
     for row in rows:
         done, band, rank = row["stratum"].split(", ")
         low, high = (float(edge) for edge in band.removeprefix("p ").split(" to "))
@@ -108,12 +105,11 @@ def strata_of(
             "people": "–" if seen is None else f"{seen['entailed']} of {seen['looked']}",
             "wrong": done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"],
         }
-        groups.setdefault(done, []).append((low, cells))
-    ordered = {
-        done: sorted(pairs, key=lambda pair: (-pair[0], "above" in pair[1]["name"])) for done, pairs in groups.items()
-    }
+        groups[done].append((low, cells))
+    for pairs in groups.values():
+        pairs.sort(key=lambda pair: (-pair[0], "above" in pair[1]["name"]))
     return [
-        {"done": done, "title": title, "kind": kind, "rows": [cells for _, cells in ordered[done]]}
+        {"done": done, "title": title, "kind": kind, "rows": [cells for _, cells in groups[done]]}
         for done, title, kind in DONE
         if done in groups
     ]
@@ -187,6 +183,7 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> 
     unsure = sorted(rich, key=lambda name: (added[name][-1].probability, name))
     names = list(dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *unsure]))[:MOST_EXAMPLES]
     own = written_for(dataset)
+    pictures = None if dataset.root is None else Thumbnails(dataset.root)
 
     def lines(rows: Iterable[CandidateRow], most: int) -> list[tuple[str, float]]:
         texts = [(text_of(dataset, row.caption), row.probability) for row in rows]
@@ -194,9 +191,10 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> 
 
     def example(name: str) -> dict[str, Any]:
         near = [row for row in by_image[name] if row.reason == "below_threshold"]
+        number = NONE if pictures is None else pictures.number(dataset.images[name].path)
         return {
             "image": name,
-            "picture": _picture(dataset, name),
+            "picture": pictures.addresses("")[number] if pictures and number >= 0 else "",
             "own": own.get(name, [])[:MOST_LINES],
             "added": lines(added[name], MOST_LINES),
             "near": lines(sorted(near, key=lambda row: -row.probability), 2),
@@ -205,12 +203,3 @@ def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> 
         }
 
     return [example(name) for name in names]
-
-
-def _picture(dataset: Dataset, image: str) -> str:
-    file = None if dataset.root is None else inside(dataset.root, dataset.images[image].path)
-    try:
-        content = b"" if file is None else thumbnail(file, SIDE)
-    except DataError:
-        return ""
-    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}" if content else ""

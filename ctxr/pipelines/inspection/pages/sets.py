@@ -11,8 +11,9 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.imagecode import collection_of
+from ctxr.datasets.splits import SPLITS
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
-from ctxr.pipelines.inspection.pages.edition import FATE, PICTURE, REASONS, Edition, exact, time_code
+from ctxr.pipelines.inspection.pages.edition import FATE, PICTURE, REASONS, Edition, reason_name, time_code
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure, Image, ImageSet
 from ctxr.store.units import SourceUnit
@@ -30,23 +31,24 @@ def make_sets(edition: Edition) -> Mapping[str, Any] | None:
     if chain.last.kind == ALONE:
         return None
     texts = _texts(chain.dataset)
-    images, rows = _Images(edition), []
+    known, rows = chain.images, []
+    names = dict.fromkeys(name for unit in chain.units for one in unit.sets for name in one.images if name in known)
+    numbers = {name: number for number, name in enumerate(names)}
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
-        rows.append(_row(edition, images, image_set, distances) | texts.get(image_set.id, {}))
+        rows.append(_row(edition, numbers, image_set, distances) | texts.get(image_set.id, {}))
         if distances is None:
             unknown += 1
-        elif len(distances) > 1:
-            above = distances[np.triu_indices(len(distances), 1)]
-            nearest, farthest = min(nearest, float(above.min())), max(farthest, float(above.max()))
-    edition.data["images"], edition.data["sets"] = images.rows, rows
+        elif len(distances):
+            nearest, farthest = min(nearest, float(distances.min())), max(farthest, float(distances.max()))
+    edition.data["images"], edition.data["sets"] = [_image_row(edition, known[name]) for name in names], rows
     edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
     sources = sorted({row["from"] for row in rows if row["kind"] != "document"})
     return {
         "count": len(rows),
         "kinds": sorted({row["kind"] for row in rows}),
         "sources": sources,
-        "splits": [name for name in ("train", "valid", "test") if any(row["split"] == name for row in rows)],
+        "splits": [name for name in SPLITS if any(row["split"] == name for row in rows)],
         "span": edition.data["span"],
         "unknown": 0 if chain.without_ledger else unknown,
         "described": bool(texts),
@@ -57,41 +59,26 @@ def make_sets(edition: Edition) -> Mapping[str, Any] | None:
     }
 
 
-class _Images:
-    """Rows for the scripts: name, time, exact time, picture, place, BRISQUE, text share, width, height."""
-
-    def __init__(self, edition: Edition) -> None:
-        self._edition = edition
-        self._known = edition.chain.images
-        self._numbers: dict[str, int] = {}
-        self.rows: list[list[Any]] = []
-
-    def number(self, name: str) -> int:
-        """The image's row; -1 for an id that no table has."""
-        if name not in self._numbers:
-            image = self._known.get(name)
-            self._numbers[name] = -1 if image is None else len(self.rows)
-            if image is not None:
-                self.rows.append(self._row(image))
-        return self._numbers[name]
-
-    def _row(self, image: Image) -> list[Any]:
-        facts = self._edition.facts_by_path.get(image.path)
-        video = image.index is not None
-        return [
-            f"#{image.index}" if video else image.id.removeprefix(f"{image.group}/"),
-            None if image.time is None else time_code(image.time),
-            None if image.time is None else exact(image.time),
-            self._edition.pictures.number(image.path),
-            image.path,
-            facts.brisque if facts else None,
-            facts.text_share if facts else None,
-            image.width,
-            image.height,
-        ]
+def _image_row(edition: Edition, image: Image) -> list[Any]:
+    """What scripts know of an image: name, time, exact time, picture, place, BRISQUE, text share, width, height."""
+    facts = edition.facts_by_path.get(image.path)
+    return [
+        image.id.removeprefix(f"{image.group}/") if image.index is None else f"#{image.index}",
+        None if image.time is None else time_code(image.time),
+        None if image.time is None else f"{image.time} s",
+        edition.pictures.number(image.path),
+        image.path,
+        facts.brisque if facts else None,
+        facts.text_share if facts else None,
+        image.width,
+        image.height,
+    ]
 
 
-def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Distances | None) -> dict[str, Any]:
+def _row(
+    edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
+) -> dict[str, Any]:
+    """What scripts know of a set; -1 stands for an image that no table has."""
     row: dict[str, Any] = {
         "id": image_set.id,
         "kind": image_set.kind,
@@ -101,15 +88,15 @@ def _row(edition: Edition, images: _Images, image_set: ImageSet, distances: Dist
         "shot": image_set.shot,
         "closest": _distance(image_set, image_set.closest),
         "mean": _distance(image_set, image_set.mean_distance),
-        "images": [images.number(name) for name in image_set.images],
+        "images": [numbers.get(name, -1) for name in image_set.images],
     }
-    if distances is not None and len(distances) > 1:
-        rows, columns = np.triu_indices(len(distances), 1)
-        above = distances[rows, columns]
-        at = int(above.argmin())
-        row["nearest"] = [int(rows[at]), int(columns[at])]
-    if distances is not None and 1 < len(distances) <= MOST_IN_MATRIX:
-        row["distances"] = base64.b64encode(np.rint(np.minimum(above, 2) / STEP).astype("<u2").tobytes()).decode()
+    if distances is not None and len(distances):
+        pairs = np.transpose(np.triu_indices(len(image_set.images), 1))
+        row["nearest"] = pairs[distances.argmin()].tolist()
+        if len(image_set.images) <= MOST_IN_MATRIX:
+            row["distances"] = base64.b64encode(
+                np.rint(np.minimum(distances, 2) / STEP).astype("<u2").tobytes()
+            ).decode()
     return row
 
 
@@ -162,9 +149,9 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     }
     reasons = [
         {
-            "number": edition.reason_number(reason),
+            "number": edition.reason_numbers[reason],
             "key": reason if reason in REASONS else "other",
-            "name": edition.data["reasons"][edition.reason_number(reason)]["name"],
+            "name": reason_name(reason),
             "means": REASONS[reason][1] if reason in REASONS else "",
             "count": counts[reason],
             "limit": limits.get(reason),
@@ -198,7 +185,5 @@ def make_failures(edition: Edition) -> Mapping[str, Any] | None:
 def _barren(unit: SourceUnit) -> dict[str, Any]:
     """A source that was read well and gave no set, and what became of most of it."""
     counts = Counter(row.reason or "in a set of another source" for row in unit.ledger)
-    most = ", ".join(
-        f"{REASONS[name][0] if name in REASONS else name} {number}" for name, number in counts.most_common(3)
-    )
+    most = ", ".join(f"{reason_name(name)} {number}" for name, number in counts.most_common(3))
     return {"name": unit.source.name, "considered": len(unit.ledger), "told": most or "nothing was considered"}

@@ -48,7 +48,8 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
     if chain.last.kind != IMAGE_SETS:
         tables = (*names, "texts", "queries", "judgments")
         names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
-    reasons = [name for name in _reasons(edition) if name]
+    lost = [counts if isinstance(counts := stage.counts.get("reasons"), dict) else {} for stage in chain.stages]
+    reasons = {name for counts in lost for name in counts if name}
     return {
         "sets": sets,
         "total": sum(sets.values()),
@@ -66,9 +67,9 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
             (
                 name if name in REASONS else "other",
                 reason_name(name),
-                [_of(stage.counts.get("reasons")).get(name, 0) for stage in chain.stages],
+                [counts.get(name, 0) for counts in lost],
             )
-            for name in reasons
+            for name in (*(name for name in REASONS if name in reasons), *sorted(reasons - REASONS.keys()))
         ],
         "leak": leak_of(chain),
     }
@@ -83,10 +84,7 @@ def _photos(units: Sequence[SourceUnit], dataset: Dataset | None) -> str:
     """How many photos the sets were drawn from, as in `from 800 photos`; `of photos` where a dataset holds copies alone."""
     if not units:
         return ""
-    described = (
-        {source.name for source in dataset.sources} if dataset is not None else {unit.source.name for unit in units}
-    )
-    if any(unit.source.name not in described for unit in units):
+    if dataset is not None and {unit.source.name for unit in units} - {source.name for source in dataset.sources}:
         return "of photos"
     return f"from {plural(sum(unit.source.frames for unit in units), 'photo', form=',')}"
 
@@ -120,15 +118,6 @@ def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
     return f"{of} ({', '.join(others)})" if others else plural(total, "video", form=",")
 
 
-def _of(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _reasons(edition: Edition) -> list[str]:
-    names = {name for stage in edition.chain.stages for name in _of(stage.counts.get("reasons"))}
-    return [*(name for name in REASONS if name in names), *sorted(names - REASONS.keys())]
-
-
 def _steps(
     units: Sequence[SourceUnit], checks: Sequence[tuple[str, tuple[str, ...]]], video: bool
 ) -> list[dict[str, Any]]:
@@ -159,26 +148,26 @@ def _steps(
 def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
     origins = [
-        _origin(stage.name, stage.command, stage.sha256, stage.manifest)
+        (stage.name, stage.command, stage.sha256, stage.manifest)
         for stage in reversed(edition.chain.stages)
         if stage.sha256
     ]
     parents = {parent.name: parent for evaluation in edition.evaluations for parent in evaluation.manifest.parents}
     artifacts = [(RESULTS, evaluation) for evaluation in edition.evaluations]
     artifacts += [(RUNS, run) for run in runs_as_evaluated(edition.chain.project, parents.values())]
-    for folder, artifact in artifacts:
-        name, manifest = f"{folder}/{artifact.path.name}", artifact.manifest
-        origins.append(_origin(name, f"ctxr {manifest.verb}", artifact.sha256, manifest))
-    return {"origins": origins} if origins else None
+    origins += [
+        (f"{folder}/{one.path.name}", f"ctxr {one.manifest.verb}", one.sha256, one.manifest)
+        for folder, one in artifacts
+    ]
+    heads = ("name", "made_by", "fingerprint")
+    rows = [dict(zip(heads, row, strict=True)) | {"groups": _groups(manifest)} for *row, manifest in origins]
+    return {"origins": rows} if rows else None
 
 
-def _origin(name: str, command: str, fingerprint: str, manifest: Manifest | None) -> dict[str, Any]:
-    """One artifact's origin: what wrote it, its hash, and named lists of names and values."""
-    groups = [] if manifest is None else _groups(manifest)
-    return {"name": name, "made_by": command, "fingerprint": fingerprint, "groups": groups}
-
-
-def _groups(manifest: Manifest) -> list[tuple[str, list[tuple[str, str]]]]:
+def _groups(manifest: Manifest | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Named lists of names and values; none of a release."""
+    if manifest is None:
+        return []
     packages = [(name, version or "not installed") for name, version in manifest.packages.items()]
     groups = [
         ("Settings", list(_flat(manifest.config))),
@@ -194,16 +183,20 @@ def _models(models: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, st
     """A group for each model and instrument, by its place in the manifest."""
     for name, value in models.items():
         if name == "quality" and isinstance(value, dict):
-            yield from ((f"Quality: {one}", list(_flat({one: facts}, short=True))) for one, facts in value.items())
+            yield from ((f"Quality: {one}", _facts(one, facts)) for one, facts in value.items())
         else:
-            yield name.capitalize(), list(_flat({name: value}, short=True))
+            yield name.capitalize(), _facts(name, value)
 
 
-def _flat(values: Mapping[str, Any], before: str = "", short: bool = False) -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted names with values in words; what was not set is left out. `short` drops the first name."""
+def _facts(name: str, value: Any) -> list[tuple[str, str]]:
+    return list(_flat(value if isinstance(value, dict) else {name: value}))
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as dotted names with values in words; what was not set is left out."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, "" if short else f"{before}{name}.")
+            yield from _flat(value, f"{before}{name}.")
         elif value is not None:
             yield f"{before}{name}", _in_words(value)
 
