@@ -58,7 +58,8 @@ def cached_gradients(
         for parts in towers:
             encoded_parts, before = [], []
             for encode in parts:
-                before.append(_random_state(device))
+                on_device = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
+                before.append((torch.get_rng_state(), on_device))
                 encoded_parts.append(encode())
             states.append(before)
             vectors.append(_joined(encoded_parts).detach().requires_grad_())
@@ -79,11 +80,6 @@ def cached_gradients(
                 _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
             start += len(encoded)
     return float(loss.detach()), total
-
-
-def _random_state(device: str) -> tuple[Tensor, Tensor | None]:
-    """Of torch on the CPU and on the device: what it would draw next."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
