@@ -358,7 +358,13 @@ class Trainer(Generic[ObjectiveT]):
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_memory(error):
                 raise
-            self._halve(rows)
+            if rows == 1:
+                hint = "use a smaller encoder, or --device cpu"
+                raise CtxrError(f"no memory left on {self.device} for one query", hint=hint) from error
+            self.progress.at_once = rows // 2
+            self.callbacks.warn(
+                f"out of memory on {self.device}: going on with {rows // 2} queries at a time, still {self.recipe.batch} a step"
+            )
             return None
 
     def _add(self, gradients: Sequence[Tensor | None], factor: float) -> None:
@@ -367,16 +373,6 @@ class Trainer(Generic[ObjectiveT]):
             if gradient is not None:
                 gradient = gradient if factor == 1.0 else factor * gradient
                 weights.grad = laid_out_as(weights, gradient if weights.grad is None else weights.grad + gradient)
-
-    def _halve(self, rows: int) -> None:
-        if rows == 1:
-            raise CtxrError(
-                f"no memory left on {self.device} for one query", hint="use a smaller encoder, or --device cpu"
-            )
-        self.progress.at_once = rows // 2
-        self.callbacks.warn(
-            f"out of memory on {self.device}: going on with {rows // 2} queries at a time, still {self.recipe.batch} a step"
-        )
 
     def _step(self, rate: float) -> None:
         if self.recipe.clip:
