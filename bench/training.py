@@ -31,7 +31,8 @@ from ctxr.models.training.checkpoint import new_scorer
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.problems.contextual.learner import ContextualObjective
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
+from ctxr.problems.embeddings import PictureFiles, as_vectors
+from ctxr.problems.pair_inputs import as_inputs
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_file
 
@@ -150,7 +151,7 @@ def _released(
 
 def _set_major(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     source = find_source(name, lambda _: None)
-    questions = as_pixels(asked, pictures, source, "cpu", Silent())
+    questions = as_inputs(asked, pictures, source, "cpu", Silent())
     # one query in one pass encodes the images of its set for itself alone
     alone = replace(TUNED, at_once=1)
     seconds = [
@@ -176,7 +177,7 @@ def _set_major(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) ->
 
 def _rounded(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles) -> Row:
     source = find_source(name, lambda _: None)
-    questions = as_pixels(asked, pictures, source, "cpu", Silent())
+    questions = as_inputs(asked, pictures, source, "cpu", Silent())
     recipe = replace(TUNED, at_once=9)
     exact, rounded = (
         _epoch(

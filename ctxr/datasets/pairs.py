@@ -141,8 +141,8 @@ def choosing(dev: Iterable[EntailmentPair]) -> list[EntailmentPair]:
     return [pair for pair in rows if pair.kind == "both"] or rows
 
 
-def leaked(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> list[EntailmentPair]:
-    """The training pairs about a picture, or of a group, that is evaluated.
+def refuse_leaks(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> None:
+    """Raises DataError naming the first training pair about a picture, or of a group, that is evaluated, and how many there are.
 
     CxC annotates COCO's dev and test, ECCV its test: a classifier that was trained on them has seen what it would judge.
 
@@ -150,13 +150,7 @@ def leaked(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> li
         evaluated: ids of pictures and groups.
     """
     names = frozenset(evaluated)
-    return [pair for pair in training if pair.image in names or pair.group in names]
-
-
-def refuse_leaks(training: Iterable[EntailmentPair], evaluated: Collection[str]) -> None:
-    """Raises DataError naming the first training pair about an evaluated picture, and how many there are."""
-    leaks = leaked(training, evaluated)
-    if leaks:
+    if leaks := [pair for pair in training if pair.image in names or pair.group in names]:
         raise DataError(
             f"{len(leaks)} training pairs are about evaluated pictures, the first is {leaks[0].id} ({leaks[0].group})",
             hint="leave them out, or evaluate on other pictures",

@@ -17,7 +17,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, decoded, read_image, troubles
-from ctxr.models.encoders import Encoder, EncoderSource
+from ctxr.models.encoders import Encoder
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.examples import ExampleTable, Images, PixelTable, VectorTable
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of
@@ -94,7 +94,7 @@ class PictureFiles:
     files: Mapping[str, Path]
     contents: Mapping[str, str]
     workdir: Path
-    regions: "RegionFeatures | None" = None
+    regions: RegionFeatures | None = None
 
     def of(self, queries: Sequence[EvalQuery]) -> "PictureFiles":
         """The pictures of some queries, in the order of their ids."""
@@ -135,49 +135,29 @@ def picture_files(dataset: Dataset, queries: Sequence[EvalQuery], workdir: Path)
 
 
 def as_vectors(
-    queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: "Encoder", progress: Progress
-) -> "ExampleTable":
+    queries: Sequence[EvalQuery], pictures: PictureFiles, encoder: Encoder, progress: Progress
+) -> ExampleTable:
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     pictures = pictures.of(queries)
     images, texts = embedded(pictures, [query.text for query in queries], encoder, progress)
     return questions_with(queries, pictures, VectorTable(images), texts)
 
 
-def embedded(
-    pictures: PictureFiles, texts: Sequence[str], encoder: "Encoder", progress: Progress
-) -> tuple[Array, Array]:
+def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: Encoder, progress: Progress) -> tuple[Array, Array]:
     """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
-    origin = {"weights": encoder.fingerprint, "precision": encoder.precision}
-    with progress.task("embedding pictures", len(pictures.contents)) as task:
-        images = cached(
-            pictures.workdir,
-            {**origin, "what": "image"},
-            list(pictures.contents.values()),
-            lambda part: encoder.encode_images(pictures.read(part)),
-            task.advance,
-        )
-    with progress.task("embedding texts", len(texts)) as task:
-        vectors = cached(
-            pictures.workdir,
-            {**origin, "what": "text"},
-            [sha256_bytes(text.encode()) for text in texts],
-            lambda part: encoder.encode_texts(texts[part]),
-            task.advance,
-        )
-    return _stacked(images, encoder.dim), _stacked(vectors, encoder.dim)
+
+    def encoded(what: str, contents: list[str], encode: Callable[[slice], Array]) -> Array:
+        origin = {"weights": encoder.fingerprint, "precision": encoder.precision, "what": what}
+        with progress.task(f"embedding {'pictures' if what == 'image' else 'texts'}", len(contents)) as task:
+            arrays = cached(pictures.workdir, origin, contents, encode, task.advance)
+        return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
+
+    images = encoded("image", [*pictures.contents.values()], lambda part: encoder.encode_images(pictures.read(part)))
+    hashes = [sha256_bytes(text.encode()) for text in texts]
+    return images, encoded("text", hashes, lambda part: encoder.encode_texts(texts[part]))
 
 
-def as_pixels(
-    queries: Sequence[EvalQuery], pictures: PictureFiles, source: "EncoderSource", device: str, progress: Progress
-) -> "ExampleTable":
-    """Queries with tokens, and with pictures that were decoded, resized and cut once."""
-    pictures = pictures.of(queries)
-    preprocess = Preprocess.from_config(source.build().visual.preprocess_cfg)
-    tokens = source.tokenize([query.text for query in queries]).numpy()
-    return questions_with(queries, pictures, pixels_of(pictures, preprocess, device, progress), tokens)
-
-
-def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, progress: Progress) -> "Images":
+def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progress: Progress) -> Images:
     """Pictures by their place among `pictures`, decoded, resized and cut once."""
     with progress.task("decoding pictures", len(pictures.contents)) as task:
         pixels = cached(
@@ -190,9 +170,7 @@ def pixels_of(pictures: PictureFiles, preprocess: "Preprocess", device: str, pro
     return PixelTable(pixels, preprocess, device)
 
 
-def questions_with(
-    queries: Sequence[EvalQuery], pictures: PictureFiles, images: "Images", texts: Array
-) -> "ExampleTable":
+def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images: Images, texts: Array) -> ExampleTable:
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
 
     row = {image: position for position, image in enumerate(pictures.files)}
@@ -221,7 +199,3 @@ def _read_pictures(picture: Path, content: str) -> Pixels:
         return read_image(picture)
     except DataError as error:
         raise DataError(error.message, hint=error.hint or "restore it, or name a dataset without it") from error
-
-
-def _stacked(arrays: Sequence[Array], width: int) -> Array:
-    return np.concatenate(arrays) if arrays else np.zeros((0, width), np.float32)

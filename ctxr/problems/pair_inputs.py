@@ -1,14 +1,17 @@
-"""Queries as arrays for encoders of pairs, cached by content."""
+"""Queries as arrays for encoders that learn, and for encoders of pairs, cached by content."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.training.examples import ExampleTable, Images, RegionTable, with_features
+from ctxr.models.encoders import EncoderSource
+from ctxr.models.preprocess import Preprocess
+from ctxr.models.training.examples import ExampleTable, Images, with_features
 from ctxr.models.training.scoring import features_of, in_bf16
 from ctxr.problems.embeddings import PictureFiles, cached, pixels_of, questions_with
 from ctxr.problems.queries import EvalQuery
@@ -16,6 +19,8 @@ from ctxr.problems.runs import REGIONS
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_of
 from ctxr.store.regions import RegionFeatures, read_regions
+
+Source = EncoderSource | CrossSource
 
 AT_ONCE = {"cpu": 4}
 """Queries in one pass of an encoder of pairs that does not learn, by device; elsewhere `_AT_ONCE`."""
@@ -25,7 +30,7 @@ _CHUNK = 64
 """Queries in a file of pair features: some minutes of a large encoder on a CPU."""
 
 
-def regions_for(source: "CrossSource", name: str, workdir: Path) -> "RegionFeatures | None":
+def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures | None:
     """The region features called `name` in the project, if `source` needs any.
 
     Raises UsageError where no name is given, UnfinishedError where they are not finished, DataError where they are of another
@@ -62,34 +67,36 @@ def at_once(device: str) -> int:
 
 
 def as_inputs(
-    queries: Sequence[EvalQuery], pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress
-) -> "ExampleTable":
+    queries: Sequence[EvalQuery], pictures: PictureFiles, source: Source, device: str, progress: Progress
+) -> ExampleTable:
     """Queries with tokens, and with the pixels or regions of their images."""
     pictures = pictures.of(queries)
     tokens = source.tokenize([query.text for query in queries]).numpy()
     return questions_with(queries, pictures, image_inputs(pictures, source, device, progress), tokens)
 
 
-def image_inputs(pictures: PictureFiles, source: "CrossSource", device: str, progress: Progress) -> "Images":
-    """The inputs of a cross-encoder for all pictures, by index: pixels, decoded and cropped once, or regions."""
+def image_inputs(pictures: PictureFiles, source: Source, device: str, progress: Progress) -> Images:
+    """The inputs of an encoder for all pictures, by index: pixels, decoded and cropped once, or regions, which do not fit into memory."""
+    if isinstance(source, EncoderSource):
+        return pixels_of(pictures, Preprocess.from_config(source.build().visual.preprocess_cfg), device, progress)
     if source.preprocess is not None:
         return pixels_of(pictures, source.preprocess, device, progress)
-    if pictures.regions is None:
+    contents, regions = list(pictures.contents.values()), pictures.regions
+    if regions is None:
         raise ValueError("the encoder needs regions")
-    contents = list(pictures.contents.values())
-    pictures.regions.check(contents)  # a picture without regions is named before hours are spent
-    return RegionTable(pictures.regions, contents)
+    regions.check(contents)  # a picture without regions is named before hours are spent
+    return lambda rows: torch.from_numpy(regions.of([contents[row] for row in rows.tolist()]))
 
 
 def as_features(
     queries: Sequence[EvalQuery],
     pictures: PictureFiles,
-    source: "CrossSource",
+    source: CrossSource,
     device: str,
     precision: str,
     *,
     progress: Progress,
-) -> "ExampleTable":
+) -> ExampleTable:
     """Queries with the features of each of their pairs by the encoder as it is.
 
     They are computed once for the same pictures, text, weights, preprocessing and precision.

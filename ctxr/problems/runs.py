@@ -1,6 +1,6 @@
 """Where scores come from: a trained run, a file of scores, or a published model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def check_name(source: str, workdir: Path) -> None:
         )
     if ":" in source or source in PLAIN_ENCODERS:
         return
-    names = {folder: finished_names(workdir, folder, kind) for folder, kind in TRAINED.items()}
+    names = {folder: finished_runs(workdir, folder, kind) for folder, kind in TRAINED.items()}
     near = did_you_mean(source, (name for listed in names.values() for name in listed))
     hint = f"{near} " if near else ""
     if source in list_recipes():
@@ -162,17 +162,10 @@ def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     return [folder for folder in folders if folder is not None]
 
 
-def finished_runs(workdir: Path) -> list[str]:
-    """Names of the finished runs of a project."""
-    return finished_names(workdir, RUNS)
-
-
-def finished_names(workdir: Path, folder: str, kind: str = "") -> list[str]:
-    """Names of the finished artifacts in a folder of a project, of a kind."""
+def finished_runs(workdir: Path, folder: str = RUNS, kind: str = RUN) -> list[str]:
+    """Names of the finished runs of a project, or of the models of another kind in their folder."""
     artifacts = sorted(file.parent for file in (workdir / folder).glob(f"*/{MANIFEST}"))
-    return [
-        artifact.name for artifact in artifacts if kind in ("", RUN) or open_artifact(artifact).manifest.kind == kind
-    ]
+    return [artifact.name for artifact in artifacts if kind == RUN or open_artifact(artifact).manifest.kind == kind]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -233,11 +226,9 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
 
 
 def _stored(folder: Path) -> tuple[ModelScores, ...]:
-    name, files = folder.resolve().name, read_scores(folder / SCORES)
-    return tuple(
-        ModelScores(name if len(files) == 1 else _seed_name(name, scorer), file.values, file.locate)
-        for scorer, file in sorted(files.items())
-    )
+    files = read_scores(folder / SCORES)
+    names = _names(folder.resolve().name, files)
+    return tuple(ModelScores(name, files[scorer].values, files[scorer].locate) for scorer, name in names.items())
 
 
 def _can_score(artifact: Artifact) -> bool:
@@ -284,13 +275,15 @@ def _left_out(folder: Path, scoring: Scoring) -> bool:
     return bool(why)
 
 
-def _seed_name(run: str, scorer: str) -> str:
-    """Seeds are called after the folder as it is now."""
-    return f"{run}/{scorer.rpartition('/')[2]}"
+def _names(run: str, scorers: Collection[str]) -> dict[str, str]:
+    """What the scorers of a run are called: seeds after its folder as it is now."""
+    return {name: run if len(scorers) == 1 else f"{run}/{name.rpartition('/')[2]}" for name in sorted(scorers)}
 
 
 def _scorers(run: str, scores: Values) -> tuple[ModelScores, ...]:
     """Scores in memory."""
-    names = {name: run if len(scores) == 1 else _seed_name(run, name) for name in sorted(scores)}
-    values = {name: {query: dict(row) for query, row in scores[name].items()} for name in names}
-    return tuple(ModelScores(names[name], values[name], lambda _query, _candidate: run) for name in names)
+    values = {
+        name: {query: dict(row) for query, row in scores[scorer].items()}
+        for scorer, name in _names(run, scores).items()
+    }
+    return tuple(ModelScores(name, rows, lambda _query, _candidate: run) for name, rows in values.items())

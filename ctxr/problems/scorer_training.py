@@ -16,7 +16,6 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.encoders import EncoderSource
 from ctxr.models.families import find_encoder
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.scorers import ClipScorer, trainable
@@ -36,7 +35,7 @@ from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.embeddings import picture_files
-from ctxr.problems.pair_inputs import regions_for
+from ctxr.problems.pair_inputs import Source, regions_for
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery, sha256_of_queries
 from ctxr.problems.recipes import list_recipes, read_recipe
@@ -46,8 +45,6 @@ from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS
-
-Source = EncoderSource | CrossSource
 
 
 class ScorerJob(TrainJob):

@@ -8,7 +8,7 @@ from typing import Any, Self
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.encoders import Encoder, EncoderSource
+from ctxr.models.encoders import Encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.scorers import ClipScorer, PairScorer
@@ -16,8 +16,8 @@ from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_chec
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.recipe import HEADS
 from ctxr.models.training.scoring import in_bf16, resolved
-from ctxr.problems.embeddings import PictureFiles, as_pixels, as_vectors
-from ctxr.problems.pair_inputs import as_features, as_inputs, at_once, regions_for
+from ctxr.problems.embeddings import PictureFiles, as_vectors
+from ctxr.problems.pair_inputs import Source, as_features, as_inputs, at_once, regions_for
 from ctxr.problems.protocols import OpenRun, ScoringOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import scorers_in
@@ -84,7 +84,7 @@ class ScoringPlan:
 
 
 def prepared(
-    source: EncoderSource | CrossSource,
+    source: Source,
     pictures: PictureFiles,
     frozen: bool,
     device: str,
@@ -93,19 +93,17 @@ def prepared(
     progress: Progress,
 ) -> Callable[[Sequence[EvalQuery]], ExampleTable]:
     """What makes arrays of queries: of what a `frozen` encoder says, which comes out of the cache; else of what it looks at."""
-    if isinstance(source, CrossSource):
-        if frozen:
-            return lambda queries: as_features(queries, pictures, source, device, precision, progress=progress)
-        return lambda queries: as_inputs(queries, pictures, source, device, progress)
     if not frozen:
-        return lambda queries: as_pixels(queries, pictures, source, device, progress)
+        return lambda queries: as_inputs(queries, pictures, source, device, progress)
+    if isinstance(source, CrossSource):
+        return lambda queries: as_features(queries, pictures, source, device, precision, progress=progress)
     encoder = Encoder(source, device, resolved(precision, device), progress.warn)
     return lambda queries: as_vectors(queries, pictures, encoder, progress)
 
 
 def plan_scoring(
     checkpoint: Path | None,
-    source: EncoderSource | CrossSource,
+    source: Source,
     pictures: PictureFiles,
     device: str,
     precision: str,
@@ -130,7 +128,7 @@ def plan_scoring(
     return ScoringPlan(prepare, ranker.to(device), at_once(device), in_bf16(precision, device))
 
 
-def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> EncoderSource | CrossSource:
+def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> Source:
     """The encoder below a checkpoint, with its trained weights where it has any.
 
     Raises DataError where it was trained over another encoder than `encoder`, or over other weights than it has now.

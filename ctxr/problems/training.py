@@ -37,36 +37,6 @@ def find_writer() -> Any:
     return SummaryWriter
 
 
-class Events:
-    """Event files of one training; a resumed training adds a file.
-
-    Args:
-        folder: of the files; files of an earlier training are deleted at the first epoch of this one.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._writer: Any = None
-
-    def epoch(self, row: Epoch) -> None:
-        """Write loss, accuracy and seconds of an epoch, at once."""
-        if self._writer is None:
-            if row.epoch == 1:
-                shutil.rmtree(self._folder, ignore_errors=True)
-            self._writer = find_writer()(str(self._folder), purge_step=row.epoch)
-        self._writer.add_scalar("train/loss", row.loss, row.epoch)
-        figures = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
-        for name, value in figures.items():
-            self._writer.add_scalar(f"valid/{name}", value, row.epoch)
-        self._writer.add_scalar("train/seconds", row.seconds, row.epoch)
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
-
-
 class TrainJob(ABC):
     """What is trained, seed by seed, into the folder of a run.
 
@@ -142,7 +112,8 @@ class SeedTrainer:
         self.job, self.seed = job, seed
         self.folder = job.out / MAKING / f"seed{seed}"
         self.weights, self.epochs = self.folder / BEST, list[Epoch]()
-        self.events = Events(job.out / TENSORBOARD / f"seed{seed}") if tensorboard else None
+        self.tensorboard = tensorboard
+        self.writer: Any = None
 
     def __call__(self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective]) -> TrainingState:
         """Train to the end, by the objective of a run over so many examples an epoch. Raises CtxrError when the loss is not finite."""
@@ -152,8 +123,7 @@ class SeedTrainer:
             slow = progress if job.slow_validation else Silent()
             validation = slow.task(f"validating seed {self.seed}", epochs * job.slow_validation)
             validated = stack.enter_context(validation).advance
-            if self.events is not None:
-                stack.callback(self.events.close)
+            stack.callback(self._close)
             callbacks = Callbacks(progress.warn, task.advance, self._report, progress.note, validated)
             bf16 = in_bf16(job.recipe.precision, job.device)
             run = TrainingRun(self.folder, self.seed, job.seed_key(self.seed), job.device, bf16, callbacks)
@@ -162,10 +132,27 @@ class SeedTrainer:
         return state
 
     def _report(self, row: Epoch) -> None:
-        if self.events is not None:
-            self.events.epoch(row)
+        if self.tensorboard:
+            self._log(row)
         accuracy = "" if row.accuracy is None else f", valid {row.accuracy:.1%}"
         valid = "".join(f", valid {name} {value:.4f}" for name, value in row.figures.items())
         self.job.progress.note(
             f"seed {self.seed}, epoch {row.epoch} of {self.job.recipe.epochs}: loss {row.loss:.4f}{valid or accuracy}, {row.seconds:.1f} s"
         )
+
+    def _log(self, row: Epoch) -> None:
+        """Write an epoch into event files, at once; a resumed training adds a file, and the first epoch deletes those of an earlier one."""
+        folder = self.job.out / TENSORBOARD / f"seed{self.seed}"
+        if self.writer is None:
+            if row.epoch == 1:
+                shutil.rmtree(folder, ignore_errors=True)
+            self.writer = find_writer()(str(folder), purge_step=row.epoch)
+        valid = row.figures or ({} if row.accuracy is None else {"accuracy": row.accuracy})
+        scalars = {"train/loss": row.loss, **{f"valid/{name}": value for name, value in valid.items()}}
+        for name, value in (scalars | {"train/seconds": row.seconds}).items():
+            self.writer.add_scalar(name, value, row.epoch)
+        self.writer.flush()
+
+    def _close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()

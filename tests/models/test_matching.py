@@ -20,8 +20,7 @@ from ctxr.problems.gallery.matching import (
     MatchingObjective,
     PairMatcher,
     Shortlist,
-    compared,
-    draw_negatives,
+    draw_compared,
     gallery_scores,
     match_scores,
     matching_loss,
@@ -92,15 +91,15 @@ def test_what_is_known_to_hold_is_never_drawn_and_everything_else_is_some_time(s
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for _ in range(60):
-            drawn = draw_negatives(known, 3, soft)
-            assert bool(drawn.images_there.all())
-            assert bool(drawn.captions_there.all())
+            (_, pictures, pictures_present), (texts, _, texts_present) = draw_compared(known, 3, soft)
+            assert bool(pictures_present.all())
+            assert bool(texts_present.all())
             for row, caption in enumerate(captions.tolist()):
-                others = known.images[drawn.images[row]].tolist()
+                others = known.images[pictures[row, 1:]].tolist()
                 assert len(set(others)) == 3
                 met |= {(caption, one) for one in others}
             for row, image in enumerate(images.tolist()):
-                others = known.captions[drawn.captions[row]].tolist()
+                others = known.captions[texts[row, 1:]].tolist()
                 assert len(set(others)) == 3
                 met |= {(one, image) for one in others}
     assert met == {(c, i) for c in range(len(OWNERS)) for i in range(IMAGES)} - holds
@@ -109,9 +108,9 @@ def test_what_is_known_to_hold_is_never_drawn_and_everything_else_is_some_time(s
 def test_where_fewer_are_left_all_of_them_are_drawn() -> None:
     pairs = make()
     known = contrast(pairs, torch.tensor([0, 3]), torch.tensor([0, 1]))
-    drawn = draw_negatives(known, 5, soft=False)
-    assert drawn.images.shape == (2, 2)
-    assert drawn.images_there.sum(1).tolist() == [1, 1]
+    (_, pictures, present), _ = draw_compared(known, 5, soft=False)
+    assert pictures.shape == (2, 3)
+    assert present.sum(1).tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "binary"])
@@ -123,14 +122,15 @@ def test_the_loss_equals_that_of_pair_after_pair(kind: str, soft: float | None) 
     known = contrast(pairs, captions, images)
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        drawn = draw_negatives(known, 4, soft is not None)
+        drawn = draw_compared(known, 4, soft is not None)
     scores = torch.randn(known.positive.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = matching_loss(scores, compared(known, drawn, torch.arange(len(rows))), known, kind, soft)
+    found = matching_loss(scores, drawn, known, kind, soft)
+    (_, drawn_images, images_present), (drawn_captions, _, captions_present) = drawn
     slow, weak_met = 0.0, 0
     for row in range(len(rows)):
         told, own = int(known.caption_index[row]), int(known.image_index[row])
-        pictures = [(told, one) for one in drawn.images[row][drawn.images_there[row]].tolist()]
-        texts = [(one, own) for one in drawn.captions[row][drawn.captions_there[row]].tolist()]
+        pictures = [(told, one) for one in drawn_images[row][images_present[row]].tolist()[1:]]
+        texts = [(one, own) for one in drawn_captions[row][captions_present[row]].tolist()[1:]]
         for others in (pictures, texts):
             weak = [pair for pair in others if bool(known.weak[pair])]
             weak_met += len(weak)

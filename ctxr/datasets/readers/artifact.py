@@ -48,28 +48,24 @@ def dataset_of(artifact: Artifact) -> Dataset:
         return read_table(path / name, record) if name in artifact.manifest.files else []
 
     sets = read_table(path / "sets.jsonl", ImageSet)
-    images = {image.id: image for image in read_table(path / "images.jsonl", Image)}
-    texts = _by_id(optional("texts.jsonl", Text))
-    queries = _by_id(optional("queries.jsonl", Query))
-    judgments = optional("judgments.jsonl", Judgment)
+    images = _by_id(read_table(path / "images.jsonl", Image))
     _check_paths(path / "images.jsonl", images.values())
-    _check_references(
-        path, {image_set.id: image_set for image_set in sets}, images, texts, queries, judgments=judgments
-    )
     by_path = {image.path: image.id for image in images.values()}
-    return Dataset(
+    dataset = Dataset(
         name=path.resolve().name,
         root=path,
         sets=tuple(sorted(sets, key=lambda image_set: image_set.id)),
         images=images,
-        texts=texts,
-        queries=queries,
-        judgments=tuple(judgments),
+        texts=_by_id(optional("texts.jsonl", Text)),
+        queries=_by_id(optional("queries.jsonl", Query)),
+        judgments=tuple(optional("judgments.jsonl", Judgment)),
         splits={row.group: row.split for row in optional("splits.jsonl", Split)},
         sources=tuple(optional("sources.jsonl", Source)),
         footage=tuple(optional("groups.jsonl", SharedFootage)),
         facts={by_path[row.path]: row for row in optional("facts.jsonl", Facts) if row.path in by_path},
     )
+    _check_references(path, dataset)
+    return dataset
 
 
 def _by_id(rows: Iterable[R]) -> dict[str, R]:
@@ -87,17 +83,9 @@ def _check_paths(table: Path, images: Iterable[Image]) -> None:
             )
 
 
-def _check_references(
-    path: Path,
-    sets: dict[str, ImageSet],
-    images: dict[str, Image],
-    texts: dict[str, Text],
-    queries: dict[str, Query],
-    *,
-    judgments: list[Judgment],
-) -> None:
-    hint = "run the command that made this artifact again"
-    for image_set in sets.values():
+def _check_references(path: Path, dataset: Dataset) -> None:
+    hint, sets, images = "run the command that made this artifact again", _by_id(dataset.sets), dataset.images
+    for image_set in dataset.sets:
         if lost := next((name for name in image_set.images if name not in images), None):
             raise DataError(
                 f"{path / 'sets.jsonl'}: set {image_set.id!r} names {lost!r}, which images.jsonl does not have",
@@ -111,13 +99,13 @@ def _check_references(
                 "would point at wrong pictures",
                 hint="sort the frames by their number",
             )
-    for query in queries.values():
-        if query.image_set not in sets or any(name not in texts for name in query.texts):
+    for query in dataset.queries.values():
+        if query.image_set not in sets or any(name not in dataset.texts for name in query.texts):
             raise DataError(
                 f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that does not exist", hint=hint
             )
-    for row in judgments:
-        question = queries.get(row.query)
+    for row in dataset.judgments:
+        question = dataset.queries.get(row.query)
         candidates: tuple[str, ...] = ()
         if question is not None:
             candidates = sets[question.image_set].images if question.labels is None else question.labels

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import Batch
-from ctxr.store.regions import RegionFeatures
 
 
 @dataclass(frozen=True)
@@ -272,21 +271,6 @@ class PixelTable:
         """float32 [n, 3, H, W] on the device."""
         pixels = np.stack([self._arrays[row // self._length][row % self._length] for row in rows.tolist()])
         return self._preprocess.normalised(torch.from_numpy(pixels).to(self._device))
-
-
-class RegionTable:
-    """Region features of pictures, read when they are asked for: those of a whole benchmark do not fit into memory.
-
-    Args:
-        regions: where they lie. contents: SHA-256 of the picture of each row.
-    """
-
-    def __init__(self, regions: RegionFeatures, contents: Sequence[str]) -> None:
-        self._regions, self._contents = regions, list(contents)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """float32 [n, R, F + BOX]."""
-        return torch.from_numpy(self._regions.of([self._contents[row] for row in rows.tolist()]))
 
 
 def with_features(

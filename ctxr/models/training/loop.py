@@ -58,7 +58,8 @@ def cached_gradients(
         for parts in towers:
             encoded_parts, before = [], []
             for encode in parts:
-                before.append(_random_state(device))
+                on_device = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
+                before.append((torch.get_rng_state(), on_device))
                 encoded_parts.append(encode())
             states.append(before)
             vectors.append(_joined(encoded_parts).detach().requires_grad_())
@@ -79,11 +80,6 @@ def cached_gradients(
                 _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
             start += len(encoded)
     return float(loss.detach()), total
-
-
-def _random_state(device: str) -> tuple[Tensor, Tensor | None]:
-    """Of torch on the CPU and on the device: what it would draw next."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -362,7 +358,13 @@ class Trainer(Generic[ObjectiveT]):
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_memory(error):
                 raise
-            self._halve(rows)
+            if rows == 1:
+                hint = "use a smaller encoder, or --device cpu"
+                raise CtxrError(f"no memory left on {self.device} for one query", hint=hint) from error
+            self.progress.at_once = rows // 2
+            self.callbacks.warn(
+                f"out of memory on {self.device}: going on with {rows // 2} queries at a time, still {self.recipe.batch} a step"
+            )
             return None
 
     def _add(self, gradients: Sequence[Tensor | None], factor: float) -> None:
@@ -371,16 +373,6 @@ class Trainer(Generic[ObjectiveT]):
             if gradient is not None:
                 gradient = gradient if factor == 1.0 else factor * gradient
                 weights.grad = laid_out_as(weights, gradient if weights.grad is None else weights.grad + gradient)
-
-    def _halve(self, rows: int) -> None:
-        if rows == 1:
-            raise CtxrError(
-                f"no memory left on {self.device} for one query", hint="use a smaller encoder, or --device cpu"
-            )
-        self.progress.at_once = rows // 2
-        self.callbacks.warn(
-            f"out of memory on {self.device}: going on with {rows // 2} queries at a time, still {self.recipe.batch} a step"
-        )
 
     def _step(self, rate: float) -> None:
         if self.recipe.clip:

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -296,14 +296,14 @@ class Budget:
     spent: float = 0.0
     dearest: float = 0.0
 
-    def cost(self, reply: Reply, estimate: int) -> float:
-        """What a reply costs; tokens that the host does not tell count as they were estimated."""
-        sent = estimate if reply.prompt_tokens is None else reply.prompt_tokens
-        received = self.answer if reply.completion_tokens is None else reply.completion_tokens
+    def cost(self, sent: int, received: int) -> float:
+        """What so many tokens cost."""
         return (sent * self.price_in + received * self.price_out) / 1e6
 
-    def pay(self, cost: float) -> None:
-        """Count a reply."""
+    def pay(self, reply: Reply, estimate: int) -> None:
+        """Count a reply; tokens that the host does not tell count as they were estimated."""
+        sent = estimate if reply.prompt_tokens is None else reply.prompt_tokens
+        cost = self.cost(sent, self.answer if reply.completion_tokens is None else reply.completion_tokens)
         self.spent += cost
         self.dearest = max(self.dearest, cost)
 
@@ -311,33 +311,30 @@ class Budget:
         """Whether a request would still fit beside those that are on the way, were all as dear as the dearest."""
         if not self.most:
             return True
-        expected = (request.tokens * self.price_in + self.answer * self.price_out) / 1e6
-        return self.spent + (on_the_way + 1) * max(expected, self.dearest) <= self.most
+        expected = max(self.cost(request.tokens, self.answer), self.dearest)
+        return self.spent + (on_the_way + 1) * expected <= self.most
 
 
+@dataclass
 class Listener:
     """A model that answers requests.
 
-    Args:
-        endpoint: where it is. model: its name. files: of the pictures, by image id. side, limit: of a picture in pixels, of an
+    Attributes:
+        endpoint: where it is. model: its name. files: of the pictures, by image id. longest, limit: of a picture in pixels, of an
             answer in tokens. journal: file of replies, to which each is added.
         trusted: whether the endpoint is known to answer: from one that never did, what is no completion is no answer.
+        accepted: what the host is known to take. writing: held while a reply is added.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        model: str,
-        files: Mapping[str, Path],
-        longest: int,
-        limit: int,
-        *,
-        journal: Path,
-        trusted: bool = False,
-    ) -> None:
-        self._endpoint, self._model, self._files, self._longest, self._limit = endpoint, model, files, longest, limit
-        self._journal, self._trusted, self._accepted = journal, trusted, ServerLimits()
-        self._writing = threading.Lock()
+    endpoint: Endpoint
+    model: str
+    files: Mapping[str, Path]
+    longest: int
+    limit: int
+    journal: Path
+    trusted: bool = False
+    accepted: ServerLimits = field(default_factory=ServerLimits)
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, request: Request) -> Reply:
         """The reply to a request, on the disk.
@@ -349,40 +346,40 @@ class Listener:
         try:
             completion = self._complete(request, size)
             answer = read_answer(completion, size)
-            self._trusted = True
+            self.trusted = True
         except Rejected as error:
             # an empty account or a moved address is not the model's answer: what is written down is never asked again
             if error.status in NOT_ALLOWED or not error.filtered:
                 raise
             answer = ReplyText("refused", text=error.message)
         except Unreadable as error:
-            if not self._trusted:
+            if not self.trusted:
                 raise
             answer = ReplyText("unreadable", text=error.message)
         reply = self._reply(request, answer, completion)
-        with self._writing:
-            append(self._journal, reply)
+        with self.writing:
+            append(self.journal, reply)
         return reply
 
     def _complete(self, request: Request, size: int) -> dict[str, Any]:
         """The completion, asked for in the way that the host takes; what it takes is remembered."""
-        body = {"model": self._model, "messages": messages(request.asked, request.shift, self._files, self._longest)}
-        accepted = self._accepted
+        body = {"model": self.model, "messages": messages(request.asked, request.shift, self.files, self.longest)}
+        accepted = self.accepted
         while True:
-            options: dict[str, Any] = {accepted.limit: self._limit}
+            options: dict[str, Any] = {accepted.limit: self.limit}
             if accepted.temperature:
                 options["temperature"] = 0
             if accepted.structured:
                 options["response_format"] = schema(size)
             try:
-                completion = self._endpoint.complete(body | options)
+                completion = self.endpoint.complete(body | options)
             except Rejected as error:
                 other = None if error.status in NOT_ALLOWED or error.filtered else accepted.after(error.detail)
                 if other is None:
                     raise
                 accepted = other
             else:
-                self._accepted = accepted
+                self.accepted = accepted
                 return completion
 
     def _reply(self, request: Request, answer: ReplyText, completion: Mapping[str, Any]) -> Reply:
@@ -428,7 +425,7 @@ def ask_all(
     with closing(parallel(ask, affordable(), at_once, stop=stop)) as arriving:
         for request, reply in arriving:
             replies.append(reply)
-            purse.pay(purse.cost(reply, request.tokens))
+            purse.pay(reply, request.tokens)
             task.say(f"{purse.spent:.2f} spent" if purse.spent else "")
             task.advance()
     return replies

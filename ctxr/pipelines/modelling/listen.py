@@ -3,8 +3,9 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class ListenJob:
         config, estimates = self.config, {request.identity: request.tokens for request in self.requests}
         purse = Budget(config.price_in, config.price_out, config.max_cost, config.max_tokens)
         for reply in replies:
-            purse.pay(purse.cost(reply, estimates.get(reply.asked, 0)))
+            purse.pay(reply, estimates.get(reply.asked, 0))
         return purse
 
 
@@ -97,15 +98,13 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
 
 def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Replies to the requests of a job by query, for queries with a reply to every shift."""
-    by_identity = {reply.asked: reply for reply in replies}
-    by_query: dict[str, list[Reply]] = {one.query: [] for one in job.asked}
-    lacking = set()
-    for request in job.requests:
-        if request.identity in by_identity:
-            by_query[request.asked.query].append(by_identity[request.identity])
-        else:
-            lacking.add(request.asked.query)
-    return {query: heard for query, heard in by_query.items() if query not in lacking}
+    answered = {reply.asked: reply for reply in replies}
+    heard = {}
+    for query, requests in groupby(job.requests, lambda request: request.asked.query):
+        asked = [request.identity for request in requests]
+        if answered.keys() >= {*asked}:
+            heard[query] = [answered[identity] for identity in asked]
+    return heard
 
 
 def is_complete(job: ListenJob, replies: Sequence[Reply]) -> bool:
@@ -161,9 +160,7 @@ def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
 
 def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     """Choices of each position, compared with those of a model without position bias."""
-    chosen: Counter[int] = Counter()
-    stood: Counter[int] = Counter()
-    hits: Counter[int] = Counter()
+    chosen, stood, hits = Counter[int](), Counter[int](), Counter[int]()
     expected: dict[int, float] = {}
     for query in queries:
         for reply in heard[query.query]:
@@ -176,16 +173,10 @@ def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
                 position = shown(query.images, reply.shift).index(query.images[query.target]) + 1
                 stood[position] += 1
                 hits[position] += reply.number == position
-    rows = [
-        (
-            number,
-            chosen[number],
-            expected[number],
-            stood[number] if stood else None,
-            hits[number] / stood[number] if stood[number] else None,
-        )
-        for number in sorted(expected)
-    ]
+    rows = []
+    for number in sorted(expected):
+        share = hits[number] / stood[number] if stood[number] else None
+        rows.append((number, chosen[number], expected[number], stood[number] if stood else None, share))
     return Table(
         "choices by place",
         ("place", "chosen", "expected", "targets there", "accuracy there"),
@@ -224,7 +215,7 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
     purse = job.purse(used)
     if dry_run:
         sent, received = sum(one.tokens for one in todo), len(todo) * job.config.max_tokens
-        purse.spent = (sent * job.config.price_in + received * job.config.price_out) / 1e6
+        purse.spent = purse.cost(sent, received)
     return ListenReport(
         run=job.out,
         dataset=job.dataset.name,
@@ -320,9 +311,11 @@ class ListenStage(Stage):
             _ask(job, key_of(job.config.key_from, job.place), _replies(out), progress, self._pause)
         finally:
             replies = _replies(out)
-            if not is_complete(job, replies):
-                _keep_partial(job, replies)
-        return _finished(job, replies) if is_complete(job, replies) else None
+            heard, complete = heard_of(job, replies), is_complete(job, replies)
+            if heard and not complete:  # under a name that says so
+                queries = [one for one in job.asked if one.query in heard]
+                write_scores(out / PARTIAL, scores(queries, heard, f"{out.name}-partial"))
+        return _finished(job, replies) if complete else None
 
 
 def _refuse_others(out: Path) -> None:
@@ -342,46 +335,25 @@ def _replies(out: Path) -> list[Reply]:
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
 
 
-def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
+def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, waiting: Pause | None) -> None:
     """Send the requests without a reply, as far as the budget allows."""
-    answered = {reply.asked for reply in replies}
+    answered, config = {reply.asked for reply in replies}, job.config
     todo = [request for request in job.requests if request.identity not in answered]
-    with _endpoint(job, key, pause) as (endpoint, ended), progress.task("asking", len(job.requests)) as task:
-        task.advance(len(job.requests) - len(todo))
-        listener = Listener(
-            endpoint,
-            job.config.model,
-            job.files,
-            job.config.side,
-            job.config.max_tokens,
-            journal=job.out / JOURNAL,
-            trusted=any(reply.outcome == "chosen" for reply in replies),
-        )
-        ask_all(todo, listener.ask, job.config.at_once, job.purse(replies), task, stop=ended.set)
-
-
-@contextmanager
-def _endpoint(job: ListenJob, key: str, waiting: Pause | None) -> "Iterator[tuple[Endpoint, threading.Event]]":
-    """The endpoint, and what ends its waiting."""
     ended = threading.Event()
 
     def pause(seconds: float) -> None:
         if ended.is_set() or (waiting or ended.wait)(seconds) is True:
             raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
 
-    endpoint = Endpoint(job.place, key, job.config.timeout, pause)
-    try:
-        yield endpoint, ended
-    finally:
-        endpoint.close()
-
-
-def _keep_partial(job: ListenJob, replies: Sequence[Reply]) -> None:
-    """Scores of what was answered in full, under a name that says so."""
-    heard = heard_of(job, replies)
-    if heard:
-        queries = [one for one in job.asked if one.query in heard]
-        write_scores(job.out / PARTIAL, scores(queries, heard, f"{job.out.name}-partial"))
+    with (
+        closing(Endpoint(job.place, key, config.timeout, pause)) as endpoint,
+        progress.task("asking", len(job.requests)) as task,
+    ):
+        task.advance(len(job.requests) - len(todo))
+        trusted = any(reply.outcome == "chosen" for reply in replies)
+        journal = job.out / JOURNAL
+        listener = Listener(endpoint, config.model, job.files, config.side, config.max_tokens, journal, trusted)
+        ask_all(todo, listener.ask, config.at_once, job.purse(replies), task, stop=ended.set)
 
 
 def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:

@@ -7,9 +7,8 @@
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -160,24 +159,6 @@ AT_ONCE = 16
 """Pictures that are decoded together."""
 
 
-class Maker(Protocol):
-    """Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
-
-    features: int
-
-    def describe(self) -> dict[str, object]:
-        """Whatever decides the result beside `key`, as plain values."""
-
-    def key(self, content: str) -> str:
-        """What decides the regions of a picture."""
-
-    def regions(self, contents: list[str]) -> list[Array | None]:
-        """float32 [1 + R, F + BOX] of each, None where they cannot be made."""
-
-    def why(self, content: str) -> str:
-        """The reason why they cannot be made, as a sentence."""
-
-
 class PictureRegions:
     """Regions that an extractor makes of pixels; `files` by content."""
 
@@ -218,6 +199,10 @@ class PictureRegions:
             return None
 
 
+Maker = FileRegions | PictureRegions
+"""Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
+
+
 def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
     """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
     wanted = sorted({image for image_set in dataset.sets for image in image_set.images})
@@ -232,11 +217,8 @@ def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dic
     files = {image: file for image, file in paths.items() if file is not None}
     with progress.task("hashing pictures", len(wanted)) as task:
         contents = contents_of(dataset, files, task.advance)
-    images: dict[str, str] = {}
-    for image, content in contents.items():
-        images.setdefault(content, image)
-    ordered = dict(sorted(images.items()))
-    return ordered, {content: files[image] for content, image in ordered.items()}
+    images = dict(sorted({content: image for image, content in reversed(contents.items())}.items()))
+    return images, {content: files[image] for content, image in images.items()}
 
 
 def _maker(
@@ -320,15 +302,6 @@ def _counts(block: Array) -> list[int]:
     return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
 
 
-@dataclass(frozen=True)
-class _RegionsInput:
-    """What makes the regions, with the pictures: image id by content, and the extractor's key of each."""
-
-    maker: Maker
-    images: Mapping[str, str]
-    keys: list[str]
-
-
 class RegionsStage(Stage):
     """`regions` as an artifact."""
 
@@ -347,13 +320,13 @@ class RegionsStage(Stage):
         keys = [maker.key(content) for content in images]
         key = {"by": by, "made_by": maker.describe(), "content": sha256_of(keys)}
         parents = [parent_of(dataset, sha256_of(list(images)))]
-        return Inputs(parents, _RegionsInput(maker, images, keys), key)
+        return Inputs(parents, (maker, images, keys), key)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""
-        data: _RegionsInput = inputs.data
-        _compute(out, data.maker, data.images, data.keys, self.options.workdir, progress=progress)
-        return _tabulate(out, data.maker, data.images, progress)
+        maker, images, keys = inputs.data
+        _compute(out, maker, images, keys, self.options.workdir, progress=progress)
+        return _tabulate(out, maker, images, progress)
 
 
 def run(config: RegionsConfig, progress: Progress | None = None) -> RegionsReport:

@@ -1,5 +1,6 @@
 """What is measured of runs over sets of images: accuracy and ranks by view, correlations, and how far wrong picks lie."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -83,10 +84,10 @@ def groups_of(split: EvalSplit, by: str) -> list[str]:
     return [names[by](question) for question in split.questions]
 
 
-def kinds_of(questions: Sequence[BenchmarkQuery]) -> list[str]:
-    """`all`, and where there are both kinds of sets, each of them."""
-    kinds = {question.image_set.kind for question in questions}
-    return list(PARTS) if len(kinds) > 1 else ["all"]
+def kinds_of(questions: Sequence[BenchmarkQuery]) -> dict[str, list[bool]]:
+    """Which questions are of `all`, and where there are both kinds of sets, of each of them."""
+    kinds = [question.image_set.kind for question in questions]
+    return {part: [part in ("all", kind) for kind in kinds] for part in (PARTS if len({*kinds}) > 1 else ("all",))}
 
 
 def credits_of(split: EvalSplit) -> dict[str, Doubles]:
@@ -111,15 +112,11 @@ def columns_of(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) -
 
 def compared(split: EvalSplit) -> dict[str, dict[str, RatioColumn]]:
     """The accuracy of runs by part: all, those of a kind of set, those in whose text a phenomenon was found."""
-    kinds = {
-        part: [part in ("all", question.image_set.kind) for question in split.questions]
-        for part in kinds_of(split.questions)
-    }
     shown = {phenomenon: [phenomenon in question.found for question in split.questions] for phenomenon in PHENOMENA}
     credits = credits_of(split)
     return {
         part: {run: _column(credit, np.array(within)) for run, credit in credits.items()}
-        for part, within in (kinds | shown).items()
+        for part, within in (kinds_of(split.questions) | shown).items()
         if any(within)
     }
 
@@ -137,20 +134,18 @@ def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
         if flags.any():
             parts.append((view, name, flags))
 
-    for part in kinds_of(questions):
-        add("overall", part, [part in ("all", question.image_set.kind) for question in questions])
-    for is_examined in _looked(questions):
-        for phenomenon in PHENOMENA:
-            within = [is_examined(question, phenomenon) for question in questions]
+    for part, within in kinds_of(questions).items():
+        add("overall", part, within)
+    for examined in _looked(questions):
+        for phenomenon, within in examined.items():
             label = f"{phenomenon}, of {sum(within)}"
             add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(within, questions, strict=True)])
             without = [ok and phenomenon not in one.found for ok, one in zip(within, questions, strict=True)]
             add("phenomena", f"no {label}", without)
     for writer in WRITERS.values():
         add("writers", writer, [question.writer == writer for question in questions])
-    sources = sorted(
-        {question.source for question in questions}, key=lambda name: (-sum(o.source == name for o in questions), name)
-    )
+    counts = Counter(question.source for question in questions)
+    sources = sorted(counts, key=lambda name: (-counts[name], name))
     if len(sources) > 1:
         for source in sources[:MOST_SOURCES]:
             add("source", source, [question.source == source for question in questions])
@@ -205,18 +200,13 @@ def errors(split: EvalSplit) -> list[Error]:
     return shares
 
 
-def _looked(questions: Sequence[BenchmarkQuery]) -> list[Callable[[BenchmarkQuery, str], bool]]:
-    """The bases of phenomena: the questions with every tag (200 in the release), and where there are more those with one tag
+def _looked(questions: Sequence[BenchmarkQuery]) -> list[dict[str, list[bool]]]:
+    """The bases of each phenomenon: the questions with every tag (200 in the release), and where there are more those with one tag
     (1,002 for four of them)."""
     every = frozenset().union(*(question.looked for question in questions)) if questions else frozenset()
     more = {name for question in questions if question.looked != every for name in question.looked}
-
-    def full(one: BenchmarkQuery, phenomenon: str) -> bool:
-        return phenomenon in one.looked and one.looked == every
-
-    def single(one: BenchmarkQuery, phenomenon: str) -> bool:
-        return phenomenon in one.looked and phenomenon in more
-
+    full = {name: [name in one.looked and one.looked == every for one in questions] for name in PHENOMENA}
+    single = {name: [name in one.looked and name in more for one in questions] for name in PHENOMENA}
     return [full, single] if more else [full]
 
 

@@ -29,9 +29,10 @@ from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weig
 from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import Array, PictureFiles, cached, picture_files
+from ctxr.problems.pair_inputs import Source
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.runs import SCORES, scorers_in
-from ctxr.problems.scorer_training import ScorerJob, Source
+from ctxr.problems.scorer_training import ScorerJob
 from ctxr.problems.scoring import OpenScorer, plan_scoring, prepared, source_of
 from ctxr.problems.weak_positives import with_weak_positives
 from ctxr.store.hashing import sha256_file, sha256_of

@@ -8,7 +8,7 @@ from ctxr.datasets.pairs import EntailmentPair, file_names, published_image, see
 from ctxr.datasets.readers.entailment import Reading, read_captions, read_pairs
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
@@ -93,11 +93,10 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
     whole = [pair for pair in pairs.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in pairs.files]
     if lost:
-        are = "pair is" if len(lost) == 1 else "pairs are"
-        progress.warn(f"{len(lost)} {are} about missing pictures, the first is {lost[0].image}: left out")
-    if len(whole) < len(pairs.rows):
-        have = "pair has" if len(pairs.rows) - len(whole) == 1 else "pairs have"
-        progress.warn(f"{len(pairs.rows) - len(whole)} {have} no hypothesis or no premise: left out")
+        are = plural(len(lost), "pair is", "pairs are")
+        progress.warn(f"{are} about missing pictures, the first is {lost[0].image}: left out")
+    if short := len(pairs.rows) - len(whole):
+        progress.warn(f"{plural(short, 'pair has', 'pairs have')} no hypothesis or no premise: left out")
     kept = tuple(pair for pair in whole if pair.image is None or pair.image in pairs.files)
     if not kept:
         raise DataError(
@@ -114,7 +113,7 @@ def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_
     if seen:
         first = next(pair for pair in rows if pair.image in seen)
         raise DataError(
-            f"{name} was trained on {_many(len(seen), 'picture')} that it would judge, the first is {first.image} of {first.id}",
+            f"{name} was trained on {plural(len(seen), 'picture')} that it would judge, the first is {first.image} of {first.id}",
             hint="judge other pictures, or train again without them",
         )
 
@@ -165,21 +164,17 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
         raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
-        progress.note(f"{name}: {_many(len(reading.pairs), 'pair')} of {reading.source}{among}")
+        progress.note(f"{name}: {plural(len(reading.pairs), 'pair')} of {reading.source}{among}")
         lines = reading.tally()
         for line in lines[:MOST_TOLD]:
             progress.note(f"  {line}")
         if len(lines) > MOST_TOLD:
-            progress.note(f"  and {_many(len(lines) - MOST_TOLD, 'other oddity', 'other oddities')}")
+            progress.note(f"  and {plural(len(lines) - MOST_TOLD, 'other oddity', 'other oddities')}")
     if not any(reading.pairs for reading in readings.values()):
         first = next((one for reading in readings.values() for one in reading.left_out), None)
         why = f"no row of it can be used: {first.where}: {first.what}" if first else "there is no row below its header"
         raise DataError(f"{path} holds no pair: {why}", hint="restore the file, or fetch it again")
     return list(readings.values())
-
-
-def _many(count: int, one: str, more: str = "") -> str:
-    return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def _picture(folder: Path, image: str) -> Path | None:

@@ -12,14 +12,13 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.cross.sources import CrossSource
-from ctxr.models.encoders import Encoder, EncoderSource, load_encoder
+from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device
-from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.checkpoint import fingerprint_of
 from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.problems.embeddings import PictureFiles, cached, embedded, pixels_of
+from ctxr.problems.embeddings import PictureFiles, cached, embedded
 from ctxr.problems.gallery.contrastive import ContrastiveObjective, GalleryPairs, make_pairs
 from ctxr.problems.gallery.matching import (
     Advance,
@@ -34,10 +33,10 @@ from ctxr.problems.gallery.matching import (
 from ctxr.problems.gallery.rankings import MEAN_RECALL, RANKINGS, RECALLS, RecallRow, rankings_of, recalls_of
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.gallery.splits import GallerySplit, splits_for
-from ctxr.problems.pair_inputs import image_inputs
+from ctxr.problems.pair_inputs import Source, image_inputs
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import scorers_in
-from ctxr.problems.scorer_training import ScorerJob, Source
+from ctxr.problems.scorer_training import ScorerJob
 from ctxr.problems.scoring import OpenScorer, plan_scoring, source_of
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
 from ctxr.store.tables import read_table, write_table
@@ -109,14 +108,11 @@ def shortlist_of(
 
 
 def as_pairs(
-    split: GallerySplit, pictures: PictureFiles, source: EncoderSource | CrossSource, device: str, progress: Progress
+    split: GallerySplit, pictures: PictureFiles, source: Source, device: str, progress: Progress
 ) -> GalleryPairs:
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     own, row = rows_of_split(split, pictures)
-    if isinstance(source, CrossSource):
-        images = image_inputs(own, source, device, progress)
-    else:
-        images = pixels_of(own, Preprocess.from_config(source.build().visual.preprocess_cfg), device, progress)
+    images = image_inputs(own, source, device, progress)
     written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (split.written, split.weak))
     return make_pairs(images, source.tokenize(list(split.texts)).numpy(), _galleries(split, row), written, weak)
 

@@ -34,44 +34,25 @@ Table = npt.NDArray[np.float32]
 Advance = Callable[[float], None]
 
 
-@dataclass(frozen=True)
-class Negatives:
-    """The negatives of each pair of a batch.
-
-    Attributes:
-        images: [B, d] columns of other pictures. captions: [B, d] rows of other captions.
-        images_there, captions_there: bool [B, d], False where fewer than d were left.
-    """
-
-    images: Tensor
-    images_there: Tensor
-    captions: Tensor
-    captions_there: Tensor
-
-
-def draw_negatives(relations: Contrast, count: int, soft: bool) -> Negatives:
-    """`count` pictures for each caption and captions for each picture of a batch, all different, by torch's own generator.
-
-    Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
-    """
-    free = ~(relations.positive if soft else relations.positive | relations.weak)
-    return Negatives(*_drawn(free[relations.caption_index], count), *_drawn(free.T[relations.image_index], count))
-
-
 Compared = list[tuple[Tensor, Tensor, Tensor]]
 """For each direction [b, 1 + d]: captions and pictures to compare, the pair itself first, and where there are so many."""
 
 
-def compared(relations: Contrast, negatives: Negatives, rows: Tensor) -> Compared:
-    """Each of the pairs `rows` [b] of a batch among its drawn pictures, and among its drawn captions."""
-    caption, image = relations.caption_index[rows, None], relations.image_index[rows, None]
-    directions = (
-        (caption, torch.cat([image, negatives.images[rows]], 1), negatives.images_there[rows]),
-        (torch.cat([caption, negatives.captions[rows]], 1), image, negatives.captions_there[rows]),
-    )
+def draw_compared(relations: Contrast, count: int, soft: bool) -> Compared:
+    """Each pair of a batch among `count` other pictures, and among other captions, all different, by torch's own generator.
+
+    Only such as do not hold, as far as is known; with `soft` weak positives may be drawn.
+    """
+    free = ~(relations.positive if soft else relations.positive | relations.weak)
+    caption, image = relations.caption_index[:, None], relations.image_index[:, None]
+    pictures, pictures_present = _drawn(free[relations.caption_index], count)
+    texts, texts_present = _drawn(free.T[relations.image_index], count)
     listed = []
-    for captions, images, others in directions:
-        present = torch.cat([torch.ones(len(rows), 1, dtype=torch.bool), others], 1)
+    for captions, images, others in (
+        (caption, torch.cat([image, pictures], 1), pictures_present),
+        (torch.cat([caption, texts], 1), image, texts_present),
+    ):
+        present = torch.cat([torch.ones_like(caption, dtype=torch.bool), others], 1)
         listed.append((captions.expand_as(present), images.expand_as(present), present))
     return listed
 
@@ -249,14 +230,17 @@ class MatchingObjective(GalleryObjective):
     def step(self, captions: Tensor, images: Tensor) -> Step:
         """The pairs, with negatives drawn for each from the batch."""
         relations = contrast(self.pairs, captions, images)
-        negatives = draw_negatives(relations, self.recipe.distractors, self.soft is not None)
-        return Step((torch.arange(len(captions)),), len(captions), (relations, negatives))
+        listed = draw_compared(relations, self.recipe.distractors, self.soft is not None)
+        return Step((torch.arange(len(captions)),), len(captions), (relations, listed))
 
     def encode(
-        self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Contrast, Negatives]
+        self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Contrast, Compared]
     ) -> tuple[Compared, Tensor]:
         """What is compared, and its scores [m, n]; only these pictures are loaded."""
-        relations, listed = facts[0], compared(*facts, rows)
+        relations, listed = (
+            facts[0],
+            [(texts[rows], images[rows], present[rows]) for texts, images, present in facts[1]],
+        )
         wanted = torch.zeros_like(relations.positive)
         for captions, images, present in listed:
             wanted[captions[present], images[present]] = True

@@ -1,7 +1,7 @@
 """Galleries as models see them: pictures that are searched together, their captions, and which belong together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.weak_positives import entailed_in, none_entailed
 from ctxr.store.hashing import sha256_of
-from ctxr.store.records import SplitName
+from ctxr.store.records import Query, SplitName
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -70,17 +70,6 @@ class GallerySplit:
         return sha256_of([self.galleries, self.images, self.captions, self.texts, self.written])
 
 
-@dataclass
-class _Builder:
-    galleries: list[str] = field(default_factory=list)
-    images: dict[str, int] = field(default_factory=dict)
-    image_galleries: list[int] = field(default_factory=list)
-    captions: dict[str, int] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
-    caption_galleries: list[int] = field(default_factory=list)
-    written: set[tuple[int, int]] = field(default_factory=set)
-
-
 def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None) -> dict[str, GallerySplit]:
     """The galleries of each side in which captions ask for pictures, with all of their pictures.
 
@@ -90,27 +79,46 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
     for query, one, position in dataset.targets():
         targets.setdefault(query.id, []).append(one.images[position])
     by_id = {image_set.id: image_set for image_set in dataset.sets}
-    builders: dict[str, _Builder] = {}
-    for name, query in sorted(dataset.queries.items(), key=lambda item: (item[1].image_set, item[0])):
-        if query.labels is not None or name not in targets:
-            continue
-        gallery = by_id[query.image_set]
-        builder = builders.setdefault(dataset.split_of(gallery) or "", _Builder())
-        if not builder.galleries or builder.galleries[-1] != gallery.id:
-            builder.galleries.append(gallery.id)
-            for image in gallery.images:
-                if image in builder.images:
+    sides: dict[str, list[Query]] = {}
+    for query in sorted(dataset.queries.values(), key=lambda query: (query.image_set, query.id)):
+        if query.labels is None and query.id in targets:
+            sides.setdefault(dataset.split_of(by_id[query.image_set]) or "", []).append(query)
+    splits = {}
+    for side, queries in sides.items():
+        galleries = {name: number for number, name in enumerate(dict.fromkeys(query.image_set for query in queries))}
+        images: dict[str, int] = {}
+        for gallery in galleries:
+            for image in by_id[gallery].images:
+                if image in images:
                     raise DataError(
-                        f"the picture {image} stands in the gallery {gallery.id!r} and in another one, or twice",
+                        f"the picture {image} stands in the gallery {gallery!r} and in another one, or twice",
                         hint="give it one place",
                     )
-                builder.images[image] = len(builder.images)
-                builder.image_galleries.append(len(builder.galleries) - 1)
-        caption = builder.captions[name] = len(builder.captions)
-        builder.texts.append(" ".join(dataset.texts[text].text for text in query.texts))
-        builder.caption_galleries.append(len(builder.galleries) - 1)
-        builder.written |= {(caption, builder.images[image]) for image in targets[name]}
-    return {split: _built(split, builder, entailed or {}) for split, builder in builders.items()}
+                images[image] = len(images)
+        captions = {query.id: number for number, query in enumerate(queries)}
+        written = {(number, images[image]) for name, number in captions.items() for image in targets[name]}
+        split = GallerySplit(
+            side,
+            tuple(galleries),
+            tuple(images),
+            tuple(number for name, number in galleries.items() for _ in by_id[name].images),
+            tuple(captions),
+            tuple(" ".join(dataset.texts[text].text for text in query.texts) for query in queries),
+            tuple(galleries[query.image_set] for query in queries),
+            tuple(sorted(written)),
+        )
+        splits[side] = replace(split, weak=_weak(split, entailed or {}))
+    return splits
+
+
+def _weak(split: GallerySplit, entailed: Mapping[Pair, bool]) -> Pairs:
+    places = (
+        (split.caption_index[caption], split.image_index[image])
+        for (caption, image), entails in entailed.items()
+        if entails and caption in split.caption_index and image in split.image_index
+    )
+    inside = {pair for pair in places if split.caption_galleries[pair[0]] == split.image_galleries[pair[1]]}
+    return tuple(sorted(inside - {*split.written}))
 
 
 def splits_for(dataset: Dataset, recipe: GalleryRecipe, judgments: Path | None) -> dict[str, GallerySplit]:
@@ -127,26 +135,6 @@ def splits_for(dataset: Dataset, recipe: GalleryRecipe, judgments: Path | None) 
     if recipe.weak != "off" and not splits["train"].weak:
         raise none_entailed(dataset)
     return {split: splits[split] for split in ("train", "valid", "test") if split in splits}
-
-
-def _built(split: str, builder: _Builder, entailed: Mapping[Pair, bool]) -> GallerySplit:
-    weak = {
-        (builder.captions[caption], builder.images[image])
-        for (caption, image), entails in entailed.items()
-        if entails and caption in builder.captions and image in builder.images
-    }
-    inside = {pair for pair in weak if builder.caption_galleries[pair[0]] == builder.image_galleries[pair[1]]}
-    return GallerySplit(
-        split,
-        tuple(builder.galleries),
-        tuple(builder.images),
-        tuple(builder.image_galleries),
-        tuple(builder.captions),
-        tuple(builder.texts),
-        tuple(builder.caption_galleries),
-        tuple(sorted(builder.written)),
-        tuple(sorted(inside - builder.written)),
-    )
 
 
 def first_owners(split: GallerySplit) -> np.ndarray:

@@ -290,11 +290,8 @@ def coco_indices(split: GallerySplit) -> tuple[dict[str, int], dict[str, int]]:
     Only pictures that bear COCO's names count, and captions of such: the numbers of Flickr30K's pictures and sentences, or of an
     album, would be those of others.
     """
-    images = {}
-    for index, image in enumerate(split.images):
-        name = published_image(image)
-        if name is not None and name.startswith("coco/"):
-            images[name] = index
+    names = enumerate(map(published_image, split.images))
+    images = {name: index for index, name in names if name is not None and name.startswith("coco/")}
     coco = set(images.values())
     of_coco = {caption for caption, image in split.written if image in coco}
     return images, {
