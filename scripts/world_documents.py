@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
             counts = {"pair_train": 0, "pair_valid": 0, **drawn}
             write_captions(WorldCaptions(options.out / "captions", **counts, **album, **shared))  # type: ignore[arg-type]
         if True in sources:
-            execute(Stories(WorldBenchmark(options.out / "stories", **drawn, **shared)))
+            execute(Stories(WorldBenchmark(options.out / "stories", **drawn, **shared)))  # type: ignore[arg-type]
         for kind in options.kinds:
             source = "stories" if CONSTRUCTIONS[kind][0] == "video" else "captions"
             start = time.monotonic()
