@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.documents import is_documents
+from ctxr.datasets.open import open_dataset, origin_of
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, recipe, webdataset
@@ -30,7 +31,7 @@ from ctxr.engine.staging import keep_card, refuse_others
 from ctxr.errors import DataError, UsageError, some
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
 from ctxr.problems.runs import SCORES
-from ctxr.store.artifacts import Content, Manifest, Parent
+from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT, RUNS
@@ -41,7 +42,7 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 
-def card(job: ExportJob, manifest: Manifest, fingerprint: str, to: str, written: ExportResult) -> str:
+def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, written: ExportResult) -> str:
     """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
     counts = job.counts()
     sets, task = "sets of minimally contrastive images", "finding the right image from a contextual text"
@@ -58,7 +59,7 @@ def card(job: ExportJob, manifest: Manifest, fingerprint: str, to: str, written:
         "## Loading\n",
         written.load,
         "## How it was made\n",
-        _origin(job, manifest, fingerprint),
+        _origin(job, manifest, fingerprint) if manifest else f"- documents as others keep them; sha256 {fingerprint}\n",
         "## Sources and licences\n",
         _licences(job),
     ]
@@ -167,36 +168,42 @@ class _ExportStage(Stage):
         self.source = chosen(self.options.input, self.options.workdir, CHAIN, progress)
         _check_separate(self.source, self.out())
         refuse_others(self.out(), self.KIND, self.options.to)
-        artifact, dataset = open_sets(self.source)
+        to, manifest = self.options.to, None
+        if to in DOCUMENT_FORMATS and not (self.source / MANIFEST).is_file():
+            dataset = open_dataset(self.source, self.options.workdir, progress)
+            origin = origin_of(dataset)
+        else:
+            artifact, dataset = open_sets(self.source)
+            manifest, origin = artifact.manifest, Parent("image_sets", artifact.manifest.kind, artifact.sha256)
         alert_of_leaks(dataset, progress)
         if not dataset.sets:
             raise DataError(
                 f"{self.source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
             )
-        to, holds = self.options.to, is_documents(dataset)
+        holds = is_documents(dataset)
         if holds and to not in (*DOCUMENT_FORMATS, "hf", "webdataset"):
             raise DataError(f"{to} cannot hold the documents of {self.source}", hint="--to links, mmc4, hf, webdataset")
         if to in DOCUMENT_FORMATS and not holds:
             raise DataError(f"{self.source} holds no documents, which {to} is about", hint="ctxr build-documents")
         licences = read_licences(self.options.licences, dataset)
-        parents = [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
+        parents = [origin]
         scores: list[Any] = []
         if self.options.by:
             path, *scores = _scores_by(self.options.by, self.options.workdir)
             parents.append(Parent("scores", "scores", sha256_file(path)))
         if self.options.licences is not None:
             parents.append(Parent("licences", "table", sha256_file(self.options.licences)))
-        return Inputs(parents, (artifact, dataset, licences, scores))
+        return Inputs(parents, (manifest, dataset, licences, scores))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         options = self.options
-        artifact, dataset, licences, scores = inputs.data
+        manifest, dataset, licences, scores = inputs.data
         dataset = without_test_answers(dataset) if options.hide_test else dataset
         keep_card(self.out(), progress)
         size = options.shard_mb * 10**6
         job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers, *scores)
         written = WRITERS[options.to](job)
-        page = card(job, artifact.manifest, artifact.sha256, options.to, written)
+        page = card(job, manifest, inputs.parents[0].sha256, options.to, written)
         write_bytes(out / "README.md", page.encode())
         for line in written.left_out:
             progress.warn(line)

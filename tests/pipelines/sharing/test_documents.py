@@ -161,6 +161,22 @@ def test_formats_with_judgments_hold_documents(built: Path, tmp_path: Path, to: 
     assert export(built, tmp_path / "out", to).left_out == []
 
 
+def test_documents_that_others_keep_are_exported_with_the_assignment_of_a_scorer(
+    tmp_path: Path, real_files: Path
+) -> None:
+    file = real_files / "documents" / "mmc4_example.jsonl"
+    row, (one,) = json.loads(file.read_text()), documents_of(read_dataset(file))
+    cells = [
+        (text, image, row["similarity_matrix"][m][n])
+        for n, text in enumerate(one.sentences)
+        for m, image in enumerate(one.images)
+    ]
+    write_scores(tmp_path / "scores.jsonl", [Score(text, image, "clip", value) for text, image, value in cells])
+    export(file, tmp_path / "out", "mmc4", by=str(tmp_path / "scores.jsonl"))
+    written = json.loads((tmp_path / "out" / "unsplit.jsonl").read_text())
+    assert [info["matched_text_index"] for info in written["image_info"]] == [2, 1]
+
+
 @pytest.mark.parametrize("to", ["imagecode", "croissant", "fiftyone", "recipe"])
 def test_other_formats_refuse_documents(built: Path, tmp_path: Path, to: str) -> None:
     with pytest.raises(DataError, match=f"{to} cannot hold"):
