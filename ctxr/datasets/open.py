@@ -65,6 +65,8 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     lines = [file for file in files if file.suffix == ".jsonl" and file.name != "judgments.jsonl"]
     if any(map(is_mmc4, lines)):
         return read_mmc4(path, lines, passed)
+    if (links := path / "documents.json").is_file():  # an export, or a folder that is like one
+        return _read_file(links, passed)
     if ours:
         return read_artifact(path)
     if any(DESCRIPTIONS.fullmatch(file.name) for file in (path / "data").glob("*.json")):

@@ -187,14 +187,14 @@ class Base:
 def open_base(path: Path) -> Base:
     """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is
     itself revised, DataError for an artifact that was changed."""
+    dataset = read_dataset(path).of_sets("ctxr revise-labels")
     if not (path / MANIFEST).is_file():
-        dataset = read_dataset(path).of_sets("ctxr revise-labels")
         return Base(dataset, path, "release", rows_of(dataset), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
     artifact.refuse_changed()
-    return Base(read_dataset(path), path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
+    return Base(dataset, path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
 
 
 def rows_of(dataset: Dataset) -> str:

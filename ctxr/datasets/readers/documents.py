@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import DocumentTables, Links, validate_size
+from ctxr.datasets.documents import GOLD, DocumentTables, Links, validate_size
 from ctxr.datasets.readers.galleries import Galleries
 from ctxr.datasets.readers.text_files import JsonFile
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Image, SplitName
 from ctxr.store.tables import UNREADABLE, numbered_lines
@@ -27,7 +27,7 @@ WORKER = "mmc4"  # who linked the documents of MMC4: an assignment over similari
 _SUFFIXES = ("", *sorted(PHOTO_SUFFIXES), *sorted(map(str.upper, PHOTO_SUFFIXES)))
 
 Item = tuple[str, Annotated[int, msgspec.Meta(ge=-1, lt=1 << 53)] | None]
-"""A sentence or the name of an image, and the index that it is linked to: -1 for nothing, None where nobody said."""
+"""A sentence or the name of an image, and the index that it is linked to: -1 for nothing, None not judged."""
 
 
 class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -77,13 +77,16 @@ class DocumentFiles:
             files = (self.photos.root / folder / f"{image}{end}" for folder in ("", "images") for end in _SUFFIXES)
             pictures.append(self.picture(image, next(filter(self.photos.holds, files), None), name))
             if not pictures[-1].path:
-                self.left[f"images are missing from {self.photos.searched} and its images/"].append(image)
+                self.left[f"images that are missing from {self.photos.searched} and its images/"].append(image)
         self.tables.add(name, split, [text for text, _ in sentences], pictures, links)
 
     def dataset(self, name: str) -> Dataset:
         """All documents, with notes on what was left out."""
-        notes = (f"{len(names)} {what}: the first is {names[0][:200]!r}" for what, names in self.left.items())
+        notes = (f"{what}: {len(names)}, the first is {names[0][:200]!r}" for what, names in self.left.items())
         return self.tables.dataset(name, self.photos.root, notes)
+
+
+_EXPECTED = "a document is [[[image, index], …], [[sentence, index], …], meta] below train, val or test; an index may be -1 or null"
 
 
 @contextmanager
@@ -93,7 +96,7 @@ def _located(at: str) -> Iterator[None]:
     except DataError as error:
         raise DataError(f"{at}: {error.message}", hint=error.hint) from error
     except UNREADABLE as error:
-        raise DataError(f"{at}: {error}", hint="restore it, or fetch the file again") from error
+        raise DataError(f"{at}: {error}", hint=_EXPECTED) from error
 
 
 def read_links(file: JsonFile, passed: Callable[[], None] | None = None) -> Dataset:
@@ -104,6 +107,9 @@ def read_links(file: JsonFile, passed: Callable[[], None] | None = None) -> Data
     for key, split in SPLIT_NAMES.items():
         for number, row in enumerate(getattr(splits, key)):
             with _located(f"{file.path}: {key}[{number}]"):
+                # an export of predicted links names who predicted them
+                worker = row.meta.get("worker") if isinstance(row.meta, dict) else None
+                reading.tables.worker = worker if isinstance(worker, str) and worker else GOLD
                 reading.add(f"{split}/{number:05}", split, row.sentences, row.images)
     if not reading.tables.sets:
         raise DataError(f"{file.path}: there is no document in it", hint="restore the file")
@@ -130,8 +136,9 @@ def _links(sentences: Sequence[int | None], images: Sequence[int | None]) -> Lin
 def _side(what: str, ends: Sequence[int | None], others: int) -> Links:
     named = np.array(ends, np.float64)[:, None]
     for index in np.flatnonzero(named >= others).tolist():
-        message = f"{what} {index} is linked to {ends[index]}, and the other side ends with {others - 1}"
-        raise DataError(message, hint="restore the index")
+        other = plural(others, "image" if what == "sentence" else "sentence")
+        message = f"{what} {index} is linked to {ends[index]}, and the document has {other}"
+        raise DataError(message, hint=f"indices are 0 to {others - 1}, -1 for nothing, null for unknown")
     return np.where(np.isnan(named), np.nan, named == np.arange(others))
 
 

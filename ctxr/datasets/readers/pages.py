@@ -58,7 +58,7 @@ def read_pages(root: Path, passed: Callable[[], None] | None = None) -> Dataset 
         if sentences and images:
             reading.tables.add(name, SPLIT_NAMES.get(path.parts[0]), sentences, list(images.values()))
         else:
-            reading.left["documents lack text or images, and were left out"].append(name)
+            reading.left["documents without text or images, which were left out"].append(name)
     if pages and not reading.tables.sets:
         sentence = f"{root}: none of its {len(pages)} Markdown or HTML files has text and an image of this folder"
         raise DataError(sentence, hint="save the images beside the pages, and name them there by relative paths")
@@ -92,5 +92,5 @@ def _image(reading: DocumentFiles, page: Path, source: str, document: str) -> Im
             reason = "outside the folder"
         elif file.is_file() and (image := reading.picture(file.relative_to(root).as_posix(), file, document)).path:
             return image
-    reading.left[f"images are {reason}, and were left out"].append(source)
+    reading.left[f"images that are {reason}, which were left out"].append(source)
     return None

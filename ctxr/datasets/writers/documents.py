@@ -54,7 +54,8 @@ def write_links(job: ExportJob) -> ExportResult:
             links[(links == 1) & (np.cumsum(links == 1, axis=0) > 1)] = 0  # all but the first of an image
             lost += int(np.nansum(document.links) - np.nansum(links))
         unlinked += bool(np.isnan(links).all())
-        row = _side(document.images, links.T), _side(document.texts, links), document.id
+        meta = {"id": document.id, "worker": job.scorer} if job.scores else document.id
+        row = _side(document.images, links.T), _side(document.texts, links), meta
         splits["val" if document.split == "valid" else document.split].append(row)
     write_bytes(job.out / "documents.json", msgspec.json.encode(splits) + b"\n")
     if lost:

@@ -378,7 +378,9 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
     if is_documents(dataset):
-        return _write(config, StatsReport(dataset.name, "", {"documents": by_document(dataset)}, (), dataset.notes))
+        leaks = leakage_table(Nearness(None, config.near_embedding), dataset, None, progress)
+        shown = {"documents": by_document(dataset)} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
+        return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
     described = {
         query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)
     }

@@ -15,6 +15,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import Document, documents_of, is_documents
 from ctxr.datasets.open import open_dataset
+from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.densenet import LABELS, NAME, DenseNet169
@@ -212,11 +213,16 @@ class LinksJob(TrainJob):
                 raise UsageError(f"--{name} does not apply to the variant {recipe.variant!r}", hint="leave it out")
         self.progress, self.device, self.out = progress, choose_device(options.device), options.folder(RUNS)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
-        own = [one for one in whole_documents(dataset) if one.split and (recipe.learns or one.split != "train")]
-        self.documents = {name: [one for one in own if one.split == name] for name in ("train", "valid", "test")}
+        own = [one for one in whole_documents(dataset) if (one.split if recipe.learns else one.split != "train")]
+        self.documents = {name: [one for one in own if (one.split or "none") == name] for name in (*SPLITS, "none")}
         if len(self.documents["train"] if recipe.learns else own) < 1 + recipe.learns:
-            where = "train, where learning compares two at least" if recipe.learns else "valid or test"
-            raise DataError(f"{dataset.name} has too few documents on {where}", hint="name another --dataset")
+            where = (
+                "train, and learning compares at least two" if recipe.learns else "valid or test, or without a split"
+            )
+            hint = (
+                "pages and MMC4's files get splits from names such as train, valid and test; or name another --dataset"
+            )
+            raise DataError(f"{dataset.name} has too few documents on {where}", hint=hint)
         if recipe.words and not Path(recipe.words).is_file():
             raise UsageError(f"there is no file {recipe.words} of word vectors", hint="--set words=FILE")
         self.sources = Sources(recipe, ScoringOptions(options.workdir, self.device, recipe.precision), progress)
@@ -237,14 +243,13 @@ class LinksJob(TrainJob):
             raise DataError(f"{dataset.name} has no word {least} times on train", hint="--set least_count=1")
         self.key, self.seeds = {"weights": self.sources.weights}, options.seeds if recipe.learns else 1
         self.dataset, self.queries = dataset.name, {name: len(part) for name, part in self.documents.items() if part}
-        self.judged_on = "valid" if recipe.learns and len(self.documents["valid"]) > 1 else ""
 
     def check(self) -> None:
         """Read features, or every picture but those of train, which are read before the first step."""
         if self.sources.matrix is not None:
             self.sources.matrix([image for part in self.documents.values() for one in part for image in one.images])
         else:
-            judged: list[Any] = [*self.documents["valid"], *self.documents["test"]]
+            judged: list[Any] = [one for split in ("valid", "test", "none") for one in self.documents[split]]
             self.pictures.of(judged).check(self.progress)
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
@@ -254,10 +259,13 @@ class LinksJob(TrainJob):
         model: Any = sources.towers(vectors, seed)
         if recipe.learns:
             table = partial(sources.table, dataset=self.data, words=self.words)
-            valid = table(self.documents["valid"]) if self.judged_on else None
+            valid = table(self.documents["valid"]) if len(self.documents["valid"]) > 1 else None
             if valid is None:
                 self.progress.warn(f"seed {seed}: fewer than two documents on valid, so the last epoch counts")
-            objective = partial(LinksObjective, recipe, table(self.documents["train"]), valid)
+            examples = table(self.documents["train"])
+            if not examples.comparable(recipe.batch):
+                self.progress.warn("all documents of train share images or sentences: nothing is compared or learned")
+            objective = partial(LinksObjective, recipe, examples, valid)
             epoch = train(model, len(self.documents["train"]), objective).best or 0
         elif vectors is not None:
             labels = {"weight": label_vectors(vectors, self.words).T, "bias": torch.zeros(vectors.shape[1])}
@@ -277,7 +285,9 @@ class LinksJob(TrainJob):
     def write_scores(self) -> list[str]:
         """The cosine of every sentence and image of a document."""
         opened = OpenLinks(scorers_in(self.out), self.encoder, self.sources.options, self.progress)
-        judged = {query for split in ("valid", "test") for one in self.documents[split] for query in one.sentences}
+        judged = {
+            query for split in ("valid", "test", "none") for one in self.documents[split] for query in one.sentences
+        }
         values = opened.score((self.data, judged))
         rows = ((name, query, row) for name, own in values.items() for query, row in own.items())
         write_scores(self.out / SCORES, (Score(q, c, name, v) for name, q, row in rows for c, v in row.items()))

@@ -45,6 +45,11 @@ class DocumentTable:
         marks = [self.marks[document] for document in documents.tolist()]
         return torch.tensor([[one is not other and not one.isdisjoint(other) for other in marks] for one in marks])
 
+    def comparable(self, batch: int) -> bool:
+        """Whether some step, of documents in their order, has two that share nothing."""
+        steps = _steps(torch.arange(len(self.documents)), batch)
+        return not all(bool((self.sharing(step) | torch.eye(len(step), dtype=torch.bool)).all()) for step in steps)
+
     def encoded(self, model: Any, tower: int, rows: Tensor, device: str) -> Tensor:
         """Vectors [N, D] of some rows, before they are projected."""
         return torch.as_tensor(model.encode(tower, self.inputs[tower](rows).to(device)))

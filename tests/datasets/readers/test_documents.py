@@ -111,13 +111,13 @@ def test_documents_have_splits_pictures_and_texts_in_order(tmp_path: Path) -> No
     assert dataset.images["i0"].width == 24
     assert documents_of(dataset)[0].texts == tuple(f"Text {number}." for number in range(11))
     assert [(row.query, row.candidate, row.worker) for row in dataset.judgments] == [("valid/00000/s0", "i0", "gold")]
-    assert re.search(r"^2 images .* d/ .*'i2'", dataset.notes[0])
+    assert re.search(r"^images .* d/ .*: 2, .*'i2'", dataset.notes[0])
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"test": [document([2], [None, None])]}, r"test\[0\]: image 0 .*to 2, .* 1$"),
+        ({"test": [document([2], [None, None])]}, r"test\[0\]: image 0 .*to 2, .* 2 sentences$"),
         ({"test": [document([-2], [None])]}, r"-1 - at `\$\.test\[0\]\[0\]\[0\]\[1\]`"),
         ({"test": [document([None], [1])]}, "sentence 0 .*to 1"),
         ({"test": [document([True], [None])]}, r"docs\.json: .*bool.* `\$\.test\[0\]\[0\]\[0\]\[1\]`"),

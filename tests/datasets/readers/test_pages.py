@@ -80,8 +80,8 @@ def test_what_is_not_in_the_folder_is_left_out_and_counted(tmp_path: Path) -> No
     (page,) = documents_of(dataset)
     assert (page.id, page.images) == ("page", ("a.jpg",))
     notes = " ".join(dataset.notes)
-    for pattern in (r"4 images are remote\b.*'https", r"4 images are outside\b.*'\.\./secret", r"8 images are missing\b.*'gone",
-                    r"1 documents lack .* 'text'$"):  # fmt: skip
+    for pattern in (r"remote\b.*: 4, .*'https", r"outside\b.*: 4, .*'\.\./secret", r"missing\b.*: 8, .*'gone",
+                    r"without text .*: 1, .*'text'$"):  # fmt: skip
         assert any(re.search(pattern, note) for note in dataset.notes), (pattern, notes)
 
 

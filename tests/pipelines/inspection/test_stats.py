@@ -340,7 +340,7 @@ def test_documents_are_counted_by_split_with_their_links(tmp_path: Path) -> None
     file = tmp_path / "docs.json"
     file.write_text(json.dumps({"train": [linked, silent], "test": [silent]}))
     report = run(Stats(file, tokenizer="regex", out=tmp_path / "stats.json"))
-    assert set(report.tables) == {"documents"}
+    assert set(report.tables) == {"documents", "leakage"}
     assert cells(report.tables["documents"]) == {
         "train": (2, 4, 3, 1, 3, 2.0, 2.0, pytest.approx(100 / 6)),
         "test": (1, 1, 2, 0, 0, 1.0, 2.0, None),

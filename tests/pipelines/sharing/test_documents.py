@@ -103,9 +103,9 @@ def test_the_assignment_of_a_run_is_written_as_links_and_as_judgments(
 ) -> None:
     report = export(built, tmp_path / "out", "links", by=str(built.parent / "scores.jsonl"))
     assert len(report.notes) == 1
-    rows = {
-        row[2]: row for side in json.loads((tmp_path / "out" / "documents.json").read_text()).values() for row in side
-    }
+    written = [row for side in json.loads((tmp_path / "out" / "documents.json").read_text()).values() for row in side]
+    rows = {row[2]["id"]: row for row in written}
+    assert {row.worker for row in read_dataset(tmp_path / "out").judgments} == {row[2]["worker"] for row in written}
     said = {(row.query, row.candidate): row for row in read_table(tmp_path / "out" / "judgments.jsonl", Judgment)}
     unscored, *documents = documents_of(read_artifact(built))
     assert np.isnan(literal(rows[unscored.id])).all()

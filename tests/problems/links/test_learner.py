@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from safetensors.torch import load_file, save_file
 from torchvision.models import densenet169
 
@@ -61,6 +62,7 @@ class Notes(Silent):
     def __init__(self, stop: str = "\0") -> None:
         self.said: list[str] = []
         self.stop = stop
+        self.warn = self.said.append  # type: ignore[method-assign]
 
     def note(self, text: str) -> None:
         self.said.append(text)
@@ -365,8 +367,9 @@ def test_a_dataset_without_documents_to_learn_from_is_refused(drawn: tuple[Datas
     without: Any = {name: split for name, split in dataset.splits.items() if split != "train"}
     with pytest.raises(DataError, match="train"):
         train(replace(dataset, splits=without), tmp_path, *QUICK, features)
+    on_train: Any = dict.fromkeys(dataset.splits, "train")
     with pytest.raises(DataError, match="valid or test"):
-        train(replace(dataset, splits={}), tmp_path, "encoder=ctxr-tiny", recipe="links-zero-shot")
+        train(replace(dataset, splits=on_train), tmp_path, "encoder=ctxr-tiny", recipe="links-zero-shot")
 
 
 def test_documents_of_train_are_enough(tmp_path: Path) -> None:
@@ -447,3 +450,20 @@ def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tm
     matrices = [model.state_dict()["projections.1.1.weight"] for model in (first, other, again)]
     assert torch.equal(matrices[0], matrices[2])
     assert not torch.equal(matrices[0], matrices[1])
+
+
+def test_documents_that_all_share_a_sentence_are_warned_of(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
+    dataset, features = drawn
+    texts = {name: structs.replace(one, text="same") if one.order == 0 else one for name, one in dataset.texts.items()}
+    for texts_of, warned in ((texts, True), (dataset.texts, False)):
+        progress = Notes()
+        train(
+            replace(dataset, texts=texts_of),
+            tmp_path,
+            *QUICK,
+            features,
+            "epochs=1",
+            name=f"{warned}",
+            progress=progress,
+        )
+        assert any("share images" in line for line in progress.said) == warned
