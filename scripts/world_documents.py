@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ctxr.datasets.constructors import CONSTRUCTIONS
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, execute
 from ctxr.errors import CtxrError
 from ctxr.models.encoders import load_encoder
-from ctxr.pipelines.curation.build_documents import run
 from ctxr.pipelines.curation.config import BuildDocuments
+from ctxr.pipelines.curation.documents import CONSTRUCTIONS, run
 from ctxr.store.artifacts import Content
 from ctxr.store.records import SplitName
 from ctxr.store.tables import write_tables

@@ -31,8 +31,7 @@ from ctxr.models.training.state import save_tensors
 from ctxr.problems.embeddings import Array, PictureFiles, embedded, picture_files, pixels_of
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
-from ctxr.problems.links.towers import IMAGES, DocumentTowers
-from ctxr.problems.links.words import read_word_vectors, token_rows, tokens_of, vocabulary_of
+from ctxr.problems.links.towers import IMAGES, DocumentTowers, read_word_vectors, token_rows, tokens_of, vocabulary_of
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import SCORES, scorers_in

@@ -11,8 +11,8 @@ from ctxr.datasets.documents import documents_of, is_documents
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
-from ctxr.pipelines.curation.build_documents import run
 from ctxr.pipelines.curation.config import BuildDocuments
+from ctxr.pipelines.curation.documents import run
 from ctxr.pipelines.inspection.artifact_check import check_artifact
 from tests.pipelines.curation.test_build_sets import same_tree
 from tests.pipelines.world_dataset import write_world_dataset

@@ -17,8 +17,8 @@ from ctxr.datasets.writers.job import ExportJob, Licences
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.assignment import assign
-from ctxr.pipelines.curation.build_documents import run as build_documents
 from ctxr.pipelines.curation.config import BuildDocuments
+from ctxr.pipelines.curation.documents import run as build_documents
 from ctxr.store.records import Judgment, Score
 from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table

@@ -25,7 +25,7 @@ from ctxr.models.training.loop import TrainingRun
 from ctxr.problems.links.learner import OpenLinks, Sources, label_vectors
 from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
-from ctxr.problems.links.words import vocabulary_of
+from ctxr.problems.links.towers import vocabulary_of
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.scores import read_scores
@@ -62,7 +62,7 @@ class Notes(Silent):
     def __init__(self, stop: str = "\0") -> None:
         self.said: list[str] = []
         self.stop = stop
-        self.warn = self.said.append  # type: ignore[method-assign]
+        self.warn = self.said.append  # type: ignore[method-assign, assignment]
 
     def note(self, text: str) -> None:
         self.said.append(text)

@@ -8,7 +8,7 @@ import pytest
 from ctxr.errors import DataError
 from ctxr.problems.links.learner import first_vectors
 from ctxr.problems.links.recipe import LinksRecipe
-from ctxr.problems.links.words import PAD, UNKNOWN, read_word_vectors, token_rows, tokens_of, vocabulary_of
+from ctxr.problems.links.towers import PAD, UNKNOWN, read_word_vectors, token_rows, tokens_of, vocabulary_of
 
 VECTORS = {"the": [0.5, -1.0, 2.0], "dog's": [1.5, 0.25, -3.0], "école": [4.0, 5.0, 6.0], ".": [0.0, 1.0, 0.0]}
 

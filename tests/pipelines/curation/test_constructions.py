@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ctxr.datasets.constructors import CONSTRUCTIONS, construct
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import Document, documents_of
 from ctxr.datasets.splits import SPLITS
 from ctxr.errors import DataError
+from ctxr.pipelines.curation.documents import CONSTRUCTIONS, construct
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, SplitName, Text
 
 WANTED: dict[SplitName, int] = {"train": 12, "valid": 6, "test": 6}
