@@ -59,18 +59,13 @@ def cached(
         file = workdir / CACHE / "encoded" / f"{sha256_of([origin, part])}.npy"
         array = _read(file, len(part))
         if array is None:
-            array = _kept(file, make(slice(start, start + len(part))))
+            content = BytesIO()
+            np.save(content, make(slice(start, start + len(part))), allow_pickle=False)
+            write_bytes(file, content.getvalue(), durable=False)
+            array = np.load(file, mmap_mode="r", allow_pickle=False)
         advance(len(part))
         arrays.append(array)
     return arrays
-
-
-def _kept(file: Path, array: Array) -> Array:
-    content = BytesIO()
-    np.save(content, array, allow_pickle=False)
-    write_bytes(file, content.getvalue(), durable=False)
-    kept: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-    return kept
 
 
 def _read(file: Path, rows: int) -> Array | None:

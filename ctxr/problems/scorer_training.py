@@ -136,7 +136,10 @@ class ScorerJob(TrainJob):
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
         """See `TrainJob`; raises DataError too where the start is of another encoder."""
         recipe = self.recipe
-        below = None if self.start is None else _start_of(self.start, seed)
+        below = None
+        if self.start is not None:  # the checkpoint of the same seed, or else of the first
+            same = self.start / f"seed{seed}"
+            below = same if (same / "config.json").is_file() else self.start / "seed0"
         source = source_of(below, recipe.encoder, self.progress)
         epoch = self._train(source, seed, train) if recipe.learns else 0
         own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
@@ -225,9 +228,3 @@ def start_command(options: Any, recipe: Recipe) -> str:
         words += ["--set", f"encoder={recipe.encoder}"]
     words += [] if options.workdir == type(options).workdir else ["--workdir", str(options.workdir)]
     return shlex.join(words)
-
-
-def _start_of(run: Path, seed: int) -> Path:
-    """The checkpoint of a run that a seed starts from: of the same seed, or else of the first."""
-    same = run / f"seed{seed}"
-    return same if (same / "config.json").is_file() else run / "seed0"

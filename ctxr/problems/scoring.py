@@ -51,10 +51,8 @@ class OpenScorer(OpenRun):
         checkpoints = scorers_in(source)
         if not checkpoints:
             raise DataError(f"{source} holds no checkpoint", hint="train it again: ctxr train")
-        as_trained = {"regions": options.regions or str(config.get("regions", ""))}
-        if options.precision == "auto":
-            as_trained["precision"] = str(config.get("precision", "auto"))
-        options = replace(options, **as_trained)  # type: ignore[arg-type]
+        precision = str(config.get("precision", "auto")) if options.precision == "auto" else options.precision
+        options = replace(options, regions=options.regions or str(config.get("regions", "")), precision=precision)
         if options.rerank is None:
             by = str(config.get("rerank_by", ""))
             options = replace(options, rerank=int(config.get("rerank", 0)), rerank_by=by)

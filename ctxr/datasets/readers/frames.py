@@ -145,15 +145,14 @@ def describe_all(
         order[name] = []
         for file in files:
             number = frame_number(file.name)
-            video = sources[name] != name
+            index = None if sources[name] == name else number
             # by set, not by video: two cuts of one video may number their frames alike
             image_id = f"{name}/img{number}"
-            image = describe_picture(pictures.root, file, image_id, group, number if video else None)
+            image = describe_picture(pictures.root, file, image_id, group, index)
             if image is None:
                 damaged.append(file)
-                image = Image(image_id, "", "", group, 0, 0, number if video else None)
             order[name].append(image_id)
-            images[image_id] = image
+            images[image_id] = image or Image(image_id, "", "", group, 0, 0, index)
             if passed is not None:
                 passed()
     if damaged:

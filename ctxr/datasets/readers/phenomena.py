@@ -81,21 +81,17 @@ def read_annotations(path: Path) -> list[Annotated]:
         name = set_key.value
         check_name(partial(_at, path, set_key), name)
         for index_key, fields in _pairs(path, inner, f"set {name}: a mapping of target indices"):
-            where = f"{_at(path, index_key)}: set {name}, index {index_key.value!r}"
+            location = _at(path, index_key)
+            where = f"{location}: set {name}, index {index_key.value!r}"
             if not (index_key.value.isascii() and index_key.value.isdigit() and len(index_key.value) < 7):
                 raise DataError(f"{where} is not an index of an image", hint="indices count from 0")
             nodes = {key.value: node for key, node in _pairs(path, fields, f"{where}: description and annotation")}
-            missing = [part for part in ("description", "annotation") if not hasattr(nodes.get(part), "tag")]
-            if missing or not all(is_text(nodes[part].value) for part in ("description", "annotation")):
-                wrong = missing[0] if missing else "description or annotation"
-                raise DataError(f"{where} has no text as {wrong}", hint="restore the row")
-            tags = _tags(
-                f"{_at(path, nodes['annotation'])}: set {name}, index {index_key.value}", nodes["annotation"].value
-            )
-            row = len(rows)
-            location = _at(path, index_key)
-            index, text = int(index_key.value), nodes["description"].value
-            rows.append(Annotated(row, location, name, index, text, tags, examined(row)))
+            for part in ("description", "annotation"):
+                if part not in nodes or not is_text(nodes[part].value):
+                    raise DataError(f"{where} has no text as {part}", hint="restore the row")
+            index, row, codes = int(index_key.value), len(rows), nodes["annotation"]
+            tags = _tags(f"{_at(path, codes)}: set {name}, index {index_key.value}", codes.value)
+            rows.append(Annotated(row, location, name, index, nodes["description"].value, tags, examined(row)))
     return rows
 
 

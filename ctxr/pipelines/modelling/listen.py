@@ -120,13 +120,11 @@ def scores(queries: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Scor
     """For each candidate the share of shifts that chose it; a shift that chose none counts evenly for all: 0..1."""
     rows = []
     for query in queries:
-        votes = dict.fromkeys(query.images, 0.0)
+        images, asked = dict.fromkeys(query.images), len(heard[query.query])
         # equal counts must give equal scores, whatever the order of addition
         chosen = Counter(reply.candidate for reply in heard[query.query] if reply.candidate is not None)
-        undecided = len(heard[query.query]) - chosen.total()
-        for image in votes:
-            votes[image] = (chosen[image] + undecided / len(votes)) / len(heard[query.query])
-        rows += [Score(query.query, image, scorer, value) for image, value in votes.items()]
+        guess = (asked - chosen.total()) / len(images)
+        rows += [Score(query.query, image, scorer, (chosen[image] + guess) / asked) for image in images]
     return rows
 
 
@@ -146,8 +144,10 @@ def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     rows = []
     for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
         replies = [(query, reply) for query in queries for reply in heard[query.query] if reply.shift == shift]
-        judged = [(one, reply) for one, reply in replies if one.target is not None]
-        hits = sum(_hit(one, reply) for one, reply in judged)
+        judged = [
+            (one.images, one.images[one.target], reply.candidate) for one, reply in replies if one.target is not None
+        ]
+        hits = sum(1 / len(images) if pick is None else pick == target for images, target, pick in judged)
         chosen = sum(reply.outcome == "chosen" for _, reply in replies)
         rows.append((shift, len(replies), chosen, hits / len(judged) if judged else None))
     return Table(
@@ -190,12 +190,6 @@ def agreement(heard: Heard) -> float | None:
     several = [replies for replies in heard.values() if len(replies) > 1]
     same = [len({reply.candidate for reply in one}) == 1 and one[0].candidate is not None for one in several]
     return sum(same) / len(same) if same else None
-
-
-def _hit(one: EvalQuery, reply: Reply) -> float:
-    if reply.candidate is None:
-        return 1 / len(one.images)
-    return float(one.target is not None and one.images[one.target] == reply.candidate)
 
 
 REPLIES = "replies.jsonl"

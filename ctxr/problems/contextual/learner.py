@@ -215,7 +215,11 @@ class ContextualJob(ScorerJob):
             everything = [query for queries in self.asked.values() for query in queries]
             check_positions(everything, PLACES, recipe.all_positions)
         self.queries = {split: len(queries) for split, queries in self.asked.items()}
-        self.judged_on = _judged_on(recipe, self.asked)
+        labelled = {
+            split for split, queries in self.asked.items() if any(query.target is not None for query in queries)
+        }
+        choosing = (("test", "valid") if recipe.judged_on_test else ("valid",)) if recipe.learns else ()
+        self.judged_on = next((split for split in choosing if split in labelled), "")
         return [(query.query, query.weak) for query in self.asked.get("train", []) if query.weak]
 
     def examples(self, source: Source) -> tuple[ExampleTable, ExampleTable | None]:
@@ -251,15 +255,6 @@ class ContextualJob(ScorerJob):
         return [
             (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in self.scorers
         ]
-
-
-def _judged_on(recipe: ContextualRecipe, splits: Mapping[str, Sequence[EvalQuery]]) -> str:
-    labelled = {split for split, queries in splits.items() if any(query.target is not None for query in queries)}
-    if not recipe.learns:
-        return ""
-    if recipe.judged_on_test and "test" in labelled:
-        return "test"
-    return "valid" if "valid" in labelled else ""
 
 
 def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQuery]]:

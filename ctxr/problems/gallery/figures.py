@@ -199,12 +199,8 @@ def entail_columns(counted: Counted, labels: Labels) -> Recalls:
 def for_accuracy(split: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
     """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
     size = float(np.mean(1 / np.bincount(split.image_galleries)[list(split.caption_galleries)]))
-    accuracies = []
-    for row in rows:
-        if row.measure == "IR@1":
-            accuracies.append(replace(row, measure="accuracy"))
-            accuracies.append(replace(row, measure="chance", interval=Interval(size)))
-    return accuracies
+    own = [replace(row, measure="accuracy") for row in rows if row.measure == "IR@1"]
+    return [one for row in own for one in (row, replace(row, measure="chance", interval=Interval(size)))]
 
 
 def _published(name: str, direction: str, ranked: Retrieved, images: Codes) -> Recalls:

@@ -222,12 +222,10 @@ class GalleryJob(ScorerJob):
         opened = OpenGallery(scorers_in(self.out), self.recipe.encoder, self.scoring, self.progress)
         splits = [self.splits[name] for name in ("valid", "test") if name in self.splits]
         tables = [(split, *item) for split in splits for item in opened.tables(split, self.pictures).items()]
-        write_table(
-            self.out / RANKINGS, [row for split, scorer, table in tables for row in rankings_of(split, table, scorer)]
-        )
-        write_table(
-            self.out / RECALLS, [row for split, scorer, table in tables for row in recalls_of(split, table, scorer)]
-        )
+        for name, rows_of in ((RANKINGS, rankings_of), (RECALLS, recalls_of)):
+            write_table(
+                self.out / name, [row for split, scorer, table in tables for row in rows_of(split, table, scorer)]
+            )
         return [RANKINGS, RECALLS]
 
     def results(self) -> list[tuple[float | None, float | None]]:

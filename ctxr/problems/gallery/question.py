@@ -252,9 +252,6 @@ def _audited(split: str, labels: Labels) -> str:
 def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
     """The result of each caption as a query for its picture."""
     galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
-    written: dict[int, list[int]] = {}
-    for caption, image in split.written:
-        written.setdefault(caption, []).append(image)
     pairs = np.array(split.written, np.int64)
     for gallery, name in enumerate(split.galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
@@ -272,7 +269,7 @@ def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) ->
             for row, caption in enumerate(captions[queries].tolist()):
                 yield QueryResult(
                     run=scorer, query=split.captions[caption], side=split.name, image_set=name, kind="photos",
-                    text=split.texts[caption], targets=tuple(split.images[image] for image in written[caption]),
+                    text=split.texts[caption], targets=tuple(split.images[images[one]] for one in np.flatnonzero(targets[row])),
                     picks=tuple(split.images[images[one]] for one in np.flatnonzero(best[row])),
                     accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
                     level=int(placed.level[row]), tokens=len(split.texts[caption].split()),

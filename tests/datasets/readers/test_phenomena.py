@@ -59,7 +59,7 @@ def test_tags_outside_their_range_are_left_out_and_said(tmp_path: Path) -> None:
         ("s:\n  - a\n", r":2: .*set s: .*mapping of target"),
         ("s:\n  x:\n    description: a\n    annotation: q\n", r":2: set s, index 'x'"),
         ("s:\n  1:\n    description: a\n", r"index '1' .*as annotation"),
-        ("s:\n  1:\n    description: [a]\n    annotation: q\n", r"description or annotation"),
+        ("s:\n  1:\n    description: [a]\n    annotation: q\n", r"index '1' .*as description"),
         ("s: {}\ns: {}\n", r":2: 's' appears twice: .*line 1"),
         ("s:\n  1: {}\n  1: {}\n", r":3: '1' appears twice"),
         ("a: b: c\n", r":1 is not YAML"),
