@@ -346,7 +346,7 @@ def test_documents_are_counted_by_split_with_their_links(tmp_path: Path) -> None
         "test": (1, 1, 2, 0, 0, 1.0, 2.0, None),
         "all": (3, 5, 3, 1, 3, 1.0, 2.0, pytest.approx(100 / 6)),
     }
-    assert set(json.loads((tmp_path / "stats.json").read_text())["tables"]) == {"documents"}
+    assert set(json.loads((tmp_path / "stats.json").read_text())["tables"]) == {"documents", "leakage"}
     row = {
         "text_list": ["A."],
         "image_info": [{"image_name": "x", "matched_text_index": 0}],
