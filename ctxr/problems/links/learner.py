@@ -258,10 +258,11 @@ class LinksJob(TrainJob):
         model: Any = sources.towers(vectors, seed)
         if recipe.learns:
             table = partial(sources.table, dataset=self.data, words=self.words)
-            valid = table(self.documents["valid"]) if len(self.documents["valid"]) > 1 else None
-            if valid is None:
-                self.progress.warn(f"seed {seed}: fewer than two documents on valid, so the last epoch counts")
             examples = table(self.documents["train"])
+            valid = table(self.documents["valid"]) if self.documents["valid"] else None
+            if valid is None or not valid.comparable(recipe.batch):
+                valid = None
+                self.progress.warn(f"seed {seed}: no two documents of valid can be compared, so the last epoch counts")
             if not examples.comparable(recipe.batch):
                 self.progress.warn("all documents of train share images or sentences: nothing is compared or learned")
             objective = partial(LinksObjective, recipe, examples, valid)

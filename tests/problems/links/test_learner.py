@@ -467,3 +467,4 @@ def test_documents_that_all_share_a_sentence_are_warned_of(drawn: tuple[Dataset,
             progress=progress,
         )
         assert any("share images" in line for line in progress.said) == warned
+        assert any("last epoch" in line for line in progress.said) == warned
