@@ -20,10 +20,15 @@ from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
 from ctxr.errors import CtxrError, UsageError, did_you_mean
-from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.training.recipe import ScorerRecipe
 
 INTERRUPTED = 130
+
+RECIPES = (
+    "ctxr.models.training.recipe:ScorerRecipe",
+    "ctxr.models.entailment.recipe:ClassifierRecipe",
+    "ctxr.problems.links.recipe:LinksRecipe",
+)
+"""Whose keys are given with --set."""
 
 _ARTIFACTS = ("dataset", "artifact")
 """Names of positional arguments that stand for an artifact."""
@@ -138,8 +143,9 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     word = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     parameters = error.ctx.command.params if error.ctx else ()
     options = {option for parameter in parameters for option in parameter.opts}
-    key = ScorerRecipe.SYNONYMS.get(word, word)
-    if "--set" in options and (key in ScorerRecipe.describe() or key in ClassifierRecipe.describe()):
+    recipes = [named(name) for name in RECIPES] if "--set" in options else []
+    key = next((recipe.SYNONYMS.get(word, word) for recipe in recipes), word)
+    if any(key in recipe.describe() for recipe in recipes):
         hint = f"--set {key}=VALUE: it is a key of the recipe"
     elif nameless := _nameless(word, parameters):
         verb = "are" if nameless.endswith("s") else "is"

@@ -231,6 +231,7 @@ def test_an_empty_path_is_not_the_current_folder(typed: list[str], name: str) ->
         (["build-sets", "--lr", "1"], "no such option: --lr", "did you mean"),
         (["train", "--lr", "1"], "no such option: --lr", "--set lr=VALUE"),
         (["train", "--learning-rate=1"], "no such option: --learning-rate", "--set lr=VALUE"),
+        (["train", "--margin=1"], "no such option: --margin", "--set margin=VALUE"),
         (["train", "--masked", "1"], "no such option: --masked", "--set masked=VALUE"),
         (["build-sets", "--threshold"], "option '--threshold' requires an argument", "ctxr build-sets --help"),
         (
