@@ -177,11 +177,11 @@ class _DocumentsStage(Stage):
         built = construct(inputs.data, self.options.kind, wanted, self.options.seed)
         for note in built.notes:
             progress.warn(note)
-        pictures = [image for image in built.images.values() if image.path]
+        pictures, source = [image for image in built.images.values() if image.path], ExportPictures(inputs.data)
         home = "" if all(image.path.startswith(f"{IMAGES}/") for image in pictures) else f"{IMAGES}/"
         with progress.task("pictures", len(pictures)) as task:
             for image in pictures:
-                ExportPictures(inputs.data).link(image, out / f"{home}{image.path}")
+                source.link(image, out / f"{home}{image.path}")
                 task.advance()
         images = [replace(image, path=image.path and f"{home}{image.path}") for image in built.images.values()]
         rows = write_tables(out, built.tables() | {"images": images})

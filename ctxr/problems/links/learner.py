@@ -87,11 +87,8 @@ class Sources:
         self.encoder: Any = None
         self.weights = {} if self.net is None else {NAME: self.net.fingerprint}
         if not recipe.features or recipe.text == "encoder":
-            self.source, precision = (
-                find_source(recipe.encoder, progress.warn),
-                resolved(options.precision, self.device),
-            )
-            self.encoder = Encoder(self.source, self.device, precision, progress.warn)
+            self.source = find_source(recipe.encoder, progress.warn)
+            self.encoder = Encoder(self.source, self.device, resolved(options.precision, self.device), progress.warn)
             self.weights[self.encoder.name] = self.encoder.fingerprint
         of_net = DenseNet169.dim if recipe.learns else len(LABELS)
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
