@@ -110,8 +110,8 @@ def _classes(units: Codes, votes: Codes, prior: Doubles, confusion: Doubles, siz
     """Equation 2.5, [V, U], and the log likelihood of the votes."""
     with np.errstate(divide="ignore"):
         logs, start = np.log(confusion), np.log(prior)
-    said = (logs[:, true, :].reshape(-1)[votes] for true in range(len(prior)))
-    scores = np.stack([np.bincount(units, row, size) + log for row, log in zip(said, start, strict=True)])
+    likelihoods = (logs[:, true, :].reshape(-1)[votes] for true in range(len(prior)))
+    scores = np.stack([np.bincount(units, row, size) + log for row, log in zip(likelihoods, start, strict=True)])
     most = scores.max(axis=0)
     likelihood = np.exp(scores - most)
     total = likelihood.sum(axis=0)

@@ -78,11 +78,11 @@ class ScoredEvaluation(Evaluation):
                     f"{scorer.place(name, None)}: query {name!r} {what} in {dataset.name}",
                     hint="evaluate on the dataset that was scored: --dataset PATH",
                 )
-            one = self.places[name][1]
-            if strange := values.keys() - candidates[one.id]:
+            image_set = self.places[name][1]
+            if strange := values.keys() - candidates[image_set.id]:
                 raise DataError(
                     f"{scorer.place(name, min(strange))}: {min(strange)!r} is not a candidate of query {name!r} "
-                    f"(set {one.id!r} has {one.images[0]!r} and {len(one.images) - 1} more)",
+                    f"(set {image_set.id!r} has {image_set.images[0]!r} and {len(image_set.images) - 1} more)",
                     hint="candidates are the image ids of the query's set",
                 )
 

@@ -312,7 +312,7 @@ LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0
 
 
 def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
-    """Draw documents, learn their links without labels, and test on others: how often the strongest link is right."""
+    """Draw documents, learn their links without labels, and measure on test how often the strongest link is right."""
     drawn = {"train": max(24, sizes.pairs), "valid": max(24, sizes.pairs // 4), "test": max(24, sizes.gallery)}
     captions: dict[str, Any] = drawn | {"pair_train": 0, "pair_valid": 0, "seed": sizes.seed} | DRAWN
     write_captions(WorldCaptions(work / "captions", workers=2 if sizes.pairs > FEW else 1, **captions), progress)

@@ -52,7 +52,7 @@ class _Line(msgspec.Struct):
 
 @dataclass
 class DocumentFiles:
-    """Documents with pictures of the folder of `photos`; `left` is what was left out, by a sentence about it."""
+    """Documents with pictures of the folder of `photos`; `left` names what cannot be used, by reason."""
 
     photos: Galleries
     passed: Callable[[], None] | None = None
@@ -81,7 +81,7 @@ class DocumentFiles:
         self.tables.add(name, split, [text for text, _ in sentences], pictures, links)
 
     def dataset(self, name: str) -> Dataset:
-        """All documents, with notes on what was left out."""
+        """All documents, with a note for each reason in `left`."""
         notes = (f"{what}: {len(names)}, the first is {names[0][:200]!r}" for what, names in self.left.items())
         return self.tables.dataset(name, self.photos.root, notes)
 

@@ -42,9 +42,9 @@ def read_pages(root: Path, passed: Callable[[], None] | None = None) -> Dataset 
     The folders train, valid or val, and test are splits. Raises DataError where no file has text and such an image.
     """
     files, reading = files_below(root), DocumentFiles(Galleries(Path(os.path.realpath(root))), passed)
-    made = {file.parent for name in (MANIFEST, MARKER) for file in files.get(name, ())}
+    artifacts = {file.parent for name in (MANIFEST, MARKER) for file in files.get(name, ())}
     named = [file for name, paths in files.items() if Path(name).suffix.lower() in MOST_BYTES for file in paths]
-    pages = sorted(file for file in named if made.isdisjoint(file.parents) and reading.photos.holds(file))
+    pages = sorted(file for file in named if artifacts.isdisjoint(file.parents) and reading.photos.holds(file))
     for page in pages:
         path, suffix = page.relative_to(root), page.suffix.lower()
         if page.stat().st_size > MOST_BYTES[suffix]:

@@ -114,8 +114,9 @@ def _with_pictures(job: ExportJob, result: ExportResult) -> ExportResult:
     return result
 
 
-_LINKS = """`documents.json` is {train, val, test: [[images, sentences, id]]}. An image is [name, index of its sentence], a sentence
-[text, index of its image]: -1 for linked to nothing, null where nobody said. Pictures are in `images/`.
+_LINKS = """`documents.json` is {train, val, test: [[images, sentences, meta]]}. An image is [name, index of its sentence], a sentence
+[text, index of its image]: -1 is linked to nothing, null is not judged. `meta` is the id of the document, with the scorer of predicted
+links as its worker. Pictures are in `images/`.
 """
 
 _MMC4 = """A line of each JSONL file is a document in the format of MMC4: sentences in `text_list`, images in `image_info`, and their

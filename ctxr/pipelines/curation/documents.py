@@ -34,7 +34,7 @@ FOREIGN, _ATTEMPTS, _MOST_OF_A_GROUP = 45, 20, 40
 """Captions of other albums in DII-Stress, attempts at another document of a group of images, and documents of an album or story."""
 
 Group = Sequence[tuple[Image, list[str]]]
-"""Images that a document is drawn from, with what was written about each, if anything."""
+"""Images that a document is drawn from, each with its captions."""
 
 Part = tuple[str, tuple[Image, ...]]
 """A sentence, or "", and the images that are linked to it, if any."""
@@ -131,8 +131,8 @@ def _groups(
             image, texts = dataset.images[name], captions[one.id].get(name, [])
             if (image.path or dataset.root is None) and (texts or kind == "video"):
                 # photos of a gallery are single ones, unless it says what belongs together
-                alone = len(one.images) > MOST_POSITIONS and image.group == one.group
-                rows.append((one, msgspec.structs.replace(image, group=image.id if alone else image.group), texts))
+                single = len(one.images) > MOST_POSITIONS and image.group == one.group
+                rows.append((one, msgspec.structs.replace(image, group=image.id if single else image.group), texts))
     splits, notes = {image.group: dataset.split_of(one) for one, image, _ in rows}, []
     if len({*splits.values()} - {None}) < 2:
         notes = ["the captions are not in several splits, so their images are dealt to train, valid and test by hash"]

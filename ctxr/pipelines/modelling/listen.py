@@ -101,9 +101,9 @@ def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]
     answered = {reply.asked: reply for reply in replies}
     heard = {}
     for query, requests in groupby(job.requests, lambda request: request.asked.query):
-        asked = [request.identity for request in requests]
-        if answered.keys() >= {*asked}:
-            heard[query] = [answered[identity] for identity in asked]
+        identities = [request.identity for request in requests]
+        if answered.keys() >= {*identities}:
+            heard[query] = [answered[identity] for identity in identities]
     return heard
 
 

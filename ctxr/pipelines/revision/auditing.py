@@ -254,9 +254,9 @@ def _between(rows: Sequence[Judgment]) -> tuple[dict[str, Agreement], int]:
         return {}, 0
     entailed = [row.candidate == ENTAILMENT for row in chosen]
     votes = gather([row.query for row in chosen], [row.worker for row in chosen], entailed)
-    given = Counter(query for query, _ in {(row.query, one) for row, one in zip(chosen, entailed, strict=True)})
+    verdicts = Counter(query for query, _ in {(row.query, one) for row, one in zip(chosen, entailed, strict=True)})
     two = {"Cohen's kappa": cohen(votes)} if len(votes.worker_names) == 2 else {}
-    return {"Fleiss' kappa": fleiss(votes), **two}, sum(count > 1 for count in given.values())
+    return {"Fleiss' kappa": fleiss(votes), **two}, sum(count > 1 for count in verdicts.values())
 
 
 def _corrected(config: ReviseLabels, folder: Path, audited: Audited) -> list[dict[str, Any]]:

@@ -48,14 +48,14 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
     sets, task = "sets of minimally contrastive images", "finding the right image from a contextual text"
     if is_documents(job.dataset):
         sets, task = "documents of sentences and images", "linking the sentences and images of a document"
-    sides = [f"| {name} | {number} |" for name, number in counts["splits"].items()]
+    splits = [f"| {name} | {number} |" for name, number in counts["splits"].items()]
     parts = [
         _front_matter(job, counts, written) if to == "hf" else "",
         f"# {text(job.dataset.name)}\n",
         f"{counts['sets']} {sets}, {counts['images']} images"
         + (f", {counts['queries']} queries" if counts["queries"] else ", no descriptions yet")
         + f": a benchmark for {task}.\n",
-        "\n".join(["| side | sets |", "| --- | --- |", *sides, ""]),
+        "\n".join(["| side | sets |", "| --- | --- |", *splits, ""]),
         "## Loading\n",
         written.load,
         "## How it was made\n",

@@ -99,10 +99,10 @@ def columns_of(
                     parts.setdefault(f"{name}{direction}@{k}", []).append(_column(of, values[:, index], value))
     joined = {measure: _joined(listed) for measure, listed in parts.items()}
     for name, (captions_of, images_of) in truths.items():
-        found = retrieved(scores, captions_of.relation, absent=captions_of.absent)
-        joined |= _published(name, "TR", found, np.arange(len(split.images)))
-        found = retrieved(scores.turned(), images_of.relation, absent=images_of.absent)
-        joined |= _published(name, "IR", found, owners)
+        ranked = retrieved(scores, captions_of.relation, absent=captions_of.absent)
+        joined |= _published(name, "TR", ranked, np.arange(len(split.images)))
+        ranked = retrieved(scores.turned(), images_of.relation, absent=images_of.absent)
+        joined |= _published(name, "IR", ranked, owners)
     return joined
 
 

@@ -313,17 +313,19 @@ class OpenLinks(OpenScorer):
     def score(self, examples: tuple[Dataset, Collection[str] | None]) -> dict[str, dict[str, dict[str, float]]]:
         """Cosines of some queries or of all. Raises DataError for pictures, features or weights that are missing or do not fit."""
         dataset, queries = examples
-        asked = [one for one in whole_documents(dataset) if queries is None or not {*one.sentences}.isdisjoint(queries)]
+        documents = [
+            one for one in whole_documents(dataset) if queries is None or not {*one.sentences}.isdisjoint(queries)
+        ]
         return {
             scorer: {
                 query: dict(zip(one.images, row, strict=True))
-                for one, (sentences, images) in zip(asked, self.vectors(dataset, asked, scorer), strict=True)
+                for one, (sentences, images) in zip(documents, self.vectors(dataset, documents, scorer), strict=True)
                 for query, row in zip(
                     one.sentences, (torch.from_numpy(sentences) @ torch.from_numpy(images).T).tolist(), strict=True
                 )
                 if queries is None or query in queries
             }
-            for scorer in (self.checkpoints if asked else ())
+            for scorer in (self.checkpoints if documents else ())
         }
 
     def vectors(self, dataset: Dataset, documents: Sequence[Document], scorer: str = "") -> list[tuple[Array, Array]]:

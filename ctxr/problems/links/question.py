@@ -124,10 +124,12 @@ class LinkEvaluation(ScoredEvaluation):
         aucs = {run: column.values[within] for run, column in columns.items()}
         alike = tuple((run, base, spearman(aucs[run], aucs[base])) for base, run in combinations(aucs, 2))
         rho = "Spearman's rho of the AUC of documents; –: that of a run does not vary"
-        each = "mean and standard deviation over seeds; every other figure is the mean over seeds, document by document"
+        over_seeds = (
+            "mean and standard deviation over seeds; every other figure is the mean over seeds, document by document"
+        )
         tables = {
             "links": Table(f"{name}: links found", ("run", *self.measures), tuple(rows), note),
-            "seeds": seed_table(name, findings.rows["seeds"], "AUC %", each),
+            "seeds": seed_table(name, findings.rows["seeds"], "AUC %", over_seeds),
             "differences": difference_table(name, findings.differences, f"{self.unit}s"),
             "spearman": Table(f"{name}: methods alike", ("run", "against", "rho"), alike, rho, digits=3),
             "explained": self._explained(split, within, aucs) if self.options.encoder and counted else None,

@@ -120,7 +120,7 @@ _ANGLE, _CROP = math.radians(20), 0.875
 
 
 class WordTower(nn.Module):
-    """Word vectors [V, D], of which whole dimensions drop out, and the last state of a GRU; their sum where `width` is 0."""
+    """Word vectors [V, D] under dropout of whole dimensions, then the last state of a GRU, or their sum where `width` is 0."""
 
     def __init__(self, words: Tensor, width: int, dropout: float) -> None:
         super().__init__()

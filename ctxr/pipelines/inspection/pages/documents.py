@@ -26,12 +26,12 @@ def make_documents(edition: Edition) -> Mapping[str, Any] | None:
     runs, dataset = edition.data["results"]["runs"] if by_document else [], edition.chain.dataset
     judged = {(row.query, row.candidate) for row in dataset.judgments if row.worker == GOLD} if dataset else None
     documents = [_document(rows, runs, judged) for rows in by_document.values()]
-    drawn = sorted((one for one in documents if any(one["runs"])), key=_ease)
+    scored = sorted((one for one in documents if any(one["runs"])), key=_ease)
     paths = {image.id: image.path for image in edition.chain.images.values()}
-    for one in (shown := drawn[:MOST_DOCUMENTS]):
+    for one in (shown := scored[:MOST_DOCUMENTS]):
         one["images"] = [[name, edition.pictures.number(paths.get(name, ""))] for name in one["images"]]
     edition.data["documents"] = {"runs": runs, "rows": shown}
-    sizes = {"drawn": len(drawn), "shown": len(shown), "large": len(documents) - len(drawn)}
+    sizes = {"drawn": len(scored), "shown": len(shown), "large": len(documents) - len(scored)}
     return {"runs": runs, "strongest": STRONGEST, "most_images": MOST_SCORES, **sizes} if documents else None
 
 
