@@ -109,7 +109,7 @@ def seen_pictures(pictures: Iterable[tuple[str, str]], trained_on: Collection[st
     """Ids of those of (id, SHA-256 or "") that a classifier was trained on: by id, published id or content.
 
     Args:
-        trained_on: ids and SHA-256 (`ctxr.models.entailment.base.Classifier`).
+        trained_on: ids and SHA-256 (`ctxr.models.entailment.base.Judge`).
     """
     names = {*trained_on, *(published for name in trained_on if (published := published_image(name)))}
     return [image for image, sha256 in pictures if names & {image, published_image(image), sha256}]

@@ -24,10 +24,10 @@ from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record
 from ctxr.store.tables import UNREADABLE, encode_row, read_table, write_table
 
-Decision = Literal["added", "rejected"]
-Reason = Literal["below_threshold", "cap_image", "cap_caption"]
+Decision = Literal["added", "rejected", "unsure"]
+Reason = Literal["below_threshold", "cap_image", "cap_caption", "between_thresholds", "no_answer"]
 Direction = Literal["image", "caption", "both"]
-ThresholdFrom = Literal["classifier", "given", "dev"]
+ThresholdFrom = Literal["classifier", "given", "dev", "audit"]
 
 
 class Round(Record, frozen=True):
@@ -42,6 +42,10 @@ class Round(Record, frozen=True):
         images: of the round. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
             left out by a cap. leaked: images that the classifier was trained on.
         decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments, "" in older rounds.
+        judges: fingerprints of the judges of a cascade, in order; () for one judge. unsure_below: probability from which on a pair
+            is unsure, not rejected; None where no pair is. unsure: pairs that are. pending: pairs of valid and test, called
+            entailed by a judge without a licence, which are in the ledger and in no judgment. licence: the audit that licensed
+            it, in words; "" for none. unlicensed: whether the user put it in force without. toy: whether a judge is the toy.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("number",)
@@ -67,6 +71,13 @@ class Round(Record, frozen=True):
     precision_low: float | None = None
     precision_high: float | None = None
     judgments: str = ""
+    judges: tuple[str, ...] = ()
+    unsure_below: float | None = None
+    unsure: int = 0
+    pending: int = 0
+    licence: str = ""
+    unlicensed: bool = False
+    toy: bool = False
 
 
 class CandidateRow(Record, frozen=True):
@@ -76,7 +87,8 @@ class CandidateRow(Record, frozen=True):
         caption: id of the query. source: retrieval model. direction: whether it was among the best captions of the image, the
             best images of the caption, or both. rank: there, from 1 (of the image where both), among the candidates, without pairs
             that were given or that earlier rounds added or rejected. score: of retrieval.
-        probability: of entailment, 0..1, by the classifier with this fingerprint. reason: for its rejection.
+        probability: of entailment, 0..1, by the judge with this fingerprint; None where it gave no answer. reason: why it was not
+            added.
         leaked: whether the classifier was trained on the image.
     """
 
@@ -88,7 +100,7 @@ class CandidateRow(Record, frozen=True):
     direction: Direction
     rank: int
     score: float
-    probability: float
+    probability: float | None
     decision: Decision
     classifier: str
     reason: Reason | None = None
@@ -128,7 +140,7 @@ class AuditSample(Record, frozen=True):
     decision: Decision
     population: int
     sampled: int
-    probability: float
+    probability: float | None
     rank: int
 
 
@@ -420,9 +432,11 @@ def stratum_of(link: CandidateRow) -> str:
     'added, p 0.9 to 1, rank above 10'
     """
     done = "capped" if link.reason in ("cap_image", "cap_caption") else link.decision
+    rank = f"rank up to {RANKS[0]}" if link.rank <= RANKS[0] else f"rank above {RANKS[0]}"
+    if link.probability is None:
+        return f"{done}, p unknown, {rank}"
     edges = (0.0, *BANDS, 1.0)
     band = int(np.searchsorted(BANDS, link.probability, side="right"))
-    rank = f"rank up to {RANKS[0]}" if link.rank <= RANKS[0] else f"rank above {RANKS[0]}"
     return f"{done}, p {edges[band]:g} to {edges[band + 1]:g}, {rank}"
 
 

@@ -36,16 +36,30 @@ WORKER = "entailment"
 Pair = tuple[str, str]
 
 
+UNSURE = -1.0
+"""Value of a judgment of a judge that neither accepts nor rejects: the pair is no positive and no negative."""
+
+
 def verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:
-    """Whether a classifier calls a (query, candidate) entailed; of several rounds the latest counts, and in it any yes."""
-    latest: dict[Pair, tuple[int, bool]] = {}
+    """Whether a judge calls a (query, candidate) entailed; of several rounds the latest counts, and in it any yes. Unsure pairs are
+    left out."""
+    return {pair: value > 0 for pair, value in _latest(judgments).items() if value != UNSURE}
+
+
+def unsure_pairs(judgments: Iterable[Judgment]) -> frozenset[Pair]:
+    """The (query, candidate) pairs that are neither positive nor negative: unsure in their latest round."""
+    return frozenset(pair for pair, value in _latest(judgments).items() if value == UNSURE)
+
+
+def _latest(judgments: Iterable[Judgment]) -> dict[Pair, float]:
+    """The largest value of each pair in its latest round."""
+    latest: dict[Pair, tuple[int, float]] = {}
     for row in judgments:
         if row.worker.startswith(WORKER):
-            pair, entailed = (row.query, row.candidate), row.value > 0
-            previous = latest.get(pair, (-1, False))
-            if row.round >= previous[0]:
-                latest[pair] = (row.round, entailed or (row.round == previous[0] and previous[1]))
-    return {pair: entailed for pair, (_, entailed) in latest.items()}
+            latest[row.query, row.candidate] = max(
+                latest.get((row.query, row.candidate), (-1, 0.0)), (row.round, row.value)
+            )
+    return {pair: value for pair, (_, value) in latest.items()}
 
 
 def read_judgments(path: Path) -> list[Judgment]:

@@ -24,35 +24,58 @@ class Claim:
         premise: text, such as all captions of the picture joined by blanks; "" where there is none.
         image: file of the picture; None where there is none.
         hypothesis: text.
+        pair: ids of image and query, for a judge that reads its answers from a file; None for a pair of dev.
     """
 
     premise: str
     image: Path | None
     hypothesis: str
+    pair: tuple[str, str] | None = None
 
 
-class Classifier(Protocol):
+@dataclass(frozen=True)
+class Estimate:
+    """What a paid judge would take: requests, tokens sent and received, and their price."""
+
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+
+
+class Judge(Protocol):
     """Says how likely a premise entails a hypothesis.
 
     Attributes:
-        name: of the run. fingerprint: SHA-256 over weights, config and preprocessing.
-        threshold: probability from which on a claim counts as entailed, chosen on dev.
+        name: as outputs call it. fingerprint: SHA-256 over everything that decides its answers: weights, config, prompt, file.
+        threshold: probability from which on a claim counts as entailed, unless the user says otherwise.
         trained_on: images it was trained on or chosen by, what it must not judge: SHA-256 of each available file, and the
             canonical id (`coco/9`, `flickr30k/7`) of each published one. Ids of artifacts are not among them: two may share them.
+            None where its training data are unknown.
+        family: the encoder it is built on, such as `ctxr-tiny` or `blip`; "" for none or unknown.
+        toy: whether it was trained on drawn scenes alone and ships with ctxr.
     """
 
     name: str
     fingerprint: str
     threshold: float
-    trained_on: frozenset[str]
+    trained_on: frozenset[str] | None
+    family: str = ""
+    toy: bool = False
 
     def probabilities(
         self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1: that premise and image together entail the hypothesis. `advance` is told of claims done.
+        """float32 [n] in 0..1: that premise and image together entail the hypothesis; NaN where it gives no answer. `advance` is told
+        of claims done.
 
-        Raises DataError for a picture that cannot be read.
+        Raises DataError for a picture that cannot be read, UnfinishedError where the budget ends; answers until then are kept.
         """
+        ...
+
+    def estimate(self, claims: int) -> Estimate | None:
+        """What so many claims would cost at most; None for a judge that costs nothing."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from ctxr.errors import DataError
 from ctxr.media.images import read_image
-from ctxr.models.entailment.base import Claim
+from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
@@ -71,8 +71,8 @@ def fingerprint_of(folder: Path) -> str:
     return sha256_of([asdict(read_notes(folder)), _sha256(folder / WEIGHTS)])
 
 
-class TrainedClassifier:
-    """A `Classifier` in a folder.
+class TrainedClassifier(Judge):
+    """A classifier in a folder.
 
     Args:
         folder: as `write_classifier` wrote it. device: where it runs.
@@ -84,6 +84,7 @@ class TrainedClassifier:
         notes = read_notes(folder)
         self.name, self.threshold, self.device = name, notes.threshold, device
         self.recipe = ClassifierRecipe(**notes.recipe)
+        self.family = self.recipe.image.partition(":")[2] if self.recipe.image.startswith("aligned:") else ""
         self.branches = _same(find_branches(self.recipe, device), notes, folder)
         self.fingerprint = fingerprint_of(folder)
         self.trained_on = _trained_on(folder / TRAINED_ON)
@@ -95,7 +96,7 @@ class TrainedClassifier:
     def probabilities(
         self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1, as `Classifier.probabilities` says.
+        """float32 [n] in 0..1, as `Judge.probabilities` says.
 
         A claim with premise and picture is judged by the head over both, one with only one of them by the head of its branch; a
         classifier that lacks that branch sees a black picture, or an empty premise.

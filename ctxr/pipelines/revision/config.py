@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Switch, Text, Workdir
+from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Since, Switch, Text, Workdir
 from ctxr.engine.report import Table
 from ctxr.store.kinds import REVISE_LABELS
 
@@ -35,14 +35,21 @@ class ReviseLabels(Options):
     """Round to undo, redo or audit; 0 = the latest."""
     by: Text = "auto"
     """Retriever: an encoder, or a run of the project without a head over sets."""
+    judge: Annotated[tuple[str, ...], NotDecisive] = ()
+    """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL, file:FILE or toy; default: the only classifier
+    of the project, or the toy that ships with ctxr. Several, in order, make a cascade: each is asked only about pairs that the
+    one before leaves unsure, by default between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
     classifier: Text = ""
-    """Classifier of `ctxr train --recipe entailment` ; default: the only one of the project."""
+    """The same as --judge classifier:NAME."""
     top_k: Annotated[int, Range(1, inf, "a whole number, at least 1")] = 30
     """Candidate captions per picture."""
     both: bool = False
     """Mine the best pictures of each caption too."""
     threshold: Share = None
     """Lowest probability of a pair that counts as entailed; default: the classifier's threshold."""
+    unsure: Share = None
+    """Probability from which on a pair below the threshold is unsure: neither positive nor negative, in training and in metrics;
+    default: none is."""
     precision: Share = None
     """Take the lowest threshold that reaches this precision on dev instead."""
     dev: PathOption = None
@@ -58,6 +65,11 @@ class ReviseLabels(Options):
     allow_leak: Switch = False
     """Accept pictures of valid and test that the classifier was trained on; they are named, and figures are given with and without
     them."""
+    unlicensed: Annotated[bool, Since(False)] = False
+    """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""
+    epsilon: Annotated[float, NotDecisive, Range(0, 1, "a share from 0 to 1")] = 0.1
+    """What a judge may be worse than a person to be licensed, since it is cheaper (--audit): 0.1 for crowd workers, 0.15 for skilled
+    people, 0.2 for experts."""
     sample: Annotated[int, Range(0, inf, "a whole number, at least 0")] = 200
     """Pairs to draw for the human audit."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0

@@ -16,7 +16,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import Encoder
-from ctxr.models.entailment.base import Claim, Classifier
+from ctxr.models.entailment.base import Claim, Judge
 from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems.embeddings import cached
@@ -54,7 +54,7 @@ def find_classifier(config: ReviseLabels) -> str:
     return str(home / finished[0]) if finished else ""
 
 
-def open_classifier(config: ReviseLabels) -> "Classifier":
+def open_classifier(config: ReviseLabels) -> "Judge":
     """The classifier of a configuration. Raises as `classifiers.open_classifier`, and UnfinishedError without one."""
     named = find_classifier(config)
     if not named:
@@ -90,7 +90,7 @@ class Premise(NamedTuple):
 
 
 def probabilities(
-    classifier: "Classifier",
+    classifier: "Judge",
     pools: Sequence[Candidates],
     premises: Mapping[str, Premise],
     hypotheses: Mapping[str, str],
@@ -113,7 +113,7 @@ def probabilities(
 
 
 def _judged(
-    classifier: "Classifier", claims: Sequence[tuple[Premise, str]], workdir: Path, label: str, progress: Progress
+    classifier: "Judge", claims: Sequence[tuple[Premise, str]], workdir: Path, label: str, progress: Progress
 ) -> Doubles:
     def make(part: slice) -> npt.NDArray[np.float32]:
         batch = [Claim(premise.text, premise.file, hypothesis) for premise, hypothesis in claims[part]]
@@ -129,7 +129,7 @@ def _judged(
     return np.concatenate([np.zeros(0), *parts])
 
 
-def choose_threshold(config: ReviseLabels, base: Base, classifier: "Classifier", progress: Progress) -> ChosenThreshold:
+def choose_threshold(config: ReviseLabels, base: Base, classifier: "Judge", progress: Progress) -> ChosenThreshold:
     """The threshold: as given, or the lowest that reaches the precision wanted on dev, or the classifier's.
 
     Of dev, pairs of split valid or without a split that also choose the threshold in training are used. Raises DataError where
@@ -207,7 +207,7 @@ def on_top(
     before: Sequence[Round],
     settings: Mapping[str, Any],
     encoder: "Encoder | PairMiner",
-    classifier: "Classifier",
+    classifier: "Judge",
     *,
     edge: ChosenThreshold,
 ) -> str:

@@ -33,7 +33,7 @@ from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, allocate, audited_pairs
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.models.encoders import Encoder
-from ctxr.models.entailment.base import Classifier
+from ctxr.models.entailment.base import Judge
 from ctxr.pipelines.revision.candidates import Candidates, PairMiner
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.decisions import ChosenThreshold
@@ -218,7 +218,7 @@ class Revised:
     reasons: tuple[Sequence[Reason | None], ...]
     threshold: ChosenThreshold
     encoder: Encoder | PairMiner
-    classifier: Classifier
+    classifier: Judge
     leaked: frozenset[str]
     own: Mapping[str, list[str]]
     texts: Mapping[str, str]

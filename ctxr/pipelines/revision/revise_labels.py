@@ -31,7 +31,7 @@ from ctxr.engine.stage import execute
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more
 from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
-from ctxr.models.entailment.base import Classifier
+from ctxr.models.entailment.base import Judge
 from ctxr.pipelines.revision.auditing import audit
 from ctxr.pipelines.revision.candidates import MinedGallery, PairMiner, check_by, open_encoder, pools_of
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
@@ -61,7 +61,7 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 
 
-def run(config: ReviseLabels, progress: Progress | None = None, classifier: Classifier | None = None) -> ReviseReport:
+def run(config: ReviseLabels, progress: Progress | None = None, classifier: Judge | None = None) -> ReviseReport:
     """Add, undo, redo or audit a round, or report the plan.
 
     Args:
@@ -230,7 +230,7 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
     return base
 
 
-def revise(config: ReviseLabels, progress: Progress, opened: Classifier | None) -> ReviseReport:
+def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> ReviseReport:
     """Add a round, unless it exists already. Raises what `pipelines.revise_labels.run` says."""
     base, out = open_project(config, progress), config.folder()
     rounds = read_rounds(out)
@@ -280,7 +280,7 @@ def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
         )
 
 
-def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Classifier, progress: Progress) -> list[str]:
+def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Judge, progress: Progress) -> list[str]:
     """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
     images = inputs.base.dataset.images
     leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], classifier.trained_on)
@@ -302,7 +302,7 @@ def _revised(
     config: ReviseLabels,
     inputs: RevisionInput,
     encoder: Encoder | PairMiner,
-    classifier: Classifier,
+    classifier: Judge,
     chosen_threshold: ChosenThreshold,
     *,
     leaked: list[str],

@@ -28,7 +28,7 @@ from ctxr.store.kinds import CLASSIFIER
 
 
 def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier":
-    """A trained classifier (`ctxr.models.entailment.base.Classifier`).
+    """A trained classifier (`ctxr.models.entailment.base.Judge`).
 
     Args:
         run: its folder, such as `work/classifiers/entailment`; of several seeds the first, or `.../seed1`.
