@@ -33,12 +33,13 @@ class Person:
     rejected: bool = False
 
 
-def alternative_test(votes: Votes, verdicts: Codes, epsilon: float) -> tuple[Person, ...]:
+def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: float) -> tuple[Person, ...]:
     """Compare a judge with each person by how many of the others agree with either; tests are corrected for each other (Benjamini and
     Yekutieli 2001).
 
     Args:
-        verdicts: [U] the label that the judge gives. epsilon: what it may be worse, since it is cheaper.
+        verdicts: [U] the label that the judge gives. weights: [U] how many units each stands for, alike in the paper, where none are
+            drawn by strata. epsilon: what the judge may be worse, since it is cheaper.
     """
     counts = np.zeros((len(votes.unit_names), len(votes.labels)), np.int64)
     np.add.at(counts, (votes.units, votes.values), 1)
@@ -46,27 +47,36 @@ def alternative_test(votes: Votes, verdicts: Codes, epsilon: float) -> tuple[Per
     others = np.bincount(votes.units, as_judge)[votes.units] - as_judge
     worse = np.sign(counts[votes.units, votes.values] - 1 - others)
     shared = counts.sum(axis=1)[votes.units] > 1
-    rows = [worse[shared & (votes.workers == code)] for code in range(len(votes.worker_names))]
-    p_values = np.array([inferiority(row, epsilon) for row in rows if len(row)])
+    rows = [np.flatnonzero(shared & (votes.workers == code)) for code in range(len(votes.worker_names))]
+    weight = weights[votes.units]
+    p_values = np.array([inferiority(worse[row], weight[row], epsilon) for row in rows if len(row)])
     ranks = np.arange(1, len(p_values) + 1)
     ordered = np.sort(p_values)
-    highest = ordered[ordered <= LEVEL * ranks / (len(ranks) * (1 / ranks).sum())].max(initial=-1.0)
+    highest = float(ordered[ordered <= LEVEL * ranks / (len(ranks) * (1 / ranks).sum())].max(initial=-1.0))
     tested = iter(p_values.tolist())
     return tuple(
-        Person(str(name), len(row), float((row <= 0).mean()), p := next(tested), p <= highest)
+        Person(
+            str(name),
+            len(row),
+            float(np.average(worse[row] <= 0, weights=weight[row])),
+            p := next(tested),
+            p <= highest,
+        )
         if len(row)
         else Person(str(name), 0)
         for name, row in zip(votes.worker_names, rows, strict=True)
     )
 
 
-def inferiority(differences: Doubles, epsilon: float) -> float:
-    """One-sided p-value for the claim that differences [n] are `epsilon` or more: Student's, or of few items Wilcoxon's, exact with mean
-    ranks for ties."""
-    values = differences - epsilon
-    if len(values) >= FEW_ITEMS:
-        spread, mean = float(values.std(ddof=1)), float(values.mean())
-        return float(stdtr(len(values) - 1, mean / spread * np.sqrt(len(values)))) if spread else float(mean >= 0)
+def inferiority(differences: Doubles, weights: Doubles, epsilon: float) -> float:
+    """One-sided p-value for the claim that differences [n] are `epsilon` or more: Student's, or of few items Wilcoxon's, which knows no
+    weights: exact, with mean ranks for ties."""
+    values, count = differences - epsilon, len(differences)
+    if count >= FEW_ITEMS:
+        share = weights / weights.sum()
+        mean = float(share @ values)
+        spread = float(np.linalg.norm(share * (values - mean))) * np.sqrt(count / (count - 1))
+        return float(stdtr(count - 1, mean / spread)) if spread > 1e-12 else float(mean >= 0)
     values = np.round(values[values != 0], 9)
     sizes = np.abs(values)
     # twice the mean rank is a whole number

@@ -84,14 +84,10 @@ class JudgedPairs:
         self.answers = [answers[one.key()] for one in answered]
         self.half = np.arange(len(answered)) % 2
         share = np.array([np.mean([*one.values()]) for one in self.answers])
-        self.entailed = share > 0.5
-        cells = [(one.stratum, half) for one, half in zip(answered, self.half.tolist(), strict=True)]
-        decided = Counter(cell for cell, tied in zip(cells, share == 0.5, strict=True) if not tied)
-        # candidates that each pair stands for in its half
-        self.weights = np.array(
-            [one.population / max(1, decided[cell]) for one, cell in zip(answered, cells, strict=True)]
-        )
-        self.weights[share == 0.5] = 0
+        self.decided, self.entailed = share != 0.5, share > 0.5
+        strata = Counter(one.stratum for one in answered)
+        # candidates that each pair stands for
+        self.weights = np.array([one.population / strata[one.stratum] for one in answered])
         self.probability = np.array([nan if row.probability is None else row.probability for row in rows])
         self.ranks = np.array([float(row.rank) for row in rows])
         # what an earlier judge of a cascade decided holds at every threshold
@@ -110,7 +106,7 @@ class JudgedPairs:
         agrees with people most often; inf for none."""
         chosen = np.full(2, inf)
         for half in (0, 1):
-            rows, most = (self.half == half) & (self.weights > 0), -inf
+            rows, most = (self.half == half) & self.decided, -inf
             for threshold in np.unique(self.last[rows & np.isfinite(self.last)]):
                 called = rows & (self.at(threshold) == 1)
                 right, every = (float(self.weights[which].sum()) for which in (called & self.entailed, called))
@@ -120,7 +116,7 @@ class JudgedPairs:
 
     def preference(self, seed: int) -> Preference | None:
         """Whether the judge favours what the retriever ranks high."""
-        rows = (self.weights > 0) & ~np.isnan(self.probability)
+        rows = self.decided & ~np.isnan(self.probability)
         probability, ranks, entailed, weights = np.stack([self.probability, self.ranks, self.entailed, self.weights])[
             :, rows
         ]
@@ -140,7 +136,8 @@ def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPai
     rows = np.flatnonzero(called != UNSURE).tolist()
     votes = [(row, *vote) for row in rows for vote in pairs.answers[row].items()]
     given = gather(*([vote[column] for vote in votes] for column in range(3)))
-    people = alternative_test(given, called[given.unit_names.astype(np.int64)], config.epsilon)
+    units = given.unit_names.astype(np.int64)
+    people = alternative_test(given, called[units], pairs.weights[units], config.epsilon)
     licence = replace(
         licence, threshold=float(thresholds.max()), people=people, unsure=len(called) - len(rows),
         items=sum(len(pairs.answers[row]) > 1 for row in rows),
