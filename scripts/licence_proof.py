@@ -21,7 +21,7 @@ from ctxr.engine.report import Table
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.auditing import judged
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.licence import JudgedPairs, Licence, examine
+from ctxr.pipelines.revision.licence import JudgedPairs, JudgeLicence, examine
 from ctxr.pipelines.revision.results import draw
 from ctxr.store.records import Judgment
 from scripts.ending import exit_code
@@ -88,7 +88,7 @@ def answered(
     return Answered(Path(), judgments=rows)
 
 
-def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Generator) -> Licence:
+def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Generator) -> JudgeLicence:
     """What the audit of a sample says."""
     current = Round(
         1, True, "drawn", "drawn", "judge", "judge", THRESHOLD, "given", PICTURES, len(world.links), 0, 0, 0, ""
@@ -102,7 +102,7 @@ def prove(options: Namespace) -> None:
     """Audit many rounds of each kind, and print the share of licences."""
     config, rows = ReviseLabels(epsilon=options.epsilon, precision=options.precision), []
     for (world, best), (name, judge) in product(WORLDS.items(), JUDGES.items()):
-        results: dict[int, list[Licence]] = {size: [] for size in SIZES}
+        results: dict[int, list[JudgeLicence]] = {size: [] for size in SIZES}
         share = []
         for seed in range(options.repetitions):
             rng = np.random.default_rng((seed, 18))

@@ -18,8 +18,8 @@ FEW_ITEMS = 30
 
 
 @dataclass(frozen=True)
-class Person:
-    """A person left out, against a judge.
+class AnnotatorTest:
+    """The test of a judge against a person left out.
 
     Attributes:
         items: that others answered too; the rest is None or False without any. advantage: share of them on which the judge agrees with
@@ -33,7 +33,7 @@ class Person:
     rejected: bool = False
 
 
-def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: float) -> tuple[Person, ...]:
+def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: float) -> tuple[AnnotatorTest, ...]:
     """Compare a judge with each person by how many of the others agree with either; tests are corrected for each other (Benjamini and
     Yekutieli 2001).
 
@@ -55,7 +55,7 @@ def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: f
     highest = float(ordered[ordered <= LEVEL * ranks / (len(ranks) * (1 / ranks).sum())].max(initial=-1.0))
     tested = iter(p_values.tolist())
     return tuple(
-        Person(
+        AnnotatorTest(
             str(name),
             len(row),
             float(np.average(worse[row] <= 0, weights=weight[row])),
@@ -63,7 +63,7 @@ def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: f
             p <= highest,
         )
         if len(row)
-        else Person(str(name), 0)
+        else AnnotatorTest(str(name), 0)
         for name, row in zip(votes.worker_names, rows, strict=True)
     )
 
