@@ -64,7 +64,7 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
             licence = msgspec.convert((read_audit(manifest.parent) or {}).get("licence"), JudgeLicence | None)
         except msgspec.ValidationError as error:
             raise DataError(
-                f"{manifest.parent} holds no licence: {error}", hint="ctxr revise-labels --audit"
+                f"{manifest}: its licence is damaged: {error}", hint="ctxr revise-labels --audit"
             ) from error
         if licence and licence.omega is not None and (licence.fingerprint, licence.content) == (fingerprint, content):
             return licence if licence.passed else None
@@ -116,11 +116,7 @@ class JudgedPairs:
 
     def preference(self, seed: int) -> Preference | None:
         """Whether the judge favours what the retriever ranks high."""
-        rows = self.decided & ~np.isnan(self.probability)
-        probability, ranks, entailed, weights = np.stack([self.probability, self.ranks, self.entailed, self.weights])[
-            :, rows
-        ]
-        return preference(probability, ranks, entailed, weights, seed) if rows.any() else None
+        return preference(self.probability, self.ranks, self.entailed, self.weights * self.decided, seed)
 
 
 def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs) -> JudgeLicence:
@@ -147,7 +143,6 @@ def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPai
         return replace(licence, reason="no two people answered the same pair")
     wins = sum(person.rejected for person in tested)
     omega, rho = wins / len(tested), sum(person.advantage or 0 for person in tested) / len(tested)
-    reason = (
-        f"it may stand in for {wins} of {len(tested)} people{', but no audit licenses a toy' if current.toy else ''}"
-    )
+    toy = ", but no audit licenses a toy" if current.toy else ""
+    reason = f"it may stand in for {wins} of {len(tested)} people{toy}"
     return replace(licence, passed=omega >= WINNING and not current.toy, reason=reason, omega=omega, rho=rho)

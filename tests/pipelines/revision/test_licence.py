@@ -168,7 +168,7 @@ def test_a_coin_is_refused_and_a_judge_that_errs_as_seldom_as_people_passes() ->
     for name in passed:
         for seed in range(12):
             rng = np.random.default_rng(seed)
-            passed[name] += audited(ReviseLabels(), drawn(0.5, JUDGES[name], rng), 200, rng).passed
+            passed[name] += audited(ReviseLabels(), drawn(0.5, JUDGES[name], rng), 200, rng)[0].passed
     assert (passed["a coin"], passed["always no"]) == (0, 0)
     assert passed["nine of ten right and found"] >= 10
 
