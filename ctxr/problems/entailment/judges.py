@@ -1,0 +1,118 @@
+"""Judges of entailment by the names under which `ctxr revise-labels --judge` takes them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctxr.engine.progress import Progress
+from ctxr.errors import UsageError, did_you_mean
+from ctxr.models.encoders import TINY_FOLDER
+from ctxr.models.entailment.base import Judge
+from ctxr.models.entailment.checkpoint import TrainedClassifier
+from ctxr.models.judges.file import FileJudge
+from ctxr.models.judges.matching import MatchingJudge
+from ctxr.models.judges.nli import NliJudge
+from ctxr.models.precision import choose_device
+from ctxr.problems.entailment.classifiers import open_classifier
+from ctxr.problems.entailment.pairs import classifiers_in
+from ctxr.store.kinds import CLASSIFIERS
+
+TOY = "toy"
+
+TOY_FOLDER = TINY_FOLDER.parent / "toy-judge"
+"""The classifier that ships with ctxr."""
+
+KINDS = {
+    "classifier": "classifier:NAME", "nli": "nli:DIRECTORY", "itm": "itm:MODEL", "endpoint": "endpoint:URL", "file": "file:FILE",
+    TOY: TOY,
+}  # fmt: skip
+"""How a judge of each kind is spelled."""
+
+_LIMITS = re.compile(r"(.*)@([\d.]*)-([\d.]*)")
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What opening a judge takes beside its name: the project, the device, and what only an endpoint needs."""
+
+    workdir: Path
+    device: str = "auto"
+    endpoint: Any = None
+
+
+def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
+    """(kind, what follows its colon, limits LOW and HIGH) of KIND:REST@LOW-HIGH; the suffix may be absent.
+
+    Raises UsageError for an unknown kind, one that lacks its rest, and limits that are none.
+
+    >>> parse_spec("nli:models/nli@0.2-0.95")
+    ('nli', 'models/nli', (0.2, 0.95))
+    """
+    limits, plain = None, spec
+    if match := _LIMITS.fullmatch(spec):
+        plain = match[1]
+        try:
+            low, high = float(match[2]), float(match[3])
+        except ValueError:
+            low, high = 1.0, 0.0
+        if not low <= high <= 1:
+            raise UsageError(
+                f"--judge {spec}: @{match[2]}-{match[3]} is no LOW-HIGH within 0..1", hint=f"{plain}@0.1-0.9"
+            )
+        limits = low, high
+    kind, _, rest = plain.partition(":")
+    if kind not in KINDS:
+        known = ", ".join(KINDS.values())
+        near = did_you_mean(kind, KINDS)
+        raise UsageError(
+            f"--judge {spec}: there is no judge of the kind {kind!r}", hint=f"{near} judges are {known}".strip()
+        )
+    if bool(rest) != (kind != TOY):
+        raise UsageError(f"--judge {spec} is no judge", hint=f"--judge {KINDS[kind]}")
+    return kind, rest, limits
+
+
+def default_spec(workdir: Path) -> str:
+    """The only classifier of a project; the toy where it has none. Raises UsageError where it has several."""
+    finished = classifiers_in(workdir)
+    if len(finished) > 1:
+        raise UsageError(
+            f"{workdir} holds {len(finished)} classifiers of entailment: {', '.join(finished)}",
+            hint=f"--judge classifier:{finished[0]}",
+        )
+    return f"classifier:{finished[0]}" if finished else TOY
+
+
+def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
+    """The judge of that name, with or without limits. Raises what `parse_spec` and the judge itself raise."""
+    kind, rest, _ = parse_spec(spec)
+    device = choose_device(options.device)
+    makers: dict[str, Callable[[], Judge]] = {
+        "classifier": lambda: open_classifier(classifier_folder(rest, options.workdir), device),
+        "nli": lambda: NliJudge(rest, device),
+        "itm": lambda: MatchingJudge(rest, device),
+        "file": lambda: FileJudge(Path(rest)),
+        TOY: lambda: _toy(device),
+    }
+    return makers[kind]()
+
+
+def classifier_folder(name: str, workdir: Path) -> Path:
+    """The folder of a classifier of the project, or at that path. Raises UsageError where there is none."""
+    for folder in (workdir / CLASSIFIERS / name, Path(name)):
+        if folder.is_dir():
+            return folder
+    finished = classifiers_in(workdir)
+    names = f"the classifiers are {', '.join(finished)}" if finished else "no classifier is finished yet: "
+    names += "" if finished else "ctxr train --recipe entailment"
+    raise UsageError(
+        f"there is no classifier {name!r} in {workdir}", hint=f"{did_you_mean(name, finished)} {names}".strip()
+    )
+
+
+def _toy(device: str) -> Judge:
+    judge = TrainedClassifier(TOY_FOLDER, TOY_FOLDER.name, device)
+    judge.toy = True
+    return judge
