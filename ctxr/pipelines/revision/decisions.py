@@ -56,7 +56,7 @@ SHARD = 256
 @dataclass(frozen=True)
 class ChosenThreshold:
     """The lowest probability of a pair that counts as entailed, how it was chosen, and its precision and recall on dev: on `called`
-    pairs at or above it, with the exact interval of its precision."""
+    pairs at or above it, with the exact interval of its precision. `unsure`: probability from which on a pair below it is unsure."""
 
     value: float
     chosen_by: ThresholdFrom
@@ -66,6 +66,12 @@ class ChosenThreshold:
     called: int | None = None
     precision_low: float | None = None
     precision_high: float | None = None
+    unsure: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the judge."""
+        return self.value if self.unsure is None else self.unsure, self.value
 
 
 class Premise(NamedTuple):
@@ -162,7 +168,7 @@ def choose_threshold(
             f"--unsure {config.unsure:g} lies above the threshold {chosen.value:.3g}",
             hint="--unsure with a lower probability, or --threshold with a higher one",
         )
-    return chosen
+    return replace(chosen, unsure=config.unsure)
 
 
 def _on_dev(
