@@ -71,6 +71,11 @@ class Cascade:
         return frozenset().union(*(one.trained_on or () for one in self.judges))
 
     @property
+    def unknown(self) -> str:
+        """Judges whose training data are unknown, "" for none."""
+        return ", ".join(one.name for one in self.judges if one.trained_on is None)
+
+    @property
     def toy(self) -> bool:
         """Whether one of them is the toy."""
         return any(one.toy for one in self.judges)

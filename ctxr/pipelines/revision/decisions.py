@@ -27,9 +27,8 @@ from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_jud
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
 
-def open_judges(
-    config: ReviseLabels, progress: Progress, opened: Judge | None = None
-) -> tuple[Cascade, ReviseLabels]:
+
+def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> tuple[Cascade, ReviseLabels]:
     """The judges that a configuration names, or the one that replaces them; and the options with the limits that the last judge's
     name gives. Raises UsageError for limits that are given twice, and what `open_judge` raises."""
     if opened is not None:
@@ -116,13 +115,13 @@ def judge_pools(
         for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
         for name, query in [(pool.gallery.images[image], pool.gallery.captions[caption])]
     ]
-    verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress)
+    verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
     starts = np.cumsum([0, *map(len, pools)])
     return [verdicts.part(slice(*span)) for span in pairwise(starts.tolist())]
 
 
 def _judged(
-    cascade: Cascade, limits: Limits, claims: Sequence[Question], workdir: Path, label: str, progress: Progress
+    cascade: Cascade, limits: Limits, claims: Sequence[Question], workdir: Path, label: str, *, progress: Progress
 ) -> Verdicts:
     def ask(judge: Judge, rows: Codes) -> Doubles:
         left = [claims[row] for row in rows.tolist()]
@@ -171,9 +170,7 @@ def choose_threshold(
     return replace(chosen, unsure=config.unsure)
 
 
-def _on_dev(
-    config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, progress: Progress
-) -> ChosenThreshold:
+def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, progress: Progress) -> ChosenThreshold:
     dataset = base.dataset
     dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
     if dev is None:
@@ -193,7 +190,7 @@ def _on_dev(
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
         claims.append(Question(Premise(content, pair.premise or "", file), pair.hypothesis or ""))
-    verdicts = _judged(cascade, (0.0, 0.0), claims, config.workdir, "judging dev", progress)
+    verdicts = _judged(cascade, (0.0, 0.0), claims, config.workdir, "judging dev", progress=progress)
     own = (verdicts.judges == len(cascade.judges) - 1) & ~np.isnan(verdicts.probabilities)
     labels = np.array([pair.label == 1 for pair in usable])
     best = threshold_for(labels[own], verdicts.probabilities[own], wanted) if own.any() else None

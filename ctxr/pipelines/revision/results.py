@@ -79,7 +79,9 @@ def counted(
     None where a gallery has fewer captions, or fewer were mined and decided, than the smallest K.
     """
     pairs = list(zip(pools, verdicts, strict=True))
-    ks = tuple(k for k in KS if all(k <= min(top_k, len(one.gallery.captions)) - _unsure(one, own) for one, own in pairs))
+    ks = tuple(
+        k for k in KS if all(k <= min(top_k, len(one.gallery.captions)) - _unsure(one, own) for one, own in pairs)
+    )
     if not ks or not pools:
         return None
     parts = [_first(pool, values, ks) for pool, values in pairs]
@@ -188,7 +190,9 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
         for row in rows
     )
     trained = (
-        "leaked: share of the pictures that it was trained on" if leaked else "it is known to be trained on none of the pictures"
+        "leaked: share of the pictures that it was trained on"
+        if leaked
+        else "it is known to be trained on none of the pictures"
     )
     state = (
         "corrected: for its errors, by what people said (--audit)"
@@ -244,8 +248,8 @@ class Revised:
     leaked: frozenset[str]
     own: Mapping[str, list[str]]
     texts: Mapping[str, str]
-    force: frozenset[str]
-    licence: str
+    force: frozenset[str] = frozenset()
+    licence: str = ""
 
     def links(self) -> Iterator[CandidateRow]:
         """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
@@ -281,15 +285,24 @@ class Revised:
     def judges(self) -> list[dict[str, Any]]:
         """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""
         limits = (*self.cascade.limits, self.threshold.limits)
-        last = np.concatenate([np.zeros(0, np.int64), *(one.judges for one in self.verdicts)])
-        values = np.concatenate([np.zeros(0, np.int64), *(one.values for one in self.verdicts)])
+        last, values = (
+            np.concatenate(columns) for columns in zip(*((v.judges, v.values) for v in self.verdicts), strict=True)
+        )
         rows = []
         for place, (judge, (low, high)) in enumerate(zip(self.cascade.judges, limits, strict=True)):
-            own = values[last == place]
-            counts = {name: int((own == value).sum()) for name, value in (("entailed", 1), ("not", 0))}
-            row = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
-            asked = int((last >= place).sum())
-            rows.append({**row, "asked": asked, **counts, "unsure": asked - sum(counts.values())})
+            asked, entailed, rejected = (
+                int(chosen.sum())
+                for chosen in (last >= place, (last == place) & (values == 1), (last == place) & (values == 0))
+            )
+            counts = {"asked": asked, "entailed": entailed, "not": rejected, "unsure": asked - entailed - rejected}
+            judge_of = {
+                "name": judge.name,
+                "fingerprint": judge.fingerprint,
+                "toy": judge.toy,
+                "low": low,
+                "high": high,
+            }
+            rows.append({**judge_of, **counts})
         return rows
 
     def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
@@ -381,7 +394,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) 
     return figures | {"counted": plain | {"images": images}}
 
 
-def reported(config: ReviseLabels, current: Round, did: str, leaked: list[str]) -> ReviseReport:
+def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, leaked: list[str]) -> ReviseReport:
     """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(current.number)
     figures = read_figures(folder)
@@ -391,18 +404,54 @@ def reported(config: ReviseLabels, current: Round, did: str, leaked: list[str]) 
     conflicts = read_table(folder / ALSO, SetConflict)
     if conflicts:
         tables["also"] = conflict_table(conflicts)
+    trained = f"{len(leaked)} of the pictures" if leaked else "none of the pictures"
+    trained += f"; unknown for {cascade.unknown}" if cascade.unknown else ""
+    answers = config.followup("--audit") + (
+        f", then {config.entail_command()}" if current.pending and not current.toy else ""
+    )
     facts = {
         "revised": out,
         "round": current.number,
         "evaluated": f"{current.images:,} pictures, {current.candidates:,} candidates by {current.by}",
         "added": f"{current.added:,} by {current.classifier}, at a probability of {current.threshold:g} or more{_dev(current)}",
+        **{f"verdicts of {row['name']}": _verdicts(row) for row in figures.get("judges", [])},
+        **_force(config, current),
         "left out by a cap": current.capped,
-        "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {config.followup('--audit')}",
+        "trained on": trained,
+        "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {answers}",
         "undo": config.followup("--undo"),
     }
-    notes = () if current.added else (_nothing(current),)
+    toy = [
+        f"{row['name']} is a toy: it was trained on drawn scenes alone"
+        for row in figures.get("judges", [])
+        if row["toy"]
+    ]
+    notes = (*toy, *(() if current.added or current.pending else (_nothing(current),)))
     return ReviseReport(out, did, current.number, facts, tables, notes, leaked=tuple(leaked))
+
+
+def _verdicts(row: Mapping[str, Any]) -> str:
+    """What a judge said of the candidates that it was asked about."""
+    return f"{row['entailed']:,} entailed, {row['not']:,} not, {row['unsure']:,} unsure, of {row['asked']:,} candidates"
+
+
+def _force(config: ReviseLabels, current: Round) -> dict[str, str]:
+    """Why a round counts on valid and test, or what puts it in force there."""
+    if current.unlicensed:
+        return {"unlicensed": f"{current.classifier} has no licence, and is in force by --unlicensed"}
+    if current.licence:
+        return {"licence": current.licence}
+    if not current.pending:
+        return {}
+    where = (
+        "anywhere, since a toy is never licensed"
+        if current.toy
+        else "on valid, test and sets without a split, without a licence"
+    )
+    return {
+        "not in force": f"{current.pending:,} entailed pairs do not count {where}: see human audit, or",
+        "in force without a licence": config.entail_command(unlicensed=True),
+    }
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:
@@ -417,8 +466,8 @@ def export_hint(config: ReviseLabels, number: int) -> str:
 
 def _nothing(current: Round) -> str:
     return (
-        f"nothing was added: no candidate reaches a probability of {current.threshold:g}. ctxr eval {current.classifier} "
-        "evaluates the classifier; --threshold P sets another limit"
+        f"nothing was added: {current.classifier} calls no candidate entailed, at a probability of {current.threshold:g} or more; "
+        "--threshold P sets another limit"
     )
 
 
