@@ -148,6 +148,23 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
     return quiet_make
 
 
+def load(kind: Any, folder: Path, hint: str = "", spare: Collection[str] = ("position_ids",)) -> Any:
+    """A model of transformers, fp32, from a folder; `kind` is its class, such as AutoModel. Nothing in the folder is run.
+
+    Raises DataError with `hint` where a weight is not there whose name has no part among `spare`.
+    """
+    import torch
+
+    model, report = kind.from_pretrained(
+        folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
+        output_loading_info=True,
+    )  # fmt: skip
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in spare))
+    if missing:
+        raise DataError(f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}", hint=hint)
+    return model.eval()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep the talk and the bars of transformers and open_clip to themselves, out of the output for programs.

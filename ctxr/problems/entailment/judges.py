@@ -24,13 +24,10 @@ TOY = "toy"
 TOY_FOLDER = TINY_FOLDER.parent / "toy-judge"
 """The classifier that ships with ctxr."""
 
-KINDS = {
-    "classifier": "classifier:NAME", "nli": "nli:DIRECTORY", "itm": "itm:MODEL", "endpoint": "endpoint:URL", "file": "file:FILE",
-    TOY: TOY,
-}  # fmt: skip
-"""How a judge of each kind is spelled."""
+KINDS = ("classifier:NAME", "nli:DIRECTORY", "itm:MODEL", "endpoint:URL", "file:FILE", TOY)
+"""How judges are spelled."""
 
-_LIMITS = re.compile(r"(.*)@([\d.]*)-([\d.]*)")
+_LIMITS = re.compile(r"(.*)@(\d*\.?\d+)-(\d*\.?\d+)")
 
 
 @dataclass(frozen=True)
@@ -50,27 +47,15 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
     >>> parse_spec("nli:models/nli@0.2-0.95")
     ('nli', 'models/nli', (0.2, 0.95))
     """
-    limits, plain = None, spec
-    if match := _LIMITS.fullmatch(spec):
-        plain = match[1]
-        try:
-            low, high = float(match[2]), float(match[3])
-        except ValueError:
-            low, high = 1.0, 0.0
-        if not low <= high <= 1:
-            raise UsageError(
-                f"--judge {spec}: @{match[2]}-{match[3]} is no LOW-HIGH within 0..1", hint=f"{plain}@0.1-0.9"
-            )
-        limits = low, high
+    match = _LIMITS.fullmatch(spec)
+    plain, *numbers = match.groups() if match else (spec,)
+    limits = (float(numbers[0]), float(numbers[1])) if numbers else None
+    if limits and not limits[0] <= limits[1] <= 1:
+        raise UsageError(f"--judge {spec}: the limits must be LOW-HIGH within 0..1", hint=f"--judge {plain}@0.1-0.9")
     kind, _, rest = plain.partition(":")
-    if kind not in KINDS:
-        known = ", ".join(KINDS.values())
-        near = did_you_mean(kind, KINDS)
-        raise UsageError(
-            f"--judge {spec}: there is no judge of the kind {kind!r}", hint=f"{near} judges are {known}".strip()
-        )
-    if bool(rest) != (kind != TOY):
-        raise UsageError(f"--judge {spec} is no judge", hint=f"--judge {KINDS[kind]}")
+    if (f"{kind}:" if rest else kind) not in [name[: name.find(":") + 1] or name for name in KINDS]:
+        near = did_you_mean(plain, KINDS, most=2)
+        raise UsageError(f"--judge {spec} names no judge", hint=f"{near} judges are {', '.join(KINDS)}".strip())
     return kind, rest, limits
 
 
@@ -105,8 +90,7 @@ def classifier_folder(name: str, workdir: Path) -> Path:
         if folder.is_dir():
             return folder
     finished = classifiers_in(workdir)
-    names = f"the classifiers are {', '.join(finished)}" if finished else "no classifier is finished yet: "
-    names += "" if finished else "ctxr train --recipe entailment"
+    names = f"the classifiers are {', '.join(finished)}" if finished else "ctxr train --recipe entailment"
     raise UsageError(
         f"there is no classifier {name!r} in {workdir}", hint=f"{did_you_mean(name, finished)} {names}".strip()
     )
