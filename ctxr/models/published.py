@@ -151,14 +151,17 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
 def load(kind: Any, folder: Path, hint: str = "", spare: Collection[str] = ("position_ids",)) -> Any:
     """A model of transformers, fp32, from a folder; `kind` is its class, such as AutoModel. Nothing in the folder is run.
 
-    Raises DataError with `hint` where a weight is not there whose name has no part among `spare`.
+    Raises DataError for a weight of another shape than the config says, and with `hint` for one that is missing, unless its name
+    holds one of `spare`.
     """
     import torch
 
     model, report = kind.from_pretrained(
         folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
-        output_loading_info=True,
+        ignore_mismatched_sizes=True, output_loading_info=True,
     )  # fmt: skip
+    for name, shape, wanted in sorted(report["mismatched_keys"]):
+        raise DataError(f"{folder}: {name} is {tuple(shape)}, wanted {tuple(wanted)}", hint="restore config.json")
     missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in spare))
     if missing:
         raise DataError(f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}", hint=hint)

@@ -14,7 +14,7 @@ from ctxr.models.blip import is_blip, load_blip
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.store.hashing import sha256_of
 
-AT_ONCE = 64
+AT_ONCE = 32
 """Claims in one pass, those about one picture together."""
 
 

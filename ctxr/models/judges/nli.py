@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,17 @@ import torch
 
 from ctxr.errors import DataError
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.models.hub import hub_folder
-from ctxr.models.published import careful, fingerprint_of, is_model_folder, load, quiet, require_model_folder
+from ctxr.models.hub import model_folder
+from ctxr.models.published import careful, fingerprint_of, is_model_folder, load, quiet, read_object
 from ctxr.store.hashing import sha256_file
 
 AT_ONCE = 16
 """Claims in one pass, those of like length together."""
 
-LONGEST = 512
-"""Tokens of premise and hypothesis together, where a model does not say how many it reads."""
+LEAST, LONGEST = 16, 512
+"""Tokens of premise and hypothesis together: how many it must read, and how many where a model does not say."""
 
-_TEXTS = ("*config.json", "tokenizer.json", "vocab*", "merges.txt", "*.model", "*tokens*.json")
+_TEXTS = ("*config.json", "tokenizer.json", "vocab*", "*.model", "merges.txt", "*tokens*.json")
 
 
 class NliJudge(Judge):
@@ -42,11 +42,10 @@ class NliJudge(Judge):
 
     def __init__(self, source: str, device: str = "cpu") -> None:
         patterns = [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]]
-        folder = Path(source) if Path(source).is_dir() else hub_folder("nli", source, is_model_folder, patterns)
-        require_model_folder(folder)
+        folder = model_folder("nli", source, is_model_folder, patterns)
         self.name = f"nli:{Path(source).resolve().name}"
+        self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
         self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
-        self.entailment, self.device = entailment_class(self.model.config.id2label, folder), "cpu"
         self.most = _most_tokens(self.model, self.tokenizer)
         self.special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
         longest = [Claim("a " * self.most, None, "a")]
@@ -85,13 +84,15 @@ class NliJudge(Judge):
         return self.tokenizer(premise, hypothesis, truncation=cut, max_length=self.most)
 
 
-def entailment_class(labels: Mapping[int, str], folder: Path) -> int:
-    """The class called entailment, in whatever case. Raises DataError unless there is exactly one."""
-    rows = [row for row, name in labels.items() if str(name).strip().casefold() == "entailment"]
+def entailment_class(config: Path) -> int:
+    """The class that a model's config calls entailment, in whatever case. Raises DataError unless there is exactly one."""
+    labels = read_object(config).get("id2label")
+    names = [str(labels.get(str(row))) for row in range(len(labels))] if isinstance(labels, dict) else []
+    rows = [row for row, name in enumerate(names) if name.strip().casefold() == "entailment"]
     if len(rows) != 1:
         raise DataError(
-            f"{folder} must call one class entailment, and has {', '.join(map(str, labels.values()))}",
-            hint=f"in id2label of {folder / 'config.json'} write entailment for the class that means it",
+            f"{config} must call one class entailment, and has {', '.join(names) or 'no names'}",
+            hint=f"in id2label of {config} write entailment for the class that means it",
         )
     return rows[0]
 
@@ -101,6 +102,8 @@ def _read(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     model = load(AutoModelForSequenceClassification, folder, "take a model that was trained for inference")
+    if not any(file for name in _TEXTS[1:4] for file in folder.glob(name)):
+        raise DataError(f"{folder} holds no vocabulary", hint="put the files of its tokenizer there")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if len(tokenizer) > (known := model.get_input_embeddings().num_embeddings):
         raise DataError(f"{folder} has a tokenizer of {len(tokenizer)} tokens and a model of {known}")
@@ -112,4 +115,7 @@ def _most_tokens(model: Any, tokenizer: Any) -> int:
     table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     places = getattr(model.config, "max_position_embeddings", None) or LONGEST
-    return min(places - (0 if padding is None else padding + 1), int(tokenizer.model_max_length))
+    most = min(places - (0 if padding is None else padding + 1), int(tokenizer.model_max_length))
+    if most < LEAST:
+        raise DataError(f"{model.name_or_path} reads no more than {most} tokens", hint="take another model")
+    return most

@@ -24,10 +24,10 @@ TOY = "toy"
 TOY_FOLDER = TINY_FOLDER.parent / "toy-judge"
 """The classifier that ships with ctxr."""
 
-KINDS = ("classifier:NAME", "nli:DIRECTORY", "itm:MODEL", "endpoint:URL", "file:FILE", TOY)
-"""How judges are spelled."""
+KINDS = {"classifier": ":NAME", "nli": ":DIRECTORY", "itm": ":MODEL", "endpoint": ":URL", "file": ":FILE", TOY: ""}
+"""Kinds of judges, with what follows each."""
 
-_LIMITS = re.compile(r"(.*)@(\d*\.?\d+)-(\d*\.?\d+)")
+_LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,15 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
     ('nli', 'models/nli', (0.2, 0.95))
     """
     match = _LIMITS.fullmatch(spec)
-    plain, *numbers = match.groups() if match else (spec,)
-    limits = (float(numbers[0]), float(numbers[1])) if numbers else None
+    plain = match[1] if match else spec
+    limits = (float(match[2]), float(match[3] or -1)) if match else None
     if limits and not limits[0] <= limits[1] <= 1:
-        raise UsageError(f"--judge {spec}: the limits must be LOW-HIGH within 0..1", hint=f"--judge {plain}@0.1-0.9")
+        raise UsageError(f"--judge {spec}: limits are @LOW-HIGH within 0..1", hint=f"--judge {plain}@0.1-0.9")
     kind, _, rest = plain.partition(":")
-    if (f"{kind}:" if rest else kind) not in [name[: name.find(":") + 1] or name for name in KINDS]:
-        near = did_you_mean(plain, KINDS, most=2)
-        raise UsageError(f"--judge {spec} names no judge", hint=f"{near} judges are {', '.join(KINDS)}".strip())
+    if kind not in KINDS or bool(rest) != bool(KINDS[kind]):
+        known = ", ".join(name + KINDS[name] for name in KINDS)
+        hint = f"{did_you_mean(kind, KINDS)} judges are {known}".strip()
+        raise UsageError(f"--judge {spec} names no judge", hint=hint)
     return kind, rest, limits
 
 
