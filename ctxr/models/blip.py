@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
-from ctxr.models.hub import model_folder
 from ctxr.models.layers import cut
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, load, read_object
+from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, load, model_folder, read_object
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
@@ -171,7 +170,7 @@ def load_blip(name: str) -> CrossSource:
     named = name.removeprefix("blip:")
     if not named:
         raise UsageError(f"{name!r} names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    folder = model_folder("blip", named, _is_fetched, _PATTERNS)
+    folder = model_folder("blip", named, _PATTERNS, _is_fetched)
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
     return _source(name, careful(f"encoder {name!r}", lambda: _pretrained(folder)), preprocess, tokenize, words)
 

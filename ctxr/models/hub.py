@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ctxr.errors import CtxrError, UsageError, first_line
-from ctxr.models.published import require_model_folder
 
 PATIENCE = 2.0
 """Seconds that a host may take to answer before weights count as out of reach."""
@@ -91,27 +90,17 @@ def fetched_weights(arch: str, tag: str) -> Path:
     return Path(_downloaded(f"the weights of {arch}:{tag}", lambda: download_pretrained(config), address, hint))
 
 
-def model_folder(
-    kind: str, repository: str, is_whole: Callable[[Path], bool], patterns: Sequence[Sequence[str]]
-) -> Path:
-    """A folder that transformers wrote, or that of a repository "OWNER/NAME" of the hub in its cache, downloaded if it is not there.
+def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], patterns: Sequence[Sequence[str]]) -> Path:
+    """The folder of a repository "OWNER/NAME" of the hub in its cache, downloaded if it is not there.
 
     Args:
-        kind: what stands before the name, e.g. "blip". repository: its name, or the folder.
+        kind: what stands before the name, e.g. "blip".
         is_whole: whether a folder in the cache holds everything; a download may have been cut off.
         patterns: of files to download; the next ones only where the folder is not whole with those before.
 
     Raises UsageError where this is no name, and no folder either; CtxrError where the files are not on this machine and cannot be
-    downloaded; DataError as `require_model_folder` does.
+    downloaded.
     """
-    folder = Path(repository) if Path(repository).is_dir() else _hub_folder(kind, repository, is_whole, patterns)
-    require_model_folder(folder)
-    return folder
-
-
-def _hub_folder(
-    kind: str, repository: str, is_whole: Callable[[Path], bool], patterns: Sequence[Sequence[str]]
-) -> Path:
     import huggingface_hub
 
     if not _HUB_NAME.fullmatch(repository):

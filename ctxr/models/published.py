@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
+from ctxr.models.hub import hub_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,6 +85,15 @@ def require_model_folder(folder: Path) -> None:
         for name in set(read_object(folder / WEIGHTS[1]).get("weight_map", {}).values()):
             if not isinstance(name, str) or Path(name).name != name or name in ("", ".."):
                 raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
+
+
+def model_folder(
+    kind: str, source: str, patterns: Sequence[Sequence[str]], is_whole: Callable[[Path], bool] = is_model_folder
+) -> Path:
+    """A folder that transformers wrote, or the one of "OWNER/NAME". Raises as `hub_folder` and `require_model_folder` do."""
+    folder = Path(source) if Path(source).is_dir() else hub_folder(kind, source, is_whole, patterns)
+    require_model_folder(folder)
+    return folder
 
 
 def refuse_code(folder: Path) -> None:

@@ -23,9 +23,8 @@ from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
-from ctxr.models.hub import model_folder
 from ctxr.models.layers import cut
-from ctxr.models.published import careful, fingerprint_of, is_model_folder, load
+from ctxr.models.published import careful, fingerprint_of, load, model_folder
 from ctxr.models.training import checkpoint
 
 POOLING = "1_Pooling/config.json"
@@ -239,7 +238,7 @@ def bert_source(name: str) -> TextSource:
     kind, _, source = name.partition(":")
     if not source:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
-    folder = model_folder(kind, source, is_model_folder, [_FILES])
+    folder = model_folder(kind, source, [_FILES])
     separate, pooling = kind == LATE, read_pooling(folder)
     branch = LateBranch if separate else BertBranch
     what = f"text branch {name!r}"

@@ -12,8 +12,7 @@ import torch
 
 from ctxr.errors import DataError
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.models.hub import model_folder
-from ctxr.models.published import careful, fingerprint_of, is_model_folder, load, quiet, read_object
+from ctxr.models.published import careful, fingerprint_of, load, model_folder, quiet, read_object
 from ctxr.store.hashing import sha256_file
 
 AT_ONCE = 16
@@ -42,7 +41,7 @@ class NliJudge(Judge):
 
     def __init__(self, source: str, device: str = "cpu") -> None:
         patterns = [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]]
-        folder = model_folder("nli", source, is_model_folder, patterns)
+        folder = model_folder("nli", source, patterns)
         self.name = f"nli:{Path(source).resolve().name}"
         self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
         self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
