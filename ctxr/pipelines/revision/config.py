@@ -6,7 +6,18 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Since, Switch, Text, Workdir
+from ctxr.engine.options import (
+    Choices,
+    Device,
+    JudgeEndpointOptions,
+    NotDecisive,
+    PathOption,
+    Range,
+    Since,
+    Switch,
+    Text,
+    Workdir,
+)
 from ctxr.engine.report import Table
 from ctxr.store.kinds import REVISE_LABELS
 
@@ -15,7 +26,7 @@ Share = Annotated[float | None, NotDecisive, Range(0, 1, "a share above 0, at mo
 
 
 @dataclass(frozen=True)
-class ReviseLabels(Options):
+class ReviseLabels(JudgeEndpointOptions):
     """Options of `ctxr revise-labels`; the key holds those that decide a round, beside the retriever, the classifier and the threshold."""
 
     COMMAND = REVISE_LABELS
@@ -87,6 +98,10 @@ class ReviseLabels(Options):
         """Where the artifact is written."""
         return self.out or self.workdir / "revised"
 
+    def key(self) -> dict[str, Any]:
+        """What decides a round beside its judges, in whose fingerprints the options of an endpoint are."""
+        return {name: value for name, value in super().key().items() if name not in JudgeEndpointOptions.describe()}
+
     def followup(self, *words: str) -> str:
         """Another command about the same rounds."""
         return ReviseLabels(out=self.out, workdir=self.workdir).command_line(*words)
@@ -97,7 +112,10 @@ class ReviseLabels(Options):
         return self.command_line(*words, dataset=None, entail=False)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """One action, one way to choose the threshold, and a table of pairs."""
+        """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
+        yield from super().rules()
+        if not self.model and any(spec.startswith("endpoint:") for spec in self.judge):
+            yield "--model is missing", "--model NAME, as the server of --judge endpoint:URL calls it"
         actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
         if len(actions) > 1:
             yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"
