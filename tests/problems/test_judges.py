@@ -59,6 +59,7 @@ def test_each_kind_is_opened_by_its_name(tmp_path: Path) -> None:
     specs = {
         f"nli:{tmp_path}/nli@0.1-0.9": "nli:nli", f"itm:blip:{tmp_path}/blip": "itm:blip", f"file:{tmp_path}/p.csv": "file:p.csv",
         "classifier:own": "own", f"classifier:{tmp_path}/classifiers/own": "own", "toy": "toy-judge",
+        "endpoint:http://127.0.0.1:1/v1": "",
     }  # fmt: skip
     judges = {spec: opened(spec, tmp_path) for spec in specs}
     assert {spec: judge.name for spec, judge in judges.items()} == specs

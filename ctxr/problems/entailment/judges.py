@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.encoders import TINY_FOLDER
 from ctxr.models.entailment.base import Judge
 from ctxr.models.entailment.checkpoint import TrainedClassifier
+from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.models.judges.matching import MatchingJudge
 from ctxr.models.judges.nli import NliJudge
@@ -32,11 +33,11 @@ _LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What opening a judge takes beside its name: the project, the device, and what only an endpoint needs."""
+    """What opening a judge takes beside its name; `endpoint` is for one behind an endpoint alone."""
 
     workdir: Path
     device: str = "auto"
-    endpoint: Any = None
+    endpoint: JudgeEndpointOptions = field(default_factory=JudgeEndpointOptions)
 
 
 def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
@@ -79,6 +80,7 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
         "classifier": lambda: open_classifier(classifier_folder(rest, options.workdir), device),
         "nli": lambda: NliJudge(rest, device),
         "itm": lambda: MatchingJudge(rest, device),
+        "endpoint": lambda: EndpointJudge(rest, options.endpoint, options.workdir, progress),
         "file": lambda: FileJudge(Path(rest)),
         TOY: lambda: _toy(device),
     }

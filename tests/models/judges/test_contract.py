@@ -1,7 +1,8 @@
 """What every judge promises, whatever it is made of."""
 
+import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,15 +10,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ctxr.engine.options import JudgeEndpointOptions
+from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
+from ctxr.media.images import read_image
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.entailment.checkpoint import TrainedClassifier
+from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.models.judges.matching import AT_ONCE, MatchingJudge
 from ctxr.models.judges.nli import NliJudge
 from ctxr.problems.entailment.judges import TOY_FOLDER
+from ctxr.store.hashing import sha256_of
 from tests.models.blip_folder import make_blip
 from tests.models.judges.nli_folder import KINDS, make_nli
+from tests.pipelines.modelling.listening.fake_server import Answer, Body, says, serving
 
 
 def make_file(path: Path, seed: int = 0) -> Path:
@@ -26,6 +33,11 @@ def make_file(path: Path, seed: int = 0) -> Path:
     rows = [f"picture{row % 3},caption{row},{(row + seed + 1) / 100}" for row in range(ROWS) if row % 4]
     path.write_text("\n".join(["image,caption,p", *rows]) + "\n", encoding="utf-8")
     return path
+
+
+def number_of(claim: Claim) -> int:
+    """Of the claim among all."""
+    return int(claim.pair[1].removeprefix("caption")) if claim.pair else 0
 
 
 def make_classifier(folder: Path, seed: int = 0) -> Path:
@@ -38,12 +50,37 @@ def make_classifier(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def make_endpoint(folder: Path, seed: int = 0) -> Path:
+    """A project that asks one model or another."""
+    folder.mkdir(parents=True)
+    (folder / "model").write_text(f"model-{seed}", encoding="utf-8")
+    return folder
+
+
+def open_endpoint(folder: Path, url: str) -> Judge:
+    options = JudgeEndpointOptions(model=(folder / "model").read_text(encoding="utf-8"))
+    return EndpointJudge(url, options, folder, Silent())
+
+
+def answer(body: Body, number: int) -> Answer:
+    """Yes and no with probabilities that follow from the claim."""
+    yes = (int(sha256_of(body["messages"][-1])[:4], 16) + 1) / (2**16 + 1)
+    likely = [{"token": token, "logprob": math.log(p)} for token, p in (("yes", yes), ("no", 1 - yes))]
+    return says("yes", logprobs={"content": [likely[0] | {"top_logprobs": likely}]})
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(answer) as server:
+        yield server.url
+
+
 @dataclass(frozen=True)
 class Kind:
-    """How a kind of judge is made (folder, seed) and opened, and what a claim must have to be answered."""
+    """How a kind of judge is made (folder, seed) and opened (and the address of a server), and which claims it answers."""
 
     make: Callable[[Path, int], Path]
-    open: Callable[[Path], Judge]
+    open: Callable[[Path, str], Judge]
     answers: Callable[[Claim], bool]
 
 
@@ -52,14 +89,15 @@ ALL: dict[str, Kind] = {
     **{
         f"nli {kind}": Kind(
             lambda path, seed, kind=kind: make_nli(path, kind, seed=seed),  # type: ignore[misc]
-            lambda path: NliJudge(str(path)),
+            lambda path, _: NliJudge(str(path)),
             lambda claim: bool(claim.premise),
         )
         for kind in KINDS
     },
-    "itm": Kind(make_blip, lambda path: MatchingJudge(f"blip:{path}"), lambda claim: claim.image is not None),
-    "file": Kind(make_file, FileJudge, lambda claim: int((claim.pair or ("", "0"))[1].removeprefix("caption")) % 4 > 0),
-    "classifier": Kind(make_classifier, lambda path: TrainedClassifier(path, path.name), lambda claim: True),
+    "itm": Kind(make_blip, lambda path, _: MatchingJudge(f"blip:{path}"), lambda claim: claim.image is not None),
+    "file": Kind(make_file, lambda path, _: FileJudge(path), lambda claim: number_of(claim) % 4 > 0),
+    "endpoint": Kind(make_endpoint, open_endpoint, lambda claim: bool(claim.premise or claim.image)),
+    "classifier": Kind(make_classifier, lambda path, _: TrainedClassifier(path, path.name), lambda claim: True),
 }
 
 
@@ -84,13 +122,13 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> list[Claim]:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_probabilities_lie_within_0_and_1_and_belong_to_their_claim(
-    kind: str, claims: list[Claim], tmp_path: Path
+    kind: str, claims: list[Claim], tmp_path: Path, url: str
 ) -> None:
     own = ALL[kind]
-    judge = own.open(own.make(tmp_path / "judge", 0))
+    judge = own.open(own.make(tmp_path / "judge", 0), url)
     done: list[float] = []
     values = judge.probabilities(claims, done.append)
-    assert (values.shape, values.dtype, sum(done)) == ((ROWS,), np.float32, ROWS)
+    assert (values.shape, str(values.dtype), sum(done)) == ((ROWS,), "float32", ROWS)
     answered = np.array([own.answers(claim) for claim in claims])
     assert (np.isnan(values) == ~answered).all()
     assert ((values[answered] >= 0) & (values[answered] <= 1)).all()
@@ -100,14 +138,14 @@ def test_probabilities_lie_within_0_and_1_and_belong_to_their_claim(
     alone = [judge.probabilities([claim])[0] for claim in claims[:6]]
     np.testing.assert_allclose(alone, values[:6], atol=1e-5)
     assert judge.probabilities([]).shape == (0,)
-    assert judge.estimate(5) is None
+    assert (judge.estimate(5) is None) == (kind != "endpoint")
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_judge_is_known_by_its_content_wherever_it_lies(kind: str, tmp_path: Path) -> None:
+def test_a_judge_is_known_by_its_content_wherever_it_lies(kind: str, tmp_path: Path, url: str) -> None:
     own = ALL[kind]
     first, same, other = (
-        own.open(own.make(tmp_path / place / "judge", seed)) for place, seed in (("a", 0), ("b", 0), ("c", 1))
+        own.open(own.make(tmp_path / place / "judge", seed), url) for place, seed in (("a", 0), ("b", 0), ("c", 1))
     )
     assert first.fingerprint == same.fingerprint != other.fingerprint
     assert (first.name, first.toy) == (same.name, False)
@@ -117,9 +155,10 @@ def test_a_judge_is_known_by_its_content_wherever_it_lies(kind: str, tmp_path: P
 def test_the_matching_head_says_what_transformers_says(claims: list[Claim], tmp_path: Path) -> None:
     judge = MatchingJudge(f"blip:{make_blip(tmp_path / 'blip')}")
     model = judge.model.model
-    for claim in [one for one in claims if one.image][:5]:
-        with Image.open(claim.image) as picture:
-            pixels = judge.preprocess([np.asarray(picture.convert("RGB"))])
+    for claim in claims[:5]:
+        if claim.image is None:
+            continue
+        pixels = judge.preprocess([read_image(claim.image)])
         ids = judge.tokenize([claim.hypothesis])
         logits = model(pixel_values=pixels, input_ids=ids, attention_mask=(ids != 0).long()).itm_score
         assert judge.probabilities([claim])[0] == pytest.approx(float(logits.softmax(1)[0, 1]), abs=1e-5)

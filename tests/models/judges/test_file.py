@@ -19,7 +19,7 @@ def test_each_pair_has_the_probability_of_its_row(name: str, text: str, tmp_path
     judge = FileJudge(tmp_path / name)
     pairs = [("a/1", "q2"), ("a/1", "q1"), ("a/2", "q1"), None]
     claims = [Claim("", None, "any", pair) for pair in pairs]
-    np.testing.assert_array_equal(judge.probabilities(claims), np.float32([1, 0.25, np.nan, np.nan]))
+    np.testing.assert_array_equal(judge.probabilities(claims), [1, 0.25, np.nan, np.nan])
     assert (judge.name, judge.threshold, judge.trained_on) == (f"file:{name}", 0.5, None)
 
 

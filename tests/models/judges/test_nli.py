@@ -88,6 +88,10 @@ def without_vocabulary(folder: Path) -> None:
         file.unlink()
 
 
+def damaged(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"{}")
+
+
 def in_config(**values: Any) -> Callable[[Path], None]:
     """What writes values into the config."""
     return lambda folder: change(folder / "config.json", values)
@@ -111,7 +115,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
     "no room": (lambda folder: change(folder / "tokenizer_config.json", {"model_max_length": 3}), " 3 tokens"),
     "another architecture": (in_config(model_type="clip"), "CLIPConfig"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"model\.safetensors"),
-    "damaged": (lambda folder: (folder / "model.safetensors").write_bytes(b"{}"), "weights cannot be read"),
+    "damaged": (damaged, "weights cannot be read"),
 }  # fmt: skip
 
 
