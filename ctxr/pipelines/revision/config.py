@@ -106,10 +106,11 @@ class ReviseLabels(JudgeEndpointOptions):
         """Another command about the same rounds."""
         return ReviseLabels(out=self.out, workdir=self.workdir).command_line(*words)
 
-    def entail_command(self) -> str:
+    def entail_command(self, unlicensed: bool = False) -> str:
         """The command that adds the round which these options plan."""
         words = [*([str(self.dataset)] if self.dataset else []), "--entail"]
-        return self.command_line(*words, dataset=None, entail=False)
+        unlicensed = unlicensed or self.unlicensed
+        return self.command_line(*words, dataset=None, entail=False, dry_run=False, unlicensed=unlicensed)
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
@@ -119,6 +120,10 @@ class ReviseLabels(JudgeEndpointOptions):
         actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
         if len(actions) > 1:
             yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"
+        if self.dry_run and actions and not self.entail:
+            yield f"--dry-run and --{actions[0]} cannot be combined", "--dry-run goes with --entail"
+        if self.judge and self.classifier:
+            yield "--judge and --classifier both name the judge", f"--judge classifier:{self.classifier}"
         if self.threshold is not None and self.precision is not None:
             yield "--threshold and --precision both choose the threshold", "leave one out"
         if self.dev is not None and not self.dev.is_file():
