@@ -14,17 +14,14 @@ from ctxr.models.blip import is_blip, load_blip
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.store.hashing import sha256_of
 
-AT_ONCE = 64
+AT_ONCE = 32
 """Claims in one pass, those about one picture together."""
 
 
 class MatchingJudge(Judge):
-    """A BLIP-like encoder, shown the picture and the hypothesis. A claim without a picture gets no answer.
+    """A BLIP-like encoder, which sees picture and hypothesis. A claim without a picture gets no answer.
 
-    Args:
-        model: "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny". device: where it runs.
-
-    Raises UsageError for another encoder, and what `load_blip` raises.
+    Raises UsageError for a name that is not one of `load_blip`, and what that raises.
     """
 
     threshold = 0.5
@@ -33,11 +30,9 @@ class MatchingJudge(Judge):
 
     def __init__(self, model: str, device: str = "cpu") -> None:
         if not is_blip(model):
-            raise UsageError(
-                f"{model!r} has no head that matches pixels with a text", hint="--judge itm:blip:DIRECTORY"
-            )
-        source, (kind, _, where) = load_blip(model), model.partition(":")
-        self.name = f"itm:{kind}:{Path(where).resolve().name if Path(where).is_dir() else where}"
+            raise UsageError(f"{model!r} is no encoder that matches pixels with a text", hint="itm:blip:DIRECTORY")
+        source = load_blip(model)
+        self.name = f"itm:{Path(model.partition(':')[2]).resolve().name}"
         self.fingerprint = sha256_of(["itm", source.fingerprint])
         self.tokenize, self.device = source.tokenize, device
         self.preprocess: Any = source.preprocess
@@ -49,21 +44,15 @@ class MatchingJudge(Judge):
     ) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1 that picture and hypothesis match, NaN where there is no picture."""
         matched = np.full(len(claims), np.nan, np.float32)
-        rows = sorted((str(claim.image), row) for row, claim in enumerate(claims) if claim.image is not None)
+        rows = sorted((claim.image, row) for row, claim in enumerate(claims) if claim.image is not None)
         for start in range(0, len(rows), AT_ONCE):
-            part = [row for _, row in rows[start : start + AT_ONCE]]
-            matched[part] = self._match([claims[row] for row in part])
-            if advance:
-                advance(len(part))
+            files, part = zip(*rows[start : start + AT_ONCE], strict=True)
+            pictures = sorted(set(files))
+            pixels = self.preprocess([read_image(file) for file in pictures]).to(self.device)
+            tokens = self.tokenize([claims[row].hypothesis for row in part]).to(self.device)
+            index = torch.tensor([[pictures.index(file)] for file in files]).to(self.device)
+            pairs = self.model.pairs(pixels, tokens, index, torch.ones_like(index, dtype=torch.bool))
+            matched[list(part)] = self.model.match(pairs)[:, 0].sigmoid().cpu().numpy()
         if advance:
-            advance(len(claims) - len(rows))
+            advance(len(claims))
         return matched
-
-    def _match(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
-        """The same of claims with pictures; each picture is encoded once."""
-        files = list(dict.fromkeys(claim.image for claim in claims if claim.image is not None))
-        index = torch.tensor([[files.index(claim.image)] for claim in claims if claim.image is not None])
-        pixels = self.preprocess([read_image(file) for file in files]).to(self.device)
-        texts = self.tokenize([claim.hypothesis for claim in claims]).to(self.device)
-        pairs = self.model.pairs(pixels, texts, index.to(self.device), torch.ones_like(index, dtype=torch.bool))
-        return np.asarray(self.model.match(pairs)[:, 0].sigmoid().cpu().numpy(), np.float32)

@@ -1,11 +1,7 @@
-"""Published models of natural language inference as judges: do the captions of a picture entail the hypothesis?
-
-Letters: B claims, C classes.
-"""
-
-from __future__ import annotations
+"""Published models of natural language inference as judges: do the captions of a picture entail the hypothesis?"""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,34 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ctxr.errors import DataError, and_more
+from ctxr.errors import DataError
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.models.hub import hub_folder
-from ctxr.models.published import (
-    CONFIG,
-    careful,
-    fingerprint_of,
-    is_model_folder,
-    quiet,
-    read_object,
-    require_model_folder,
-)
+from ctxr.models.published import careful, fingerprint_of, load, model_folder, quiet, read_object
 from ctxr.store.hashing import sha256_file
 
 AT_ONCE = 16
 """Claims in one pass, those of like length together."""
 
-LONGEST = 512
-"""Tokens of premise and hypothesis together, where a model does not say how many it has positions for."""
+LEAST, LONGEST = 16, 512
+"""Tokens of premise and hypothesis together: how many it must read, and how many where a model does not say."""
 
-_TOKENIZER = ("tokenizer*", "vocab*", "merges.txt", "*.model", "special_tokens_map.json", "added_tokens.json")
-_FILES = (CONFIG, "model*.safetensors*", *_TOKENIZER)
+_TEXTS = ("*config.json", "tokenizer.json", "vocab*", "*.model", "merges.txt", "*tokens*.json")
 
 
 class NliJudge(Judge):
-    """A sequence classifier of transformers, whatever its architecture, with a class that its config calls entailment.
+    """A sequence classifier of transformers, of any architecture, with a class that its config calls entailment.
 
-    A premise that does not fit is cut at its end; a claim without a premise gets no answer.
+    A premise that does not fit is cut; a claim without a premise gets no answer.
 
     Args:
         source: a folder that transformers wrote, or OWNER/NAME of the hub. device: where it runs.
@@ -54,29 +40,28 @@ class NliJudge(Judge):
     trained_on = None
 
     def __init__(self, source: str, device: str = "cpu") -> None:
-        here = bool(source) and Path(source).is_dir()
-        folder = Path(source) if here else hub_folder("nli", source, is_model_folder, [_FILES])
-        require_model_folder(folder)
-        self.name = f"nli:{folder.resolve().name if here else source}"
-        self.device, self.entailment = "cpu", entailment_class(folder / CONFIG)
-        self.model, self.tokenizer = careful(f"judge {self.name!r}", lambda: _pretrained(folder))()
+        patterns = [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]]
+        folder = model_folder("nli", source, patterns)
+        self.name = f"nli:{Path(source).resolve().name}"
+        self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
+        self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
         self.most = _most_tokens(self.model, self.tokenizer)
-        claim = Claim("a " * self.most, None, "a")
-        if not np.isfinite(careful(f"judge {self.name!r}", lambda: self.probabilities([claim, claim]))()).all():
-            raise DataError(f"{folder} holds weights that make no probabilities", hint="fetch the model again")
-        files = sorted({file for pattern in (CONFIG, *_TOKENIZER) for file in folder.glob(pattern) if file.is_file()})
-        about = json.dumps(["nli", {file.name: sha256_file(file) for file in files}])
-        self.fingerprint = fingerprint_of(self.model.state_dict(), about.encode())
-        self.device = device
+        self.special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
+        longest = [Claim("a " * self.most, None, "a")]
+        if not np.isfinite(careful(self.name, lambda: self.probabilities(longest * 2))()).all():
+            raise DataError(f"{folder} holds weights that give no probabilities", hint="fetch the model again")
+        texts = {file.name: sha256_file(file) for name in _TEXTS for file in folder.glob(name) if file.is_file()}
+        self.fingerprint = fingerprint_of(self.model.state_dict(), json.dumps(texts, sort_keys=True).encode())
         self.model.to(device)
+        self.device = device
 
     @torch.no_grad()
     def probabilities(
         self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1 that premise entails hypothesis, NaN where there is no premise."""
+        """float32 [n] in 0..1 that the premise entails the hypothesis, NaN where one of them is empty."""
         entailed = np.full(len(claims), np.nan, np.float32)
-        rows = [row for row, claim in enumerate(claims) if claim.premise.strip()]
+        rows = [row for row, claim in enumerate(claims) if claim.premise.strip() and claim.hypothesis.strip()]
         rows.sort(key=lambda row: len(claims[row].premise) + len(claims[row].hypothesis))
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
@@ -85,58 +70,51 @@ class NliJudge(Judge):
             logits = self.model(**tokens.to(self.device)).logits.float()
             shares = logits.softmax(1) if logits.shape[1] > 1 else logits.sigmoid()
             entailed[part] = shares[:, self.entailment].cpu().numpy()
-            if advance:
-                advance(len(part))
         if advance:
-            advance(len(claims) - len(rows))
+            advance(len(claims))
         return entailed
 
     def _tokens(self, claim: Claim) -> Any:
-        """Tokens of a claim: the premise gives way first, and both where the hypothesis alone is too long."""
+        """Tokens of a claim: the premise gives way, and both where the hypothesis alone is too long."""
+        premise, hypothesis = (self.special.sub(" ", text) for text in (claim.premise, claim.hypothesis))
         room = self.most - self.tokenizer.num_special_tokens_to_add(pair=True)
-        plain = {"split_special_tokens": True}  # "</s>" in a caption is text
-        hypothesis = self.tokenizer(claim.hypothesis, add_special_tokens=False, **plain)["input_ids"]
-        cut = "only_first" if len(hypothesis) < room else "longest_first"
-        return self.tokenizer(claim.premise, claim.hypothesis, truncation=cut, max_length=self.most, **plain)
+        fits = len(self.tokenizer(hypothesis, add_special_tokens=False)["input_ids"]) < room
+        cut = "only_first" if fits else "longest_first"
+        return self.tokenizer(premise, hypothesis, truncation=cut, max_length=self.most)
 
 
 def entailment_class(config: Path) -> int:
-    """The class that a model's config calls entailment, in whatever case. Raises DataError where none or several are called so."""
+    """The class that a model's config calls entailment, in whatever case. Raises DataError unless there is exactly one."""
     labels = read_object(config).get("id2label")
-    labels = labels if isinstance(labels, dict) else {}
-    names = [str(labels.get(str(row), "")) for row in range(len(labels))]
+    names = [str(labels.get(str(row))) for row in range(len(labels))] if isinstance(labels, dict) else []
     rows = [row for row, name in enumerate(names) if name.strip().casefold() == "entailment"]
     if len(rows) != 1:
         raise DataError(
-            f"{config}: id2label names {len(rows) or 'no'} class{'es' * (len(rows) > 1)} entailment, but {', '.join(names) or 'nothing'}",
-            hint=f'in id2label of {config} write "entailment" for the class that means it, if this is a model of inference',
+            f"{config} must call one class entailment, and has {', '.join(names) or 'no names'}",
+            hint=f"in id2label of {config} write entailment for the class that means it",
         )
     return rows[0]
 
 
-def _pretrained(folder: Path) -> tuple[Any, Any]:
-    """Model and tokenizer of a folder, every weight from there."""
+def _read(folder: Path) -> tuple[Any, Any]:
+    """Model and tokenizer."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    model, report = AutoModelForSequenceClassification.from_pretrained(
-        folder, **local, weights_only=True, dtype=torch.float32, output_loading_info=True
-    )
-    missing = sorted(key for key in report["missing_keys"] if "position_ids" not in key)
-    if missing:
-        raise DataError(
-            f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}",
-            hint="take a model that was fine-tuned for natural language inference",
-        )
-    tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+    model = load(AutoModelForSequenceClassification, folder, "take a model that was trained for inference")
+    if not any(file for name in _TEXTS[1:4] for file in folder.glob(name)):
+        raise DataError(f"{folder} holds no vocabulary", hint="put the files of its tokenizer there")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if len(tokenizer) > (known := model.get_input_embeddings().num_embeddings):
-        raise DataError(f"{folder}: the tokenizer has {len(tokenizer)} tokens, and the model knows {known}")
-    return model.eval().requires_grad_(False), tokenizer
+        raise DataError(f"{folder} has a tokenizer of {len(tokenizer)} tokens and a model of {known}")
+    return model.requires_grad_(False), tokenizer
 
 
 def _most_tokens(model: Any, tokenizer: Any) -> int:
-    """How many tokens a model reads at once; RoBERTa counts its positions from behind that of padding."""
-    places = getattr(model.config, "max_position_embeddings", None) or LONGEST
+    """How many tokens it reads at once; RoBERTa counts positions from behind that of padding."""
     table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    return min(places - (0 if padding is None else padding + 1), int(tokenizer.model_max_length))
+    places = getattr(model.config, "max_position_embeddings", None) or LONGEST
+    most = min(places - (0 if padding is None else padding + 1), int(tokenizer.model_max_length))
+    if most < LEAST:
+        raise DataError(f"{model.name_or_path} reads no more than {most} tokens", hint="take another model")
+    return most

@@ -1,9 +1,7 @@
 """`ctxr listen`: evaluate a multimodal language model behind an OpenAI-compatible endpoint."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -16,15 +14,14 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models.endpoint import Endpoint, EndpointAddress, key_of, resolve_address
+from ctxr.errors import DataError, UsageError
+from ctxr.models.chat import Budget, ChatClient, Pause, ask_all, connection
+from ctxr.models.endpoint import EndpointAddress, key_of, resolve_address
 from ctxr.pipelines.modelling.chat import (
     VERSION,
-    Budget,
     Listener,
     Reply,
     Request,
-    ask_all,
     estimated_tokens,
     identity,
     shifts_of,
@@ -257,8 +254,6 @@ def _notes(
     yield f"the training data of {config.model} is unknown and may include these sets"
 
 
-Pause = Callable[[float], object]
-
 JOURNAL = "journal.jsonl"
 """Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
 
@@ -333,21 +328,15 @@ def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, wai
     """Send the requests without a reply, as far as the budget allows."""
     answered, config = {reply.asked for reply in replies}, job.config
     todo = [request for request in job.requests if request.identity not in answered]
-    ended = threading.Event()
-
-    def pause(seconds: float) -> None:
-        if ended.is_set() or (waiting or ended.wait)(seconds) is True:
-            raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
-
     with (
-        closing(Endpoint(job.place, key, config.timeout, pause)) as endpoint,
+        connection(job.place, key, config.timeout, waiting) as (endpoint, stop),
         progress.task("asking", len(job.requests)) as task,
     ):
         task.advance(len(job.requests) - len(todo))
         trusted = any(reply.outcome == "chosen" for reply in replies)
-        journal = job.out / JOURNAL
-        listener = Listener(endpoint, config.model, job.files, config.side, config.max_tokens, journal, trusted)
-        ask_all(todo, listener.ask, config.at_once, job.purse(replies), task, stop=ended.set)
+        client = ChatClient(endpoint, config.model, config.max_tokens, job.out / JOURNAL, trusted=trusted)
+        listener = Listener(client, job.files, config.side)
+        ask_all(todo, listener.ask, config.at_once, job.purse(replies), task, stop=stop)
 
 
 def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.encoders import TINY_FOLDER
 from ctxr.models.entailment.base import Judge
 from ctxr.models.entailment.checkpoint import TrainedClassifier
+from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.models.judges.matching import MatchingJudge
 from ctxr.models.judges.nli import NliJudge
@@ -24,22 +25,19 @@ TOY = "toy"
 TOY_FOLDER = TINY_FOLDER.parent / "toy-judge"
 """The classifier that ships with ctxr."""
 
-KINDS = {
-    "classifier": "classifier:NAME", "nli": "nli:DIRECTORY", "itm": "itm:MODEL", "endpoint": "endpoint:URL", "file": "file:FILE",
-    TOY: TOY,
-}  # fmt: skip
-"""How a judge of each kind is spelled."""
+KINDS = {"classifier": ":NAME", "nli": ":DIRECTORY", "itm": ":MODEL", "endpoint": ":URL", "file": ":FILE", TOY: ""}
+"""Kinds of judges, with what follows each."""
 
-_LIMITS = re.compile(r"(.*)@([\d.]*)-([\d.]*)")
+_LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What opening a judge takes beside its name: the project, the device, and what only an endpoint needs."""
+    """What opening a judge takes beside its name; `endpoint` is for one behind an endpoint alone."""
 
     workdir: Path
     device: str = "auto"
-    endpoint: Any = None
+    endpoint: JudgeEndpointOptions = field(default_factory=JudgeEndpointOptions)
 
 
 def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
@@ -50,27 +48,16 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
     >>> parse_spec("nli:models/nli@0.2-0.95")
     ('nli', 'models/nli', (0.2, 0.95))
     """
-    limits, plain = None, spec
-    if match := _LIMITS.fullmatch(spec):
-        plain = match[1]
-        try:
-            low, high = float(match[2]), float(match[3])
-        except ValueError:
-            low, high = 1.0, 0.0
-        if not low <= high <= 1:
-            raise UsageError(
-                f"--judge {spec}: @{match[2]}-{match[3]} is no LOW-HIGH within 0..1", hint=f"{plain}@0.1-0.9"
-            )
-        limits = low, high
+    match = _LIMITS.fullmatch(spec)
+    plain = match[1] if match else spec
+    limits = (float(match[2]), float(match[3] or -1)) if match else None
+    if limits and not limits[0] <= limits[1] <= 1:
+        raise UsageError(f"--judge {spec}: limits are @LOW-HIGH within 0..1", hint=f"--judge {plain}@0.1-0.9")
     kind, _, rest = plain.partition(":")
-    if kind not in KINDS:
-        known = ", ".join(KINDS.values())
-        near = did_you_mean(kind, KINDS)
-        raise UsageError(
-            f"--judge {spec}: there is no judge of the kind {kind!r}", hint=f"{near} judges are {known}".strip()
-        )
-    if bool(rest) != (kind != TOY):
-        raise UsageError(f"--judge {spec} is no judge", hint=f"--judge {KINDS[kind]}")
+    if kind not in KINDS or bool(rest) != bool(KINDS[kind]):
+        known = ", ".join(name + KINDS[name] for name in KINDS)
+        hint = f"{did_you_mean(kind, KINDS)} judges are {known}".strip()
+        raise UsageError(f"--judge {spec} names no judge", hint=hint)
     return kind, rest, limits
 
 
@@ -93,6 +80,7 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
         "classifier": lambda: open_classifier(classifier_folder(rest, options.workdir), device),
         "nli": lambda: NliJudge(rest, device),
         "itm": lambda: MatchingJudge(rest, device),
+        "endpoint": lambda: EndpointJudge(rest, options.endpoint, options.workdir, progress),
         "file": lambda: FileJudge(Path(rest)),
         TOY: lambda: _toy(device),
     }
@@ -105,8 +93,7 @@ def classifier_folder(name: str, workdir: Path) -> Path:
         if folder.is_dir():
             return folder
     finished = classifiers_in(workdir)
-    names = f"the classifiers are {', '.join(finished)}" if finished else "no classifier is finished yet: "
-    names += "" if finished else "ctxr train --recipe entailment"
+    names = f"the classifiers are {', '.join(finished)}" if finished else "ctxr train --recipe entailment"
     raise UsageError(
         f"there is no classifier {name!r} in {workdir}", hint=f"{did_you_mean(name, finished)} {names}".strip()
     )

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ctxr.pipelines.modelling.chat import read_answer, read_text, schema, tokens
+from ctxr.models.chat import tokens
+from ctxr.pipelines.modelling.chat import read_answer, read_text, schema
 
 
 @pytest.mark.parametrize(
