@@ -175,7 +175,9 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
     def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
         return np.array([value(query) for query in queries], kind)
 
-    weak = [(query, row[image]) for query, one in enumerate(queries) for image in one.weak if image in row]
+    def marked(images_of: Callable[[EvalQuery], Sequence[str]]) -> list[tuple[int, int]]:
+        return [(query, row[image]) for query, one in enumerate(queries) for image in images_of(one) if image in row]
+
     padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in queries]
     columns = {
         "texts": texts,
@@ -185,7 +187,7 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
         "target": column(lambda one: -1 if one.target is None else one.target, np.int64),
         "sets": column(lambda one: numbers[one.image_set], np.int64),
     }
-    return ExampleTable.of(images, columns, weak)
+    return ExampleTable.of(images, columns, marked(lambda one: one.weak), marked(lambda one: one.unsure))
 
 
 def _read_pictures(picture: Path, content: str) -> Pixels:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ctxr.datasets.changes import refuse_other
 from ctxr.datasets.dataset import Dataset
@@ -21,6 +22,7 @@ class EvalQuery:
         images: ids in the order of the set. target: position in them; None where it is not known.
         ordered: whether that order is one of time.
         weak: ids of further images for which the text was found to hold, where a recipe uses them.
+        unsure: ids of those about which no judge is sure.
     """
 
     query: str
@@ -31,6 +33,7 @@ class EvalQuery:
     ordered: bool
     split: SplitName | None
     weak: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
 
 def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
@@ -90,10 +93,11 @@ def contents_of(
 
 def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
     """One hash over all texts and pictures that a model receives."""
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (query.query, query.image_set, query.text, query.images, query.target, query.ordered, query.split)
         for query in queries
     ]
+    rows += [(query.query, query.unsure) for query in queries if query.unsure]
     return sha256_of([rows, sorted(contents.items())])
 
 
