@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
@@ -117,16 +116,14 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
 
 def mark_labels(evaluation: Evaluation) -> None:
     """Name the active rounds that a toy judged, or that are in force without a licence, in the notes and below every table."""
-    folders = [
-        folder for folder in (evaluation.request.dataset.root, evaluation.options.judgments) if folder is not None
-    ]
-    rounds = [row for folder in dict.fromkeys(map(Path.resolve, folders)) for row in read_rounds(folder) if row.active]
-    if cautions := [caution for row in rounds if (caution := caution_of(row))]:
-        tables, said = evaluation.findings.tables, "; ".join(f"labels of {caution}" for caution in cautions)
-        evaluation.findings.notes += [said]
+    folders = {one for one in (evaluation.request.dataset.root, evaluation.options.judgments) if one is not None}
+    cautions = {caution_of(row) for folder in folders for row in read_rounds(folder) if row.active} - {""}
+    if said := "; ".join(f"labels of {caution}" for caution in sorted(cautions)):
+        tables = evaluation.findings.tables
         tables |= {
             name: replace(table, note=f"{table.note}; {said}".removeprefix("; ")) for name, table in tables.items()
         }
+        evaluation.findings.notes.append(said)
 
 
 def caution_of(row: Round) -> str:

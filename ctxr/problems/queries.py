@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ctxr.datasets.changes import refuse_other
 from ctxr.datasets.dataset import Dataset
@@ -93,12 +92,12 @@ def contents_of(
 
 def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
     """One hash over all texts and pictures that a model receives."""
-    rows: list[tuple[Any, ...]] = [
+    rows = [
         (query.query, query.image_set, query.text, query.images, query.target, query.ordered, query.split)
         for query in queries
     ]
-    rows += [(query.query, query.unsure) for query in queries if query.unsure]
-    return sha256_of([rows, sorted(contents.items())])
+    unsure = [(query.query, query.unsure) for query in queries if query.unsure]
+    return sha256_of([rows, sorted(contents.items()), *([unsure] if unsure else [])])
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:

@@ -37,7 +37,7 @@ def with_weak_positives(
     They are those of its own set; where a variant has no context and draws from all sets, those of any set that is asked about.
     Raises DataError where no query has either.
     """
-    positives = _by_query(pair for pair, entails in verdicts[0].items() if entails)
+    positives = by_query(pair for pair, entails in verdicts[0].items() if entails)
     pool = {image for one in queries for image in one.images} if recipe.variant == "none" else None
     marked = [replace(one, weak=_beside(one, positives, pool)) for one in with_unsure(queries, verdicts, pool)]
     some = [len(one.weak) for one in marked if one.weak]
@@ -49,11 +49,12 @@ def with_weak_positives(
 
 def with_unsure(queries: Sequence[EvalQuery], verdicts: Verdicts, pool: set[str] | None = None) -> list[EvalQuery]:
     """Queries with the images, of their own sets or of `pool`, about which no judge is sure."""
-    unsure = _by_query(verdicts[1])
+    unsure = by_query(verdicts[1])
     return [replace(one, unsure=_beside(one, unsure, pool)) for one in queries]
 
 
-def _by_query(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+def by_query(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    """The images of pairs of a query and an image, by query."""
     images: dict[str, list[str]] = {}
     for query, image in sorted(pairs):
         images.setdefault(query, []).append(image)

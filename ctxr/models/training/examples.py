@@ -103,8 +103,7 @@ class ExampleTable:
         mask: [Q, K] bool, True where there is a candidate.
         ordered: [Q] bool. target: [Q] position, -1 where unknown.
         sets: [Q] number of the image set.
-        entailed: for which further rows of images each query was found to hold; None where none of them was. unsure: those of which
-            that is not sure, neither right nor wrong.
+        entailed: for which further rows of images each query was found to hold; None where none of them was. unsure: likewise, may.
     """
 
     images: Images
@@ -119,17 +118,12 @@ class ExampleTable:
 
     @classmethod
     def of(
-        cls,
-        images: Images,
-        columns: Mapping[str, npt.NDArray[Any]],
-        weak: Sequence[tuple[int, int]] = (),
-        unsure: Sequence[tuple[int, int]] = (),
+        cls, images: Images, columns: Mapping[str, npt.NDArray[Any]], weak: Sequence[tuple[int, int]] = ()
     ) -> "ExampleTable":
-        """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for,
-        `unsure` those of one that it may hold for."""
+        """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
-        entailed, doubtful = (PositivePairs.of(one, len(columns["target"])) if one else None for one in (weak, unsure))
-        return cls(images, **tensors, entailed=entailed, unsure=doubtful)
+        entailed = PositivePairs.of(weak, len(columns["target"])) if weak else None
+        return cls(images, **tensors, entailed=entailed)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -146,17 +140,14 @@ class ExampleTable:
 
         The target is none, whatever else was found.
         """
-        return self._marks(self.entailed, rows)
-
-    def unsure_marks(self, rows: Tensor) -> Tensor | None:
-        """Which candidates of these queries [B] are neither right nor wrong, bool [B, K], the target never; None where all are."""
-        return self._marks(self.unsure, rows)
-
-    def _marks(self, pairs: PositivePairs | None, rows: Tensor) -> Tensor | None:
-        if pairs is None:
+        if self.entailed is None:
             return None
         others = self.mask[rows] & (torch.arange(self.mask.shape[1]) != self.target[rows, None])
-        return pairs.among(rows, self.candidates[rows]) & others
+        return self.entailed.among(rows, self.candidates[rows]) & others
+
+    def unsure_marks(self, rows: Tensor) -> Tensor | None:
+        """Which candidates are neither right nor wrong, as `weak_marks`."""
+        return replace(self, entailed=self.unsure).weak_marks(rows)
 
     def part(self, rows: Tensor) -> "ExampleTable":
         """Some of the queries as questions of their own."""

@@ -9,7 +9,6 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.imagecode import UNKNOWN, collection_of
 from ctxr.datasets.readers.phenomena import PHENOMENA
-from ctxr.datasets.truth import Pair
 from ctxr.errors import DataError
 from ctxr.metrics.phenomena import verdicts
 from ctxr.metrics.ranking import RankCounts, count_ranks
@@ -58,10 +57,10 @@ def questions_of(
     dataset: Dataset,
     places: Mapping[str, tuple[str, ImageSet]],
     distances: Mapping[str, tuple[float, float]],
-    unsure: Set[Pair] = frozenset(),
+    unsure: Mapping[str, Sequence[str]],
 ) -> dict[str, BenchmarkQuery]:
-    """Every query that has a place, a split and a set, by id; `distances` is (mean, closest) by set, `unsure`
-    are pairs of a query and an image.
+    """Every query that has a place, a split and a set, by id; `distances` is (mean, closest) by set; `unsure`
+    are images by query.
 
     Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
     """
@@ -73,6 +72,7 @@ def questions_of(
     questions: dict[str, BenchmarkQuery] = {}
     for name, (side, image_set) in places.items():
         query = dataset.queries[name]
+        doubts = unsure.get(query.id, ())
         examined = tags.get((query.image_set, query.texts), {})
         questions[query.id] = BenchmarkQuery(
             query=query.id,
@@ -86,7 +86,7 @@ def questions_of(
             looked=frozenset(examined),
             found=frozenset(name for name, present in examined.items() if present),
             distance=distances[image_set.id][0] if image_set.id in distances else None,
-            unsure=frozenset(place for place, image in enumerate(image_set.images) if (query.id, image) in unsure)
+            unsure=frozenset(place for place, image in enumerate(image_set.images) if image in doubts)
             - targets.get(query.id, set()),
         )
     return questions

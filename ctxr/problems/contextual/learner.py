@@ -213,10 +213,8 @@ class ContextualJob(ScorerJob):
     def read(self, dataset: Dataset, verdicts: Verdicts) -> list[tuple[str, tuple[str, ...]]]:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe
-        self.asked = {
-            side: queries if side == "train" else with_unsure(queries, verdicts)
-            for side, queries in _splits(dataset, recipe).items()
-        }
+        self.asked = _splits(dataset, recipe)
+        self.asked |= {side: with_unsure(asked, verdicts) for side, asked in self.asked.items() if side != "train"}
         if recipe.weak != "off":
             train = with_weak_positives(self.asked["train"], dataset, recipe, verdicts, self.progress)
             self.asked["train"] = train

@@ -27,7 +27,7 @@ from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import REGIONS, Run
-from ctxr.problems.weak_positives import verdicts_in
+from ctxr.problems.weak_positives import by_query, verdicts_in
 from ctxr.store.artifacts import Content, Parent
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import JUDGMENTS, REGION_FEATURES, RUN
@@ -119,7 +119,7 @@ class SetEvaluation(ScoredEvaluation):
         super().__init__(request, Contextual())
         options, dataset = self.options, request.dataset
         _, unsure = verdicts_in(dataset, None, options.workdir)
-        questions = questions_of(dataset, self.places, distances_of(dataset, self._vectors()), unsure)
+        questions = questions_of(dataset, self.places, distances_of(dataset, self._vectors()), by_query(unsure))
         if unsure:  # people may have decided others since
             self.parents = [*self.parents, Parent("unsure pairs", JUDGMENTS, sha256_of(sorted(unsure)))]
         refuse_same_files(self.names)
