@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from ctxr.engine.options import (
     Choices,
     Device,
-    EndpointOptions,
     NotDecisive,
     Options,
     PathOption,
@@ -22,6 +21,7 @@ from ctxr.engine.options import (
     Workdir,
 )
 from ctxr.engine.report import Table
+from ctxr.models.endpoint import EndpointOptions
 from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
 
