@@ -170,9 +170,9 @@ class ChatClient:
 
     Attributes:
         address: where it is. options: its name, limits and prices. journal: file of replies, to which each is added.
-        budget: what was spent. pause: waits, for tests that do not. temperature: of its answers.
+        budget: what was spent.
         trusted: whether the endpoint is known to answer: from one that never did, what is no completion is no answer.
-        accepted: what the host is known to take.
+        accepted: what the host is known to take. temperature: of its answers. pause: waits, for tests that do not.
 
     Raises CtxrError without a key.
     """
@@ -181,10 +181,10 @@ class ChatClient:
     options: EndpointOptions
     journal: Path
     budget: Budget
-    pause: Pause | None = None
-    temperature: int = 0
-    trusted: bool = False
+    trusted: bool
     accepted: ServerLimits = field(default_factory=ServerLimits)
+    temperature: int = 0
+    pause: Pause | None = None
 
     def __post_init__(self) -> None:
         self._writing, self._ended = threading.Lock(), threading.Event()
@@ -220,25 +220,23 @@ class ChatClient:
                 task.advance()
         return replies
 
-    def ask(self, request: Q, messages: object, shape: object, read: Callable[[Q, Completion], R]) -> R:
-        """The reply to a request, paid for and on the disk. Raises what `complete` says."""
-        completion = self.complete(messages, shape)
+    def ask(self, request: Q, messages: object, read: Callable[[Q, Completion], R], shape: object = None) -> R:
+        """The reply to a request, paid for and on the disk; `shape` is the `response_format`, for hosts that know one.
+
+        Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content.
+        """
+        completion = self._complete({"model": self.options.model, "messages": messages}, shape)
         reply = read(request, completion)
         with self._writing:
             self.budget.pay(completion.prompt_tokens, completion.completion_tokens, request.tokens)
             append(self.journal, reply)
         return reply
 
-    def complete(self, messages: object, shape: object = None) -> Completion:
-        """The completion, asked for in the way that the host takes, which is remembered. `shape` is the `response_format`, for
-        hosts that know one.
-
-        Raises CtxrError for an endpoint that does not answer, or refuses for anything but the content.
-        """
+    def _complete(self, asked: Mapping[str, object], shape: object) -> Completion:
+        """The completion, asked for in the way that the host takes, which is remembered."""
         accepted = self.accepted
         while True:
-            body: dict[str, Any] = {"model": self.options.model, "messages": messages}
-            body[accepted.limit] = self.options.max_tokens
+            body = {**asked, accepted.limit: self.options.max_tokens}
             if accepted.temperature:
                 body["temperature"] = self.temperature
             if accepted.structured:

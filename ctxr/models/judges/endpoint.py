@@ -11,17 +11,8 @@ import numpy.typing as npt
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UnfinishedError
-from ctxr.models.chat import (
-    Budget,
-    ChatClient,
-    Completion,
-    Pause,
-    PricedRequest,
-    data_url,
-    final_text,
-    picture_tokens,
-    text_tokens,
-)
+from ctxr.models import chat
+from ctxr.models.chat import ChatClient, Completion, PricedRequest
 from ctxr.models.endpoint import JudgeEndpointOptions, ServerLimits, resolve_address
 from ctxr.models.entailment.base import Claim, Estimate, Judge
 from ctxr.store.append_only import read_appended
@@ -90,7 +81,7 @@ def read_answer_word(text: str) -> float | None:
     >>> [read_answer_word(text) for text in ("**Yes**, it is.", "The answer is no.", "yes or no", "maybe")]
     [1.0, 0.0, None, None]
     """
-    words = [_plain(word) for word in final_text(text).split()]
+    words = [_plain(word) for word in chat.final_text(text).split()]
     answers = {word for word in (*words[:1], *words[-1:]) if word in ANSWERS}
     return float(ANSWERS.index(answers.pop())) if len(answers) == 1 else None
 
@@ -127,26 +118,28 @@ def _plain(token: str) -> str:
 
 
 class EndpointJudge(Judge):
-    """A language model behind an endpoint; every reply is on the disk before the next request takes its place.
+    """A language model behind an endpoint; every reply is on the disk before the next request takes its place, and counts towards
+    `--max-cost` for good.
 
     Args:
-        url: its address. workdir: project folder. pause: waits, for tests that do not.
+        url: its address. workdir: project folder.
 
     Raises UsageError for what is no address, or would send pictures and key in the clear.
     """
 
-    def __init__(
-        self, url: str, options: JudgeEndpointOptions, workdir: Path, progress: Progress, *, pause: Pause | None = None
-    ) -> None:
+    pause: chat.Pause | None = None
+    """Waits, for tests that do not."""
+
+    def __init__(self, url: str, options: JudgeEndpointOptions, workdir: Path, progress: Progress) -> None:
         self._address = resolve_address(url, options.insecure, "--judge endpoint:")
         self.name, self.threshold, self.trained_on = options.model, 0.5, None
         decisive = (options.model, options.side, options.max_tokens, options.samples)
         self.fingerprint = sha256_of(["endpoint", self._address.url, VERSION, SYSTEM, *decisive])
         self._journal = workdir / "judged" / f"{self.fingerprint[:16]}.jsonl"
-        self._options, self._progress, self._pause = options, progress, pause
+        self._options, self._progress = options, progress
         self._replies = {reply.asked: reply for reply in read_appended(self._journal, JudgeReply)}
         self._accepted = ServerLimits(structured=False, logprobs=TOP)
-        self._budget = Budget(options)
+        self._budget = chat.Budget(options)
         for reply in self._replies.values():
             self._budget.pay(reply.prompt_tokens, reply.completion_tokens, self._tokens(CHARACTERS))
 
@@ -154,7 +147,8 @@ class EndpointJudge(Judge):
         self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """float32 [n], as `Judge.probabilities` says: of the tokens yes and no, else the share of yes among several answers."""
-        contents = {file: sha256_if_readable(file) if file else None for file in {claim.image for claim in claims}}
+        files = {claim.image for claim in claims if claim.image is not None}
+        contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
         asked = [self._requests(claim, contents[claim.image]) for claim in claims]
         for sample in range(self._options.samples):
             self._ask([one[sample] for one in asked if one and not (sample and self._is_settled(one[0]))])
@@ -170,9 +164,9 @@ class EndpointJudge(Judge):
         return Estimate(requests, sent, received, self._budget.cost(sent, received))
 
     def _tokens(self, characters: int, picture: bool = True) -> int:
-        return text_tokens(len(SYSTEM) + characters) + picture * picture_tokens(0, 0, self._options.side)
+        return chat.text_tokens(len(SYSTEM) + characters) + picture * chat.picture_tokens(0, 0, self._options.side)
 
-    def _requests(self, claim: Claim, content: str | None) -> list[ClaimRequest]:
+    def _requests(self, claim: Claim, content: str) -> list[ClaimRequest]:
         """One for each sample; none for a claim without premise and picture."""
         words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
         size = self._tokens(len(words), claim.image is not None)
@@ -192,19 +186,19 @@ class EndpointJudge(Judge):
         todo = [request for identity, request in distinct.items() if identity not in self._replies]
         if not todo:
             return
-        client = ChatClient(self._address, self._options, self._journal, self._budget, self._pause, temperature=1)
-        client.trusted = any(reply.probability is not None for reply in self._replies.values())
-        client.accepted = self._accepted
+        trusted = any(reply.probability is not None for reply in self._replies.values())
+        state = self._budget, trusted, self._accepted
+        client = ChatClient(self._address, self._options, self._journal, *state, 1, self.pause)
 
         def ask(request: ClaimRequest) -> JudgeReply:
-            self._replies[request.identity] = reply = client.ask(request, self._messages(request.claim), None, reply_of)
+            self._replies[request.identity] = reply = client.ask(request, self._messages(request.claim), reply_of)
             return reply
 
         replies = client.ask_all(todo, ask, Silent())
         self._accepted = client.accepted
         if 2 * sum(reply.outcome == "unreadable" for reply in replies) > len(replies):
             self._progress.warn(
-                f"{self.name} mostly answers neither yes nor no: raise --max-tokens for a reasoning model"
+                f"{self.name} mostly says neither yes nor no: a reasoning model needs a larger --max-tokens"
             )
         if len(replies) < len(todo):
             counts = f"{len(distinct) - len(todo) + len(replies)} of {len(distinct)}"
@@ -216,5 +210,6 @@ class EndpointJudge(Judge):
     def _messages(self, claim: Claim) -> list[dict[str, Any]]:
         content: list[dict[str, Any]] = [{"type": "text", "text": question(claim)}]
         if claim.image is not None:
-            content.insert(0, {"type": "image_url", "image_url": {"url": data_url(claim.image, self._options.side)}})
+            url = chat.data_url(claim.image, self._options.side)
+            content = [{"type": "image_url", "image_url": {"url": url}}, *content]
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]

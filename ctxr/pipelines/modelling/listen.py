@@ -330,12 +330,12 @@ def _ask(job: ListenJob, replies: list[Reply], progress: Progress, pause: Pause 
     """Send the requests without a reply, as far as the budget allows."""
     answered, side = {reply.asked for reply in replies}, job.config.side
     todo = [request for request in job.requests if request.identity not in answered]
-    client = ChatClient(job.place, job.config, job.out / JOURNAL, job.purse(replies), pause)
-    client.trusted = any(reply.outcome == "chosen" for reply in replies)
+    trusted = any(reply.outcome == "chosen" for reply in replies)
+    client = ChatClient(job.place, job.config, job.out / JOURNAL, job.purse(replies), trusted, pause=pause)
 
     def ask(request: Request) -> Reply:
         asked = messages(request.asked, request.shift, job.files, side)
-        return client.ask(request, asked, schema(len(request.asked.images)), reply_of)
+        return client.ask(request, asked, reply_of, schema(len(request.asked.images)))
 
     with progress.task("asking", len(job.requests)) as task:
         task.advance(len(job.requests) - len(todo))

@@ -61,7 +61,9 @@ def picture(tmp_path: Path) -> Path:
 
 
 def judge(server: FakeServer, work: Path, options: JudgeEndpointOptions = OPTIONS) -> EndpointJudge:
-    return EndpointJudge(server.url, options, work, Silent(), pause=lambda _seconds: None)
+    opened = EndpointJudge(server.url, options, work, Silent())
+    opened.pause = lambda _seconds: None
+    return opened
 
 
 def claims(count: int) -> list[Claim]:
