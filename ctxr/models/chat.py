@@ -13,20 +13,12 @@ from typing import Any, Literal, TypeVar
 
 from PIL import Image as Pillow
 
+from ctxr.engine.options import EndpointOptions
 from ctxr.engine.progress import ProgressTask
 from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError
 from ctxr.media.images import read_image
-from ctxr.models.endpoint import (
-    NOT_ALLOWED,
-    Endpoint,
-    EndpointAddress,
-    EndpointOptions,
-    Rejected,
-    ServerLimits,
-    Unreadable,
-    key_of,
-)
+from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, EndpointAddress, Rejected, ServerLimits, Unreadable, key_of
 from ctxr.store.append_only import append
 from ctxr.store.records import Record
 

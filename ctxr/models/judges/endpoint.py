@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UnfinishedError
 from ctxr.models import chat
 from ctxr.models.chat import ChatClient, Completion, PricedRequest
-from ctxr.models.endpoint import JudgeEndpointOptions, ServerLimits, resolve_address
+from ctxr.models.endpoint import ServerLimits, resolve_address
 from ctxr.models.entailment.base import Claim, Estimate, Judge
 from ctxr.store.append_only import read_appended
 from ctxr.store.hashing import sha256_if_readable, sha256_of

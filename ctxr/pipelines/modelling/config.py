@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from ctxr.engine.options import (
     Choices,
     Device,
+    EndpointOptions,
     NotDecisive,
     Options,
     PathOption,
@@ -21,7 +22,6 @@ from ctxr.engine.options import (
     Workdir,
 )
 from ctxr.engine.report import Table
-from ctxr.models.endpoint import EndpointOptions
 from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
 

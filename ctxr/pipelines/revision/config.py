@@ -6,9 +6,19 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, NotDecisive, PathOption, Range, Since, Switch, Text, Workdir
+from ctxr.engine.options import (
+    Choices,
+    Device,
+    JudgeEndpointOptions,
+    NotDecisive,
+    PathOption,
+    Range,
+    Since,
+    Switch,
+    Text,
+    Workdir,
+)
 from ctxr.engine.report import Table
-from ctxr.models.endpoint import JudgeEndpointOptions
 from ctxr.store.kinds import REVISE_LABELS
 
 Cap = Annotated[int, Range(0, inf, "a whole number, 0 = no limit")]

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models.chat import Completion, data_url, read_completion
-from ctxr.models.endpoint import JudgeEndpointOptions
 from ctxr.models.entailment.base import Claim
 from ctxr.models.judges.endpoint import SYSTEM, EndpointJudge, question, token_probability
 from ctxr.pipelines.revision.config import ReviseLabels
