@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from ctxr.annotation.artifacts import read_judgments
+from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.pairs import EntailmentPair, published_image
@@ -28,7 +28,7 @@ from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.pipelines.curation.config import DocumentsReport, Pairs
 from ctxr.problems.entailment.pairs import PAIRS, EntailmentPairs, open_pairs
 from ctxr.store import kinds
-from ctxr.store.artifacts import Content, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Content, Parent
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Image, SplitName
@@ -43,11 +43,11 @@ _RULES = ("gold", "aggregate", WORKER)  # how workers are named that are no peop
 _REJECTED = 2  # people who chose other images, and nobody the right one
 
 
-def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str] | None = None) -> EntailmentPairs:
+def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str]) -> EntailmentPairs:
     """Pairs of the captions of a dataset, on its own splits. Raises DataError for a dataset without captions.
 
     Args:
-        accepted: queries that people accepted; of the others, those that nobody found do not hold for their image. None for all.
+        accepted: queries whose captions hold; of the others, those for which people chose other images alone do not.
     """
     sets = {image: image_set for image_set in dataset.sets for image in image_set.images}
     files = {image: file for image in sets if (file := dataset.picture(dataset.images[image])) and file.is_file()}
@@ -55,7 +55,7 @@ def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str] | None
     targets = {query.id: image_set.images[place] for query, image_set, place in dataset.targets()}
     own: dict[str, list[str]] = defaultdict(list)
     for query, image in targets.items():
-        own[image] += [query] if accepted is None or query in accepted else []
+        own[image] += [query] if query in accepted else []
     rows = []
     for image, held_out, query, relation in _claims(dataset, texts, targets, own):
         premise = [texts[name] for name in own[image] if name != held_out and texts[name] != texts[query]]
@@ -69,8 +69,8 @@ def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str] | None
         )  # fmt: skip
         rows += [pair] if pair.kind != "none" else []
     if not rows:
-        hint = "ctxr export-tasks describe   asks people for descriptions"
-        raise DataError(f"{dataset.name} has no picture with a caption", hint=hint)
+        hint = "name a dataset with them; ctxr export-tasks describe   asks people for captions"
+        raise DataError(f"{dataset.name} has neither pictures with captions nor several captions of one", hint=hint)
     contents = {name: dataset.images[name].sha256 for name in files}
     return EntailmentPairs(dataset.name, tuple(rows), files, contents, origin)
 
@@ -107,16 +107,18 @@ def _claims(
             yield image, query, others[0], "other"
 
 
-def own_pairs(workdir: Path) -> EntailmentPairs:
-    """Pairs of the descriptions that people accepted and rejected in a project. Raises UnfinishedError without any."""
-    accepted = read_dataset(latest(workdir, ("dataset",))[0]).queries
-    answered, artifact = read_judgments(workdir / kinds.JUDGMENTS), open_artifact(workdir / kinds.JUDGMENTS)
-    written = Dataset(
-        "own", answered.root, tuple(answered.sets.values()), dict(answered.images), {text.id: text for text in answered.texts},
-        {query.id: query for query in answered.queries}, answered.judgments,
-        {unit.group: unit.split for unit in answered.units.values() if unit.split is not None},
+def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
+    """The dataset with the descriptions that people wrote and did not accept."""
+    # absolute paths, since these pictures lie elsewhere
+    images = {name: structs.replace(row, path=str(answered.root / row.path)) for name, row in answered.images.items()}
+    splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
+    sets = {**answered.sets, **{image_set.id: image_set for image_set in dataset.sets}}
+    return replace(
+        dataset, sets=tuple(sets.values()), images=images | dataset.images, splits=splits | dataset.splits,
+        texts={text.id: text for text in answered.texts} | dataset.texts,
+        queries={query.id: query for query in answered.queries} | dataset.queries,
+        judgments=(*dataset.judgments, *(row for row in answered.judgments if row.query not in dataset.queries)),
     )  # fmt: skip
-    return captioned(written, Parent("judgments", kinds.JUDGMENTS, artifact.sha256), accepted)
 
 
 def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> EntailmentPairs:
@@ -139,7 +141,9 @@ def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> Ent
         fixed = {group: side for group, side in fixed.items() if side != "train"}
     dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(sides, True), fixed=fixed)}
     if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
-        progress.note(f"{plural(moved, 'pair')} moved to the side that evaluates their group, or to valid and test")
+        progress.note(
+            f"{plural(moved, 'pair')} moved: to where their group is evaluated, or to valid and test if valid was empty"
+        )
     return replace(pairs, rows=tuple(structs.replace(pair, split=dealt[pair.group]) for pair in pairs.rows))
 
 
@@ -163,15 +167,29 @@ class _PairsStage(Stage):
         return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
-        source, workdir = self.options.source, self.options.workdir
-        path, pairs = SHIPPED if source == "sample" else Path(source), own_pairs(workdir) if source == "own" else None
-        if source != "own" and path.name != PAIRS and not (path / PAIRS).is_file():
-            with suppress(UsageError):  # what is no dataset may hold published pairs
-                dataset = read_dataset(path)
-                pairs = captioned(dataset, origin_of(dataset))
-        pairs = with_sides(pairs or open_pairs(path, workdir, progress), workdir, progress)
-        self.read = pairs.name
+        pairs = self._of_captions() or open_pairs(self._path(), self.options.workdir, progress)
+        pairs, self.read = with_sides(pairs, self.options.workdir, progress), pairs.name
         return Inputs([pairs.origin], pairs, {"pairs": sha256_of([repr(pair) for pair in pairs.rows])})
+
+    def _path(self) -> Path:
+        source, workdir = self.options.source, self.options.workdir
+        own = source == "own"
+        return latest(workdir, ("dataset",))[0] if own else SHIPPED if source == "sample" else Path(source)
+
+    def _of_captions(self) -> EntailmentPairs | None:
+        """The pairs of a dataset; None where the source holds pairs itself."""
+        path, answers = self._path(), self.options.workdir / kinds.JUDGMENTS
+        own = self.options.source == "own"
+        if not own and (path.name == PAIRS or (path / PAIRS).is_file()):
+            return None
+        try:
+            dataset = read_dataset(path)
+        except UsageError:  # what is no dataset may hold published pairs
+            return None
+        dataset, origin, accepted = dataset.of_sets("ctxr pairs"), origin_of(dataset), dataset.queries
+        if own and (answers / MANIFEST).is_file():
+            dataset = with_answers(dataset, read_judgments(answers))
+        return captioned(dataset, origin, accepted)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         pairs: EntailmentPairs = inputs.data
