@@ -5,7 +5,7 @@ one that shares most words with the held-out caption. Nobody checks that these d
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -43,8 +43,10 @@ _RULES = ("gold", "aggregate", WORKER)  # how workers are named that are no peop
 _REJECTED = 2  # people who chose other images, and nobody the right one
 
 
-def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str]) -> EntailmentPairs:
-    """Pairs of the captions of a dataset, on its own splits. Raises DataError for a dataset without captions.
+def captioned(
+    dataset: Dataset, origin: Parent, accepted: Collection[str], workdir: Path, progress: Progress
+) -> EntailmentPairs:
+    """Pairs of the captions of a dataset, on their sides in a project. Raises DataError for a dataset without captions.
 
     Args:
         accepted: queries whose captions hold; of the others, those for which people chose other images alone do not.
@@ -52,18 +54,27 @@ def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str]) -> En
     sets = {image: image_set for image_set in dataset.sets for image in image_set.images}
     files = {image: file for image in sets if (file := dataset.picture(dataset.images[image])) and file.is_file()}
     texts = {query.id: " ".join(dataset.texts[text].text for text in query.texts) for query in dataset.queries.values()}
-    targets = {query.id: image_set.images[place] for query, image_set, place in dataset.targets()}
-    own: dict[str, list[str]] = defaultdict(list)
-    for query, image in targets.items():
-        own[image] += [query] if query in accepted else []
+    picks = [row for row in dataset.judgments if row.value > 0]
+    holds = {(row.query, row.candidate) for row in picks if row.worker.startswith(_RULES)}
+    own, chosen = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for pick in picks:
+        chosen[pick.query] += [] if pick.worker.startswith(_RULES) else [pick.candidate]
+    claims: list[tuple[str, str, str]] = []
+    for query, image in ((query.id, image_set.images[place]) for query, image_set, place in dataset.targets()):
+        if query in accepted:
+            own[image].append(query)
+            wrong = [(query, other, "wrong_choice") for other in chosen[query] if (query, other) not in holds]
+            claims += [(query, image, "entailment"), *wrong[:1]]
+        elif len(chosen[query]) >= _REJECTED and image not in chosen[query]:
+            claims.append((query, image, "rejected"))
     rows = []
-    for image, held_out, query, relation in _claims(dataset, texts, targets, own):
-        premise = [texts[name] for name in own[image] if name != held_out and texts[name] != texts[query]]
+    for query, image, relation in claims:
+        premise = [texts[name] for name in own[image] if texts[name] != texts[query]]
         row, image_set = dataset.images[image], sets[image]
         # photos of a gallery are single ones, unless it says what belongs together
         single = len(image_set.images) > MOST_POSITIONS and row.group == image_set.group
         pair = EntailmentPair(
-            f"{dataset.name}/{held_out}/{relation}", " ".join(premise) or None, texts[query], image if image in files else None,
+            f"{dataset.name}/{query}/{relation}", " ".join(premise) or None, texts[query], image if image in files else None,
             1 if relation == "entailment" else 0, relation, dataset.name, dataset.split_of(image_set),
             row.sha256 or image if single else row.group, query,
         )  # fmt: skip
@@ -72,39 +83,28 @@ def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str]) -> En
         hint = "name a dataset with them; ctxr export-tasks describe   asks people for captions"
         raise DataError(f"{dataset.name} has neither pictures with captions nor several captions of one", hint=hint)
     contents = {name: dataset.images[name].sha256 for name in files}
-    return EntailmentPairs(dataset.name, tuple(rows), files, contents, origin)
+    pairs = with_sides(EntailmentPairs(dataset.name, tuple(rows), files, contents, origin), workdir, progress)
+    return replace(pairs, rows=(*pairs.rows, *_others(pairs.rows, holds)))
 
 
-def _claims(
-    dataset: Dataset, texts: Mapping[str, str], targets: Mapping[str, str], own: Mapping[str, list[str]]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Image, caption that is no part of the premise, hypothesis, and relation; a person's wrong choice stands for a drawn caption."""
-    picks = [row for row in dataset.judgments if row.value > 0]
-    holds = {(row.query, row.candidate) for row in picks if row.worker.startswith(_RULES)}
-    chosen: dict[str, list[str]] = defaultdict(list)
-    for row in picks:
-        chosen[row.query] += [] if row.worker.startswith(_RULES) else [row.candidate]
-    sides = {image: dataset.split_of(image_set) for image_set in dataset.sets for image in image_set.images}
-    among: dict[SplitName | None, list[str]] = defaultdict(list)
-    for image, queries in own.items():
-        among[sides[image]] += queries
-    words, rng = {name: {*text.casefold().split()} for name, text in texts.items()}, np.random.default_rng(0)
-    for number, (query, image) in enumerate(targets.items()):
-        if query not in own[image]:
-            if len(chosen[query]) >= _REJECTED and image not in chosen[query]:
-                yield image, query, query, "rejected"
-            continue
-        yield image, query, query, "entailment"
-        drawn = [among[sides[image]][place] for place in rng.integers(len(among[sides[image]]), size=_POOL)]
-        same = [words[name] for name in own[image]]
-        others = [name for name in drawn if words[name] not in same and (name, image) not in holds]
-        others.sort(
-            key=lambda name: -len(words[name] & words[query]) / len(words[name] | words[query]) if number % 2 else 0
-        )
-        if wrong := [other for other in chosen[query] if (query, other) not in holds]:
-            yield wrong[0], query, query, "wrong_choice"
-        elif others:
-            yield image, query, others[0], "other"
+def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) -> Iterator[EntailmentPair]:
+    """Beside each entailed pair one with a caption of another image of its side, unless there is a wrong choice of a person."""
+    entailed = [pair for pair in rows if pair.label]
+    words = {pair.id: {*str(pair.hypothesis).casefold().split()} for pair in entailed}
+    own, among = defaultdict[str, list[set[str]]](list), defaultdict[str | None, list[EntailmentPair]](list)
+    for pair in entailed:
+        own[pair.image or pair.group].append(words[pair.id])
+        among[pair.split].append(pair)
+    chosen, rng = {pair.caption for pair in rows if not pair.label}, np.random.default_rng(0)
+    for number, pair in enumerate(entailed):
+        image, mine = pair.image or pair.group, words[pair.id]
+        drawn = [among[pair.split][place] for place in rng.integers(len(among[pair.split]), size=_POOL)]
+        free = [one for one in drawn if words[one.id] not in own[image] and (one.caption, image) not in holds]
+        if free and pair.caption not in chosen:
+            near = min(free, key=lambda one: len(words[one.id] ^ mine) / len(words[one.id] | mine))
+            text, caption = (near if number % 2 else free[0]).hypothesis, (near if number % 2 else free[0]).caption
+            name = f"{pair.id.removesuffix(pair.relation)}other"
+            yield structs.replace(pair, id=name, hypothesis=text, caption=caption, label=0, relation="other")
 
 
 def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
@@ -167,29 +167,23 @@ class _PairsStage(Stage):
         return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
-        pairs = self._of_captions() or open_pairs(self._path(), self.options.workdir, progress)
-        pairs, self.read = with_sides(pairs, self.options.workdir, progress), pairs.name
+        source, workdir, dataset = self.options.source, self.options.workdir, None
+        named, answers = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
+        path = latest(workdir, ("dataset",))[0] if source == "own" else named
+        if source == "own" or not (path.name == PAIRS or (path / PAIRS).is_file()):
+            with suppress(UsageError):  # what is no dataset may hold published pairs
+                dataset = read_dataset(path)
+        if dataset is None:
+            pairs = with_sides(open_pairs(path, workdir, progress), workdir, progress)
+        else:
+            whole = dataset.of_sets("ctxr pairs")
+            for note in dataset.notes:
+                progress.note(note)
+            if source == "own" and (answers / MANIFEST).is_file():
+                whole = with_answers(dataset, read_judgments(answers))
+            pairs = captioned(whole, origin_of(dataset), dataset.queries, workdir, progress)
+        self.read = pairs.name
         return Inputs([pairs.origin], pairs, {"pairs": sha256_of([repr(pair) for pair in pairs.rows])})
-
-    def _path(self) -> Path:
-        source, workdir = self.options.source, self.options.workdir
-        own = source == "own"
-        return latest(workdir, ("dataset",))[0] if own else SHIPPED if source == "sample" else Path(source)
-
-    def _of_captions(self) -> EntailmentPairs | None:
-        """The pairs of a dataset; None where the source holds pairs itself."""
-        path, answers = self._path(), self.options.workdir / kinds.JUDGMENTS
-        own = self.options.source == "own"
-        if not own and (path.name == PAIRS or (path / PAIRS).is_file()):
-            return None
-        try:
-            dataset = read_dataset(path)
-        except UsageError:  # what is no dataset may hold published pairs
-            return None
-        dataset, origin, accepted = dataset.of_sets("ctxr pairs"), origin_of(dataset), dataset.queries
-        if own and (answers / MANIFEST).is_file():
-            dataset = with_answers(dataset, read_judgments(answers))
-        return captioned(dataset, origin, accepted)
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         pairs: EntailmentPairs = inputs.data

@@ -78,8 +78,10 @@ def test_other_captions_entail_the_one_held_out_and_not_one_of_another_image(pho
 def test_photos_without_splits_are_dealt_and_copies_stay_together(photos: Path, tmp_path: Path) -> None:
     report = run(Pairs(str(photos), tmp_path / "pairs"))
     assert all(report.counts["splits"].values())
-    sides = {pair.image: pair.split for pair in rows_of(tmp_path / "pairs")}
+    rows = rows_of(tmp_path / "pairs")
+    sides = {pair.image: pair.split for pair in rows}
     assert sides["photos/0.jpg"] == sides["photos/1.jpg"]
+    assert all(sides[str(pair.caption).partition("#")[0]] == pair.split for pair in rows)
 
 
 def test_pictures_that_the_project_evaluates_are_never_in_train(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_descriptions_for_which_people_chose_other_images_alone_do_not_hold(tmp_
         tuple(Text(name, f"{name}.", "a") for name in picks), tuple(Query(name, image_set.id, (name,)) for name in picks),
         (*targets, *votes),
     )  # fmt: skip
-    rows = captioned(with_answers(dataset, answered), ORIGIN, dataset.queries).rows
+    rows = captioned(with_answers(dataset, answered), ORIGIN, dataset.queries, tmp_path, Silent()).rows
     assert [(pair.hypothesis, pair.image) for pair in rows if pair.relation == "rejected"] == [("lost.", image)]
     assert not any(name in str(pair.premise) for pair in rows for name in ("lost.", "found.", "once."))
 
@@ -131,7 +133,11 @@ def test_a_wrong_choice_takes_the_place_of_a_drawn_caption(tmp_path: Path) -> No
     other = image_set.images[place - 1]
     votes = Judgment(query.id, other, "w-1", 1.0), Judgment(query.id, image_set.images[place], "w-2", 1.0)
     voted = replace(dataset, judgments=(*dataset.judgments, *votes))
-    rows = [pair for pair in captioned(voted, ORIGIN, dataset.queries).rows if f"/{query.id}/" in pair.id]
+    rows = [
+        pair
+        for pair in captioned(voted, ORIGIN, dataset.queries, tmp_path, Silent()).rows
+        if f"/{query.id}/" in pair.id
+    ]
     assert [(pair.relation, pair.image, pair.label) for pair in rows] == [
         ("entailment", image_set.images[place], 1),
         ("wrong_choice", other, 0),
