@@ -98,13 +98,17 @@ def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) 
     chosen, rng = {pair.caption for pair in rows if not pair.label}, np.random.default_rng(0)
     for number, pair in enumerate(entailed):
         image, mine = pair.image or pair.group, words[pair.id]
-        drawn = [among[pair.split][place] for place in rng.integers(len(among[pair.split]), size=_POOL)]
+        drawn = [among[pair.split][place] for place in rng.integers(len(among[pair.split]), size=_POOL).tolist()]
         free = [one for one in drawn if words[one.id] not in own[image] and (one.caption, image) not in holds]
         if free and pair.caption not in chosen:
-            near = min(free, key=lambda one: len(words[one.id] ^ mine) / len(words[one.id] | mine))
-            text, caption = (near if number % 2 else free[0]).hypothesis, (near if number % 2 else free[0]).caption
+            near = (
+                min(free, key=lambda one: len(words[one.id] ^ mine) / len(words[one.id] | mine))
+                if number % 2
+                else free[0]
+            )
             name = f"{pair.id.removesuffix(pair.relation)}other"
-            yield structs.replace(pair, id=name, hypothesis=text, caption=caption, label=0, relation="other")
+            fields = {"hypothesis": near.hypothesis, "caption": near.caption, "label": 0, "relation": "other"}
+            yield structs.replace(pair, id=name, **fields)
 
 
 def with_answers(dataset: Dataset, answered: Answered) -> Dataset:

@@ -168,7 +168,8 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
             readings[name] = Reading(tuple(pairs), (), len(pairs), source)
     if not readings:
         raise DataError(
-            f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there, or captions to ctxr pairs"
+            f"{path} holds no file of pairs",
+            hint=f"put {', '.join(_TABLES)} there; ctxr pairs also takes a dataset with captions",
         )
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
