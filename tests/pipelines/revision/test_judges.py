@@ -95,7 +95,7 @@ def test_a_cascade_is_nothing_to_do_again_and_goes_on_after_a_stop(
     judges(cheap=cheap, dear=dear)
     with pytest.raises(KeyboardInterrupt):
         run(options(workdir, judge=CASCADE))
-    assert not (workdir / "revised").exists()
+    assert not (workdir / "revised" / "rounds.jsonl").exists()
     asked, dear.dies_after = (cheap.claims, dear.claims), None
     assert run(options(workdir, judge=CASCADE)).did == "added"
     assert cheap.claims == asked[0]
