@@ -110,23 +110,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def benjamini_yekutieli(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values, in the order given: of those refused below a level at most that share is wrong on average, however the
-    tests depend on each other (Benjamini and Yekutieli 2001).
-
-    >>> [round(p, 3) for p in benjamini_yekutieli([0.01, 0.04, 0.03])]
-    [0.055, 0.073, 0.073]
-    """
-    count = len(p_values)
-    harmonic = sum(1 / rank for rank in range(1, count + 1))
-    adjusted = [0.0] * count
-    after = 1.0
-    for rank, index in sorted(enumerate(sorted(range(count), key=lambda index: p_values[index]), 1), reverse=True):
-        after = min(after, count * harmonic * p_values[index] / rank)
-        adjusted[index] = after
-    return adjusted
-
-
 def even_spread(counts: Sequence[int]) -> tuple[float, float]:
     """Pearson's statistic and its p-value for the claim that all cells are equally likely, by the chi-square distribution; (0, 1) where
     there is nothing."""

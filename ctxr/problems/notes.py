@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
+from ctxr.datasets.rounds import Round, read_rounds
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
@@ -110,6 +112,24 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
     }
     tables = evaluation.findings.tables
     tables |= {name: mark_changed(table, changed) for name, table in tables.items()}
+
+
+def mark_labels(evaluation: Evaluation) -> None:
+    """Name the active rounds that a toy judged, or that are in force without a licence, in the notes and below every table."""
+    folders = {one for one in (evaluation.request.dataset.root, evaluation.options.judgments) if one is not None}
+    cautions = {caution_of(row) for folder in folders for row in read_rounds(folder) if row.active} - {""}
+    if said := "; ".join(f"labels of {caution}" for caution in sorted(cautions)):
+        tables = evaluation.findings.tables
+        tables |= {
+            name: replace(table, note=f"{table.note}; {said}".removeprefix("; ")) for name, table in tables.items()
+        }
+        evaluation.findings.notes.append(said)
+
+
+def caution_of(row: Round) -> str:
+    """A round that a toy judged, or that is in force without a licence, in words; "" for others."""
+    toy, free = ", a toy" * row.toy, ", in force without a licence (--unlicensed)" * row.unlicensed
+    return f"round {row.number} by {row.classifier}{toy}{free}" if toy or free else ""
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

@@ -25,7 +25,9 @@ from ctxr.datasets.rounds import (
     CandidateRow,
     Round,
     SetConflict,
+    base_of,
     folder_of,
+    open_base,
     read_figures,
     read_rounds,
     refuse_changed,
@@ -36,11 +38,13 @@ from ctxr.engine.report import Table, share_with_interval
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.metrics.agreement import Agreement, cohen, fleiss
+from ctxr.metrics.alternative import LEVEL, Preference
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
+from ctxr.pipelines.revision.licence import Answers, JudgedPairs, Licence, examine
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -109,6 +113,7 @@ class Audited:
             coefficient. disputed: pairs on which they differ in that.
         with_people: Cohen's kappa of the classifier with what people decided, over all candidates: strata weigh what they hold.
         ties: pairs with tied votes. unseen: pairs of the sample without a vote. waiting: pairs with fewer votes than requested.
+        answers: of each person to each pair.
     """
 
     looked: tuple[AuditVerdict, ...]
@@ -120,6 +125,7 @@ class Audited:
     ties: int
     unseen: int
     waiting: int
+    answers: Answers
 
     def strata(self) -> list[dict[str, Any]]:
         """Each judged stratum, how many of its pairs were decided, and how many of them are entailed."""
@@ -136,6 +142,8 @@ class _Audit(Stage):
     round: Round
     audited: Audited
     corrected: list[dict[str, Any]]
+    licence: Licence
+    favours: Preference | None
 
     def out(self) -> Path:
         return self.options.workdir / AUDITS / f"{self.round.number:03d}"
@@ -152,19 +160,26 @@ class _Audit(Stage):
         self.audited = judged(sample, answered, blocked_workers(config.workdir, config.database))
         if not self.audited.looked:
             raise _nobody(config, self.round, sample)
-        self.corrected = _corrected(config, folder, self.audited)
+        links = read_table(folder / LEDGER, CandidateRow)
+        self.corrected = _corrected(config, folder, links, self.audited)
+        base = config.dataset or base_of(revised)
+        content = open_base(base).content if base is not None and base.exists() else ""
+        pairs = JudgedPairs(self.round, sample, links, self.audited.answers)
+        self.licence, self.favours = examine(config, self.round, content, pairs), pairs.preference(config.seed)
         parents = (("revised", DATASET, revised), ("judgments", JUDGMENTS, source))
         return Inputs([Parent(name, kind, open_artifact(path).sha256) for name, kind, path in parents])
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
-        return {"round": self.round.number, "seed": self.options.seed}
+        one = self.options
+        return {"round": self.round.number, "seed": one.seed, "precision": one.precision, "epsilon": one.epsilon}
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         return None
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         audited = self.audited
-        figures = {name: value for name, value in asdict(audited).items() if name != "looked"}
+        figures = {name: value for name, value in asdict(audited).items() if name not in ("looked", "answers")}
+        figures |= {"licence": asdict(self.licence), "favours": self.favours and asdict(self.favours)}
         figures |= {"round": self.round.number, "strata": audited.strata(), "entail_at": self.corrected}
         write_table(out / LOOKED, audited.looked)
         write_bytes(out / FIGURES, pretty_json(figures))
@@ -180,7 +195,7 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     """
     stage = _Audit(config)
     execute(stage, progress)
-    return _report(config, stage.out(), stage.round, stage.audited, stage.corrected)
+    return _report(stage)
 
 
 def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
@@ -221,9 +236,13 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
     # answers may be fewer than requested
     votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
     waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
+    answers: dict[tuple[str | int, ...], dict[str, bool]] = {}
+    for row in rows:
+        if row.candidate == ENTAILMENT:
+            answers.setdefault(pairs[row.query].key(), {})[row.worker] = row.value > 0
     return Audited(
         audited, reliability(list(parts.values())), reliability(of_classifier), *_between(rows), kappa(of_classifier), ties,
-        len(pairs) - len(verdicts) - ties, waiting,
+        len(pairs) - len(verdicts) - ties, waiting, answers,
     )  # fmt: skip
 
 
@@ -259,25 +278,66 @@ def _between(rows: Sequence[Judgment]) -> tuple[dict[str, Agreement], int]:
     return {"Fleiss' kappa": fleiss(votes), **two}, sum(count > 1 for count in verdicts.values())
 
 
-def _corrected(config: ReviseLabels, folder: Path, audited: Audited) -> list[dict[str, Any]]:
+def _corrected(
+    config: ReviseLabels, folder: Path, links: Sequence[CandidateRow], audited: Audited
+) -> list[dict[str, Any]]:
     """Entail@K of the round, corrected stratum by stratum; uncorrected where a stratum has no verdicts."""
     figures = read_figures(folder)
     uncorrected: list[dict[str, Any]] = figures["entail_at"]
-    ks, links = [int(row["k"]) for row in uncorrected], read_table(folder / LEDGER, CandidateRow)
+    ks = [int(row["k"]) for row in uncorrected]
     counts = audited_counts(figures.get("counted") or {}, ks, links, audited.looked)
     if counts is None:
         return uncorrected
     return entail_figures(counts, np.array(figures["counted"]["leaked"], bool), config.seed)
 
 
-def _report(
-    config: ReviseLabels, folder: Path, current: Round, audited: Audited, corrected: list[dict[str, Any]]
-) -> ReviseReport:
+def people_table(licence: Licence) -> Table:
+    """The alternative annotator test, person by person."""
+    heads = ("person left out", "pairs", "judge no worse on", "p", "judge may stand in")
+    rows = tuple((*vars(person).values(),) for person in licence.people)
+    note = (
+        "on each pair, by how many of the others agree with the judge and with the person (none where nobody else answered); p: the judge "
+        f"is worse by ε {licence.epsilon:g} or more; corrected by Benjamini and Yekutieli"
+    )
+    return Table("Alternative annotator test", heads, rows, note)
+
+
+def licence_facts(config: ReviseLabels, current: Round, licence: Licence) -> dict[str, str]:
+    """Whether a judge is licensed and why, its threshold, and the next command."""
+    facts = {"licence": f"{licence.judge} {'passes' if licence.passed else 'is refused'}: {licence.reason}"}
+    if licence.omega is not None and licence.rho is not None:
+        unsure = f"; it is unsure of {licence.unsure:,} more" if licence.unsure else ""
+        facts["licence"] += f" (ω {licence.omega:.2f}, ρ {licence.rho:.3f}, on {licence.items:,} pairs{unsure})"
+    if licence.threshold is not None:
+        facts["threshold"] = f"{licence.threshold:.3g} by the audit, {current.threshold:.3g} in the round"
+    if current.pending:
+        command = config.followup("--entail", *([] if licence.passed else ["--unlicensed"]))
+        facts["next"] = f"{command}, with the judges of this round, puts {current.pending:,} pairs in force"
+    return facts
+
+
+def favours_text(favours: Preference | None, family: str, by: str) -> str:
+    """Whether the judge favours its retriever, in words."""
+    if favours is None:
+        return "not tested: pairs of the same verdict all rank alike"
+    related = "judge and retriever are of one family; " if by.partition(":")[0] in family.split(", ") else ""
+    return (
+        f"{related}{'yes' if favours.p <= LEVEL else 'not seen'}: among pairs of the same human verdict its probability is "
+        f"{favours.difference:+.3f} higher up to rank {favours.rank:g} than below, p {favours.p:.3f}"
+    )
+
+
+def _report(stage: _Audit) -> ReviseReport:
+    config, folder, current = stage.options, stage.out(), stage.round
+    audited, corrected = stage.audited, stage.corrected
+    family = read_figures(config.folder() / folder_of(current.number)).get("judge_family", "")
     strata = tuple(tuple(row.values()) for row in audited.strata())
     tables = {
         "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
         "reliability": reliability_table(audited.revision, audited.classifier),
     }
+    if stage.licence.people:
+        tables["people"] = people_table(stage.licence)
     conflicts = read_table(config.folder() / folder_of(current.number) / ALSO, SetConflict)
     if conflicts:
         verdicts = {(one.caption, one.image): one.entailed for one in audited.looked}
@@ -291,6 +351,8 @@ def _report(
         "disputed": f"on {audited.disputed:,} pairs people differ in entailed or not",
         **{name: agreed(one) for name, one in audited.between.items()},
         "Cohen's kappa, people and classifier": f"{agreed(audited.with_people)}, weighted to all candidates",
+        **licence_facts(config, current, stage.licence),
+        "favours the retriever": favours_text(stage.favours, family, current.by),
     }
     if refused := refused_answers(config.workdir / JUDGMENTS):
         facts["refused"] = ", ".join(f"{reason} {number}" for reason, number in refused.items())

@@ -1,0 +1,147 @@
+"""Which judges does an audit license? `python -m scripts.licence_proof [--repetitions 300]`.
+
+The candidates of a round are drawn, people answer its sample, and what `ctxr revise-labels --audit` runs decides.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from ctxr.annotation.artifacts import Answered
+from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.cli.render import show_table
+from ctxr.datasets.rounds import AuditSample, CandidateRow, Round
+from ctxr.engine.report import Table
+from ctxr.metrics.votes import Doubles, Flags
+from ctxr.pipelines.revision.auditing import judged
+from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.licence import JudgedPairs, Licence, examine
+from ctxr.pipelines.revision.results import draw
+from ctxr.store.records import Judgment
+from scripts.ending import exit_code
+
+PEOPLE, PICTURES, RANKS, THRESHOLD = 3, 60, 30, 0.5
+SIZES = (60, 100, 200, 400)
+
+WORLDS = {"most": 1.6, "many": 0.9, "some": 0.5, "few": 0.2}
+"""How often the best caption of a picture holds; those behind it hold less often."""
+
+
+def noisy(holds: Flags, rng: np.random.Generator) -> Doubles:
+    """The truth, turned round in a tenth of the pairs."""
+    return np.where(holds ^ (rng.random(len(holds)) < 0.1), 0.5, 0.0) + rng.random(len(holds)) / 2
+
+
+def surer(holds: Flags, rng: np.random.Generator) -> Doubles:
+    """Nine of ten pairs that hold are called so, and nine of ten calls are right."""
+    wrong = rng.random(len(holds)) < np.where(holds, 0.1, 0.1 * holds.mean() / (1 - holds.mean()))
+    return np.where(holds ^ wrong, 0.5, 0.0) + rng.random(len(holds)) / 2
+
+
+JUDGES: dict[str, Callable[[Flags, np.random.Generator], Doubles]] = {
+    "a coin": lambda holds, rng: rng.random(len(holds)),
+    "the truth with 10 % noise": noisy,
+    "nine of ten right and found": surer,
+    "always no": lambda holds, rng: rng.random(len(holds)) / 2,
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The candidates of a round, and which of them hold, by pair."""
+
+    links: tuple[CandidateRow, ...]
+    holds: dict[tuple[str | int, ...], bool]
+
+
+def drawn(best: float, judge: Callable[[Flags, np.random.Generator], Doubles], rng: np.random.Generator) -> Drawn:
+    """A round of `PICTURES` pictures."""
+    share = np.clip(best * np.exp(-np.arange(RANKS) / 12) * rng.uniform(0.6, 1.4, (PICTURES, 1)), 0, 1)
+    holds = (rng.random(share.shape) < share).ravel()
+    probability = judge(holds, rng)
+    links = tuple(
+        CandidateRow(
+            f"i{row // RANKS}", f"c{row}", "drawn", "image", row % RANKS + 1, 0.0, round(p, 6),
+            "added" if p >= THRESHOLD else "rejected", "judge", None if p >= THRESHOLD else "below_threshold",
+        )
+        for row, p in enumerate(probability.tolist())
+    )  # fmt: skip
+    return Drawn(links, {link.key(): hold for link, hold in zip(links, holds.tolist(), strict=True)})
+
+
+def answered(
+    sample: Sequence[AuditSample], holds: dict[tuple[str | int, ...], bool], rng: np.random.Generator
+) -> Answered:
+    """What people say, each of whom errs in 5 to 10 % of the pairs."""
+    errors = rng.uniform(0.05, 0.1, PEOPLE)
+    rows = tuple(
+        Judgment(f"entail/{one.image}/{one.caption}", ENTAILMENT, f"w{person}", float(holds[one.key()] != wrong))
+        for one in sample
+        for person, wrong in enumerate((rng.random(PEOPLE) < errors).tolist())
+    )
+    return Answered(Path(), judgments=rows)
+
+
+def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Generator) -> Licence:
+    """What the audit of a sample says."""
+    current = Round(
+        1, True, "drawn", "drawn", "judge", "judge", THRESHOLD, "given", PICTURES, len(world.links), 0, 0, 0, ""
+    )
+    sample = draw(world.links, size, rng)
+    answers = judged(sample, answered(sample, world.holds, rng), ()).answers
+    return examine(config, current, "", JudgedPairs(current, sample, world.links, answers))
+
+
+def prove(options: Namespace) -> None:
+    """Audit many rounds of each kind, and print the share of licences."""
+    config, rows = ReviseLabels(epsilon=options.epsilon, precision=options.precision), []
+    for (world, best), (name, judge) in product(WORLDS.items(), JUDGES.items()):
+        results: dict[int, list[Licence]] = {size: [] for size in SIZES}
+        share = []
+        for seed in range(options.repetitions):
+            rng = np.random.default_rng((seed, 18))
+            one = drawn(best, judge, rng)
+            share.append(np.mean(list(one.holds.values())))
+            for size, licences in results.items():
+                licences.append(audited(config, one, size, rng))
+        for size, licences in results.items():
+            none = Counter(licence.threshold is None for licence in licences)[True]
+            tested = [licence for licence in licences if licence.omega is not None and licence.rho is not None]
+            mean = [
+                f"{np.mean([getattr(one, key) for one in tested]):.2f}" if tested else "–"
+                for key in ("threshold", "omega", "rho")
+            ]
+            passed = 100 * np.mean([licence.passed for licence in licences])
+            rows.append(
+                (
+                    f"{world} ({100 * np.mean(share):.0f} %)",
+                    name,
+                    size,
+                    f"{passed:.1f}",
+                    f"{100 * none / len(licences):.1f}",
+                    *mean,
+                )
+            )
+    note = f"of {options.repetitions} audits by {PEOPLE} people who err in 5 to 10 %; ε {config.epsilon:g}"
+    columns = ("captions that hold", "judge", "pairs", "licensed %", "no threshold %", "threshold", "ω", "ρ")
+    show_table(Table("Licences", columns, tuple(rows), note))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prove and print."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=300)
+    parser.add_argument("--epsilon", type=float, default=ReviseLabels.epsilon)
+    parser.add_argument("--precision", type=float)
+    options = parser.parse_args(arguments)
+    return exit_code(lambda: prove(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
