@@ -71,7 +71,8 @@ def test_a_cascade_asks_the_second_judge_what_the_first_leaves_unsure(workdir: P
     assert dear.claims == by[dear.fingerprint] == len(ledger) - by[cheap.fingerprint]
     for row in ledger:
         low, high = (0.2, 0.8) if row.classifier == cheap.fingerprint else (0.3, 0.5)
-        expected = "unsure" if low <= row.probability < high else "rejected" if row.probability < low else None
+        p = row.probability or 0.0
+        expected = "unsure" if low <= p < high else "rejected" if p < low else None
         assert row.decision == (expected or ("rejected" if row.reason in ("cap_image", "cap_caption") else "added"))
     assert {row.decision for row in ledger if row.classifier == cheap.fingerprint} == {"added", "rejected"}
     (made,) = rounds_of(workdir)
@@ -143,9 +144,9 @@ def test_pairs_that_a_file_lacks_are_unsure_and_the_round_is_equal_again(workdir
         assert run(config, progress).did == "up to date"
     assert any("file:answers.jsonl" in note for note in progress.notes)
     assert bytes_of(workdir / "one") == bytes_of(workdir / "two")
-    known = {(row["image"], row["caption"]): row["p"] for row in answers}
+    known: dict[Any, float] = {(row["image"], row["caption"]): row["p"] for row in answers}  # type: ignore[misc]
     ledger = read_table(workdir / "one" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
-    assert [row.probability for row in ledger] == [known.get(row.key()) for row in ledger]
+    assert [row.probability for row in ledger] == [known.get((row.image, row.caption)) for row in ledger]
     assert {row.reason for row in ledger if row.probability is None} == {"no_answer"}
     again = run(replace(config, sample=0), progress)
     assert again.round == 2
@@ -190,7 +191,7 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
 
     def read_licence(workdir: Path, fingerprint: str, content: str) -> Licence | None:
         base.append((workdir, fingerprint, content))
-        return Licence(True, "as good as 3 of 3 people", "stand-in", fingerprint, content, 0.7, 0.1)
+        return Licence(True, "as good as 3 of 3 people", "stand-in", fingerprint, content, epsilon=0.1, threshold=0.7)
 
     monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.read_licence", read_licence)
     licensed = run(options(published, split="test"), classifier=judge)
@@ -204,7 +205,9 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
     for unlicensed in (False, True):
         assert run(options(published, split="test", unlicensed=unlicensed), classifier=judge).did == "up to date"
     assert bytes_of(published / "revised") == before
-    lower = run(options(published, split="test", threshold=0.6), classifier=judge)
+    progress = Listening()
+    lower = run(options(published, split="test", threshold=0.6), progress, classifier=judge)
+    assert "from 0.7 on" in progress.notes[0]
     assert rounds_of(published)[2].pending > 0
     assert "not in force" in lower.facts
 
