@@ -135,10 +135,11 @@ def audited_counts(
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
     positions = {image: position for position, image in enumerate(columns["images"])}
-    listed = [link for link in links if link.direction != "caption" and link.image in positions]
     unsure: Counter[str] = Counter()
     candidates, places = [], []
-    for link in listed:
+    for link in sorted(links, key=lambda link: link.rank):
+        if link.direction == "caption" or link.image not in positions:
+            continue
         unsure[link.image] += link.decision == "unsure"
         if link.decision != "unsure":
             candidates.append(link)

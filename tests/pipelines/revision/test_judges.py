@@ -21,7 +21,8 @@ from ctxr.pipelines.revision.licence import Licence
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
-from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of
+from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, truth_of
+from tests.pipelines.revision.test_auditing import answer_all
 from tests.pipelines.revision.test_revise import bytes_of, options
 
 Open = Callable[..., None]
@@ -257,3 +258,47 @@ def test_answers_of_a_judge_whose_budget_ends_are_kept(workdir: Path, judges: Op
 def test_judges_that_cannot_be_meant_are_refused(wrong: dict[str, Any], says: str, workdir: Path) -> None:
     with pytest.raises(UsageError, match=says):
         run(options(workdir, **wrong))
+
+
+def test_what_people_license_counts_with_the_next_command(published: Path) -> None:
+    judge = StandIn(published / "dataset", 0.95, 0.97)
+    config = options(published, split="test", sample=300)
+    assert run(config, classifier=judge).facts["not in force"]
+    answer_all(published, wrong=0.02)
+    told = run(ReviseLabels(workdir=published, audit=True))
+    licence = read_figures(published / "revision-audit" / "001")["licence"]
+    assert licence["passed"], licence["reason"]
+    assert licence["fingerprint"] == judge.fingerprint
+    licensed = run(config, classifier=judge)
+    made = rounds_of(published)[1]
+    assert made.licence in licensed.facts["licence"]
+    assert (made.threshold, made.threshold_from, made.pending) == (licence["threshold"], "audit", 0)
+    assert in_force(published)["test", 1.0] == made.added > 0
+    before = bytes_of(published / "revised")
+    assert run(config, classifier=judge).did == "up to date"
+    assert bytes_of(published / "revised") == before
+    assert told.did == "audited"
+    # nobody has licensed another judge, or the toy
+    other = StandIn(published / "dataset", 0.9, 0.97)
+    assert "not in force" in run(replace(config, out=published / "other"), classifier=other).facts
+    judge.toy = True
+    assert "not in force" in run(replace(config, out=published / "toy"), classifier=judge).facts
+
+
+def test_a_census_corrects_entail_at_k_of_a_ranking_without_unsure_captions(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", 0.9, 0.9)
+    limits: dict[str, Any] = {"threshold": 0.7, "unsure": 0.45}
+    run(options(workdir, split="test", top_k=40, both=True, sample=100_000, **limits), classifier=judge)
+    answer_all(workdir)
+    run(ReviseLabels(workdir=workdir, audit=True))
+    columns = read_figures(workdir / "revised" / "rounds" / "001")["counted"]
+    rows = [row for row in ledger_of(workdir) if row.decision != "unsure" and row.direction != "caption"]
+    rows.sort(key=lambda row: row.rank)
+    truth = truth_of(workdir)
+    for place, figure in enumerate(read_figures(workdir / "revision-audit" / "001")["entail_at"]):
+        entailed = 0
+        for image, written in zip(columns["images"], np.array(columns["written"])[:, place].tolist(), strict=True):
+            first = [row for row in rows if row.image == image][: figure["k"] - written]
+            entailed += written + sum(image in truth[row.caption].holds for row in first)
+        assert figure["corrected"]["value"] == pytest.approx(entailed / figure["k"] / len(columns["images"]))
+        assert figure["corrected"]["value"] != pytest.approx(figure["value"]["value"])
