@@ -261,15 +261,15 @@ class Options:
         """
         changed = replace(self, **changes)
         line = ["ctxr", self.COMMAND, *words]
-        for name, option in self.describe().items():
-            value = getattr(changed, name)
-            if value == option.default:
+        for field in fields(self):
+            value = getattr(changed, field.name)
+            if value == field.default:
                 continue
             if isinstance(value, bool):
-                line.append(typed(name) if value else typed(name).replace("--", "--no-", 1))
+                line.append(typed(field.name) if value else typed(field.name).replace("--", "--no-", 1))
                 continue
             for one in value if isinstance(value, tuple) else (value,):
-                line += [typed(name), str(one)]
+                line += [typed(field.name), str(one)]
         return shlex.join(line)
 
 

@@ -14,7 +14,7 @@ from ctxr.models.entailment.base import Claim, Judge
 from ctxr.store.hashing import sha256_file
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PairProbability(msgspec.Struct, frozen=True):
     """The probability that a picture entails a caption, by the ids of image and query; other columns are left alone."""
 
     image: str
@@ -50,7 +50,7 @@ def _read(path: Path) -> dict[tuple[str, str], float]:
     answers: dict[tuple[str, str], float] = {}
     for row in rows:
         try:
-            answer = msgspec.convert(row.cells, Answer, strict=False)
+            answer = msgspec.convert(row.cells, PairProbability, strict=False)
         except msgspec.ValidationError as error:
             raise DataError(f"{path}:{row.line}: {error}", hint=hint) from error
         p = answers.setdefault((answer.image, answer.caption), answer.p)

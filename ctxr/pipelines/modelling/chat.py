@@ -12,15 +12,12 @@ from typing import Any, ClassVar, Literal
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.models.chat import (
-    ChatClient,
-    NoAnswer,
+    Completion,
+    PricedRequest,
     data_url,
     final_text,
-    kept,
     picture_tokens,
-    text_of,
     text_tokens,
-    tokens,
 )
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_of
@@ -102,10 +99,11 @@ def schema(size: int) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": shape}}
 
 
-def read_answer(completion: Mapping[str, Any], size: int) -> ReplyText:
-    """What a chat completion says about `size` pictures; anything that is no completion is unreadable."""
-    text = text_of(completion)
-    return ReplyText(text.outcome, text=text.text) if isinstance(text, NoAnswer) else read_text(text, size)
+def read_answer(completion: Completion, size: int) -> ReplyText:
+    """What a completion says about `size` pictures."""
+    if completion.outcome != "answered":
+        return ReplyText(completion.outcome, text=completion.text)
+    return read_text(completion.text, size)
 
 
 def read_text(text: str, size: int) -> ReplyText:
@@ -207,52 +205,26 @@ def estimated_tokens(query: EvalQuery, dataset: Dataset, longest: int) -> int:
 
 
 @dataclass(frozen=True)
-class Request:
-    """One description with the pictures of its set, turned round by `shift`.
-
-    Attributes:
-        identity: hash over everything that decides the reply. tokens: about how many it has.
-    """
+class Request(PricedRequest):
+    """One description with the pictures of its set, turned round by `shift`."""
 
     asked: EvalQuery
     shift: int
-    identity: str
-    tokens: int
 
 
-@dataclass
-class Listener:
-    """A model that answers requests.
-
-    Attributes:
-        client: to ask it. files: of the pictures, by image id. longest: of a picture, in pixels.
-    """
-
-    client: ChatClient
-    files: Mapping[str, Path]
-    longest: int
-
-    def ask(self, request: Request) -> Reply:
-        """The reply to a request, on the disk. Raises what `ChatClient.complete` says, DataError for a picture."""
-        size = len(request.asked.images)
-        asked = messages(request.asked, request.shift, self.files, self.longest)
-        completion, failure = self.client.complete(asked, schema(size))
-        answer = ReplyText(failure.outcome, text=failure.text) if failure else read_answer(completion, size)
-        reply = self._reply(request, answer, completion)
-        self.client.write(reply)
-        return reply
-
-    def _reply(self, request: Request, answer: ReplyText, completion: Mapping[str, Any]) -> Reply:
-        order = shown(request.asked.images, request.shift)
-        return Reply(
-            query=request.asked.query,
-            shift=request.shift,
-            asked=request.identity,
-            outcome=answer.outcome,
-            number=answer.number,
-            candidate=None if answer.number is None else order[answer.number - 1],
-            said=kept(answer.text),
-            prompt_tokens=tokens(completion, "prompt_tokens"),
-            completion_tokens=tokens(completion, "completion_tokens"),
-            model=kept(str(completion.get("model") or "")),
-        )
+def reply_of(request: Request, completion: Completion) -> Reply:
+    """What is written down of a completion."""
+    order = shown(request.asked.images, request.shift)
+    answer = read_answer(completion, len(order))
+    return Reply(
+        query=request.asked.query,
+        shift=request.shift,
+        asked=request.identity,
+        outcome=answer.outcome,
+        number=answer.number,
+        candidate=None if answer.number is None else order[answer.number - 1],
+        said=completion.said,
+        prompt_tokens=completion.prompt_tokens,
+        completion_tokens=completion.completion_tokens,
+        model=completion.model,
+    )
