@@ -55,19 +55,18 @@ def ledger_of(
     return read_table(out / folder_of(1) / LEDGER, CandidateRow)
 
 
-def write_expert(file: Path, pairs: Iterable[Pair], truth: dict[str, CaptionTruth], rng: np.random.Generator) -> str:
-    """The spec of a judge in a file with the expert's verdicts on (image, caption) pairs."""
+def write_expert(file: Path, pairs: Iterable[Pair], truth: dict[str, CaptionTruth], rng: np.random.Generator) -> None:
+    """Write the expert's verdicts on (image, caption) pairs."""
     rows = []
     for image, caption in pairs:
         known = truth[caption]
         right = rng.random() < 0.5 if image in known.doubtful else (image in known.holds) != (rng.random() < NOISE)
         rows.append(json.dumps({"image": image, "caption": caption, "p": float(right)}))
     file.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return f"file:{file}"
 
 
 def quality(ledger: Iterable[CandidateRow], truth: dict[str, CaptionTruth]) -> tuple[float, float, float]:
-    """(precision, recall among the candidates, F0.5) of what was added, without pairs that are too close to call."""
+    """(precision, recall among the candidates, F0.5) in percent of what was added, without pairs that are too close to call."""
     right = added = true = 0
     for row in ledger:
         known = truth[row.caption]
@@ -78,48 +77,44 @@ def quality(ledger: Iterable[CandidateRow], truth: dict[str, CaptionTruth]) -> t
                 added + (row.decision == "added"),
                 true + holds,
             )
-    return right / max(added, 1), right / max(true, 1), 1.25 * right / max(added + 0.25 * true, 1e-9)
+    shares = right / max(added, 1), right / max(true, 1), 1.25 * right / max(added + 0.25 * true, 1e-9)
+    return 100 * shares[0], 100 * shares[1], 100 * shares[2]
 
 
 def cascade(options: Namespace) -> None:
-    """Each judge alone and both in a cascade, at the cost of the cascade, on a world for each seed."""
+    """The toy alone, then for each pair of its limits the expert alone and both in a cascade at the same cost; a world for each seed."""
     arms: dict[str, list[tuple[float, ...]]] = {}
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         world = options.folder / f"cascade-{seed}"
         write_captions(
             WorldCaptions(world, train=0, valid=0, test=200, pair_train=0, pair_valid=0, least=1, most=4, say=SAY, seed=seed, workers=1),
             Terminal(),
         )  # fmt: skip
         truth, rng = {row.caption: row for row in truth_of(world, "test")}, np.random.default_rng(seed)
-        uncapped = {"per_image": 0, "per_caption": 0}
-        cheap = ledger_of(options, world, "cheap", "test", "toy", threshold=0.5, **uncapped)
+        limits: dict[str, Any] = {"threshold": 0.5, "per_image": 0, "per_caption": 0}
+        cheap = ledger_of(options, world, "cheap", "test", "toy", **limits)
+        arms.setdefault("toy alone", []).append((len(cheap), *quality(cheap, truth)))
         pairs = [(row.image, row.caption) for row in cheap]
-        expert = write_expert(options.folder / f"expert-{seed}.jsonl", pairs, truth, rng)
-        both = ledger_of(options, world, "both", "test", "toy", expert, threshold=0.5, **uncapped)
-        unsure = sum(row.probability is not None and 0.1 <= row.probability < 0.9 for row in cheap)
-        cost = len(pairs) + options.price * unsure
-        paid = sorted(rng.choice(len(pairs), min(len(pairs), cost // options.price), replace=False).tolist())
-        lines = Path(expert.partition(":")[2]).read_text(encoding="utf-8").splitlines()
-        (options.folder / f"some-{seed}.jsonl").write_text(
-            "\n".join(lines[row] for row in paid) + "\n", encoding="utf-8"
-        )
-        alone = ledger_of(
-            options,
-            world,
-            "alone",
-            "test",
-            f"file:{options.folder}/some-{seed}.jsonl",
-            threshold=0.5,
-            unsure=0.5,
-            **uncapped,
-        )
-        for name, ledger, spent in (
-            ("toy alone", cheap, len(pairs)), ("expert alone", alone, options.price * len(paid)), ("cascade", both, cost)
-        ):  # fmt: skip
-            arms.setdefault(name, []).append((spent, *(100 * share for share in quality(ledger, truth))))
-    rows = [(name, *(f"{value:.1f}" for value in np.mean(runs, axis=0)), ", ".join(f"{run[-1]:.1f}" for run in runs))
-            for name, runs in arms.items()]  # fmt: skip
-    heads = ("judge", "cost", "precision %", "recall of candidates %", "F0.5 %", "F0.5 by seed")
+        expert = options.folder / f"expert-{seed}.jsonl"
+        write_expert(expert, pairs, truth, rng)
+        lines, order = expert.read_text(encoding="utf-8").splitlines(), rng.permutation(len(pairs)).tolist()
+        for band in options.limits:
+            low, high = map(float, band.split("-"))
+            both = ledger_of(options, world, f"both-{band}", "test", f"toy@{band}", f"file:{expert}", **limits)
+            cost = len(pairs) + options.price * sum(low <= (row.probability or 0) < high for row in cheap)
+            paid = order[: cost // options.price]
+            some = options.folder / f"some-{seed}-{band}.jsonl"
+            some.write_text("\n".join(lines[row] for row in paid) + "\n", encoding="utf-8")
+            alone = ledger_of(options, world, f"alone-{band}", "test", f"file:{some}", unsure=0.5, **limits)
+            arms.setdefault(f"toy@{band}, then expert", []).append((cost, *quality(both, truth)))
+            arms.setdefault(f"expert alone, at the cost of toy@{band}", []).append(
+                (options.price * len(paid), *quality(alone, truth))
+            )
+    rows = [
+        (name, *(f"{value:.1f}" for value in np.mean(runs, axis=0)), ", ".join(f"{run[-1]:.1f}" for run in runs))
+        for name, runs in arms.items()
+    ]
+    heads = ("judge", "cost", "precision %", "recall of candidates %", "F0.5 %", "by seed")
     note = f"200 pictures a seed, 30 candidates each; the toy costs 1 a pair, the expert {options.price}; too close to call left out"
     show_table(Table("A cascade and each of its judges at equal cost", heads, tuple(rows), note))
 
@@ -188,8 +183,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=proofs)
     parser.add_argument("folder", type=Path)
-    for name, value in (("seeds", 3), ("price", 20), ("train", 150), ("world", 11)):
+    for name, value in (("seeds", 3), ("price", 20), ("train", 150), ("world", 11), ("first", 0)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument(
+        "--limits", default="0.1-0.9", type=lambda text: text.split(","), help="of the toy in a cascade"
+    )
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     return exit_code(lambda: proofs[options.what](options))
