@@ -19,8 +19,11 @@ from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.licence import Licence
 from ctxr.pipelines.revision.revise_labels import run
+from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
+from tests.models.judges.nli_folder import make_nli
+from tests.pipelines.modelling.listening.fake_server import Answer, Body, says, serving, words_in
 from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, truth_of
 from tests.pipelines.revision.test_auditing import answer_all
 from tests.pipelines.revision.test_revise import bytes_of, options
@@ -302,3 +305,40 @@ def test_a_census_corrects_entail_at_k_of_a_ranking_without_unsure_captions(work
             entailed += written + sum(image in truth[row.caption].holds for row in first)
         assert figure["corrected"]["value"] == pytest.approx(entailed / figure["k"] / len(columns["images"]))
         assert figure["corrected"]["value"] != pytest.approx(figure["value"]["value"])
+
+
+def test_a_model_of_transformers_and_one_behind_an_endpoint_make_equal_rounds_after_a_stop(workdir: Path) -> None:
+    make_nli(workdir / "nli")
+
+    def answers(body: Body, _number: int) -> Answer:
+        chance = int(sha256_of(words_in(body))[:8], 16) % 5
+        return (
+            says("", refusal="I cannot judge people")
+            if chance == 0
+            else says(("perhaps", "yes", "no", "Yes.")[chance - 1])
+        )
+
+    with serving(answers) as server:
+        config = options(
+            workdir, split="valid", top_k=3, judge=(f"nli:{workdir / 'nli'}@0.01-0.99", f"endpoint:{server.url}"),
+            model="fake", side=32, at_once=1, price_in=1.0,
+        )  # fmt: skip
+        dry = run(replace(config, dry_run=True)).facts["price of fake"]
+        assert not server.asked
+        with pytest.raises(UnfinishedError, match="max-cost"):
+            run(replace(config, max_cost=0.01))
+        paid = len(server.asked)
+        run(config)
+        asked, before = len(server.asked), bytes_of(workdir / "revised")
+        assert 0 < paid < asked <= int(dry.split()[2])
+        assert run(config).did == "up to date"
+        shutil.rmtree(workdir / ".ctxr-cache")
+        run(replace(config, out=workdir / "kept"))
+        assert len(server.asked) == asked
+        shutil.rmtree(workdir / ".ctxr-cache")
+        shutil.rmtree(workdir / "judged")
+        run(replace(config, out=workdir / "again"))
+    assert bytes_of(workdir / "kept") == bytes_of(workdir / "again") == before == bytes_of(workdir / "revised")
+    said = read_figures(workdir / "revised" / "rounds" / "001")["judges"]
+    assert said[1]["asked"] > 0
+    assert {row.reason for row in ledger_of(workdir)} >= {"no_answer", "below_threshold"}
