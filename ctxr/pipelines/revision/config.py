@@ -34,7 +34,7 @@ class ReviseLabels(JudgeEndpointOptions):
     dataset: PathOption = None
     """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
     entail: Switch = False
-    """Mine candidates, classify them, and add the entailed ones as a new round of judgments. Without this and the next three
+    """Mine candidates, judge them, and add the entailed ones as a new round of judgments. Without this and the next three
     options, print the plan and write nothing."""
     undo: Switch = False
     """Undo the latest round, or the one that --round names; no file is deleted."""
@@ -45,7 +45,7 @@ class ReviseLabels(JudgeEndpointOptions):
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
     """Round to undo, redo or audit; 0 = the latest."""
     by: Text = "auto"
-    """Retriever: an encoder, or a run of the project without a head over sets."""
+    """Retriever: an encoder of vectors, or a run of the project with one and without a head over sets."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
     """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL, file:FILE or toy; default: the only classifier
     of the project, or the toy that ships with ctxr. Several, in order, make a cascade: each is asked only about pairs that the
@@ -57,7 +57,7 @@ class ReviseLabels(JudgeEndpointOptions):
     both: bool = False
     """Mine the best pictures of each caption too."""
     threshold: Share = None
-    """Lowest probability of a pair that counts as entailed; default: the classifier's threshold."""
+    """Lowest probability of a pair that counts as entailed; default: what licensed the judge, or its own threshold."""
     unsure: Share = None
     """Probability from which on a pair below the threshold is unsure: neither positive nor negative, in training and in metrics;
     default: none is."""
@@ -74,7 +74,7 @@ class ReviseLabels(JudgeEndpointOptions):
     limit: Cap = 0
     """Revise only the first pictures; 0 = all."""
     allow_leak: Switch = False
-    """Accept pictures of valid and test that the classifier was trained on; they are named, and figures are given with and without
+    """Accept pictures of valid and test that a judge was trained on; they are named, and figures are given with and without
     them."""
     unlicensed: Annotated[bool, Since(False)] = False
     """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""

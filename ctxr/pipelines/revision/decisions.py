@@ -167,7 +167,7 @@ def choose_threshold(
             f"--unsure {config.unsure:g} lies above the threshold {chosen.value:.3g}",
             hint="--unsure with a lower probability, or --threshold with a higher one",
         )
-    return replace(chosen, unsure=config.unsure)
+    return replace(chosen, unsure=None if config.unsure == chosen.value else config.unsure)
 
 
 def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, progress: Progress) -> ChosenThreshold:

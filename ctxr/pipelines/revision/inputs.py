@@ -14,6 +14,7 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.rounds import JUDGMENTS, Base, Round, folder_of
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import command_in
 from ctxr.errors import DataError
 from ctxr.models.encoders import Encoder
 from ctxr.models.judges.cascade import Limits
@@ -63,7 +64,9 @@ def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) ->
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
         where = "" if config.split == "all" else f" on {config.split}"
-        raise DataError(f"{base.dataset.name} has no caption{where}", hint="name a dataset with texts and queries")
+        describe = command_in(config.workdir, "export-tasks", "describe", "--input", str(base.path))
+        hint = "name a dataset with texts and queries" if base.dataset.queries else f"{describe} collects captions"
+        raise DataError(f"{base.dataset.name} has no caption{where}", hint=hint)
     return RevisionInput(base, tuple(before), positives, tuple(galleries))
 
 

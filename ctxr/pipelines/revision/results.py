@@ -135,10 +135,11 @@ def audited_counts(
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
     positions = {image: position for position, image in enumerate(columns["images"])}
-    listed = [link for link in links if link.direction != "caption" and link.image in positions]
     unsure: Counter[str] = Counter()
     candidates, places = [], []
-    for link in listed:
+    for link in sorted(links, key=lambda link: link.rank):
+        if link.direction == "caption" or link.image not in positions:
+            continue
         unsure[link.image] += link.decision == "unsure"
         if link.decision != "unsure":
             candidates.append(link)
@@ -192,7 +193,7 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
     trained = (
         "leaked: share of the pictures that it was trained on"
         if leaked
-        else "it is known to be trained on none of the pictures"
+        else "it was trained on no known picture of these"
     )
     state = (
         "corrected: for its errors, by what people said (--audit)"
@@ -285,24 +286,15 @@ class Revised:
     def judges(self) -> list[dict[str, Any]]:
         """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""
         limits = (*self.cascade.limits, self.threshold.limits)
-        last, values = (
-            np.concatenate(columns) for columns in zip(*((v.judges, v.values) for v in self.verdicts), strict=True)
+        places, values = (
+            np.concatenate([getattr(one, name) for one in self.verdicts]) for name in ("judges", "values")
         )
         rows = []
         for place, (judge, (low, high)) in enumerate(zip(self.cascade.judges, limits, strict=True)):
-            asked, entailed, rejected = (
-                int(chosen.sum())
-                for chosen in (last >= place, (last == place) & (values == 1), (last == place) & (values == 0))
-            )
-            counts = {"asked": asked, "entailed": entailed, "not": rejected, "unsure": asked - entailed - rejected}
-            judge_of = {
-                "name": judge.name,
-                "fingerprint": judge.fingerprint,
-                "toy": judge.toy,
-                "low": low,
-                "high": high,
-            }
-            rows.append({**judge_of, **counts})
+            asked, own = int((places >= place).sum()), values[places == place]
+            row = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
+            counts = {"entailed": int((own == 1).sum()), "not": int((own == 0).sum())}
+            rows.append({**row, "asked": asked, **counts, "unsure": asked - sum(counts.values())})
         return rows
 
     def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
@@ -404,11 +396,12 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
     conflicts = read_table(folder / ALSO, SetConflict)
     if conflicts:
         tables["also"] = conflict_table(conflicts)
-    trained = f"{len(leaked)} of the pictures" if leaked else "none of the pictures"
-    trained += f"; unknown for {cascade.unknown}" if cascade.unknown else ""
-    answers = config.followup("--audit") + (
-        f", then {config.entail_command()}" if current.pending and not current.toy else ""
+    trained = f"{len(leaked) or 'none'} of the pictures" + (
+        f"; unknown for {cascade.unknown}" if cascade.unknown else ""
     )
+    answers = config.followup("--audit")
+    if current.pending and not current.toy:
+        answers += f", then {config.entail_command()}"
     facts = {
         "revised": out,
         "round": current.number,
@@ -421,12 +414,8 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
         "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {answers}",
         "undo": config.followup("--undo"),
     }
-    toy = [
-        f"{row['name']} is a toy: it was trained on drawn scenes alone"
-        for row in figures.get("judges", [])
-        if row["toy"]
-    ]
-    notes = (*toy, *(() if current.added or current.pending else (_nothing(current),)))
+    toys = tuple(f"{one.name} is a toy: it was trained on drawn scenes alone" for one in cascade.judges if one.toy)
+    notes = toys if current.added or current.pending else (*toys, _nothing(current))
     return ReviseReport(out, did, current.number, facts, tables, notes, leaked=tuple(leaked))
 
 
@@ -444,12 +433,10 @@ def _force(config: ReviseLabels, current: Round) -> dict[str, str]:
     if not current.pending:
         return {}
     where = (
-        "anywhere, since a toy is never licensed"
-        if current.toy
-        else "on valid, test and sets without a split, without a licence"
+        "anywhere: a toy is never licensed" if current.toy else "outside train: the judge has no licence from people"
     )
     return {
-        "not in force": f"{current.pending:,} entailed pairs do not count {where}: see human audit, or",
+        "not in force": f"{current.pending:,} entailed pairs do not count {where}",
         "in force without a licence": config.entail_command(unlicensed=True),
     }
 

@@ -244,13 +244,15 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
     """Add a round, unless it exists already. Raises what `pipelines.revise_labels.run` says."""
     base, out, typed = open_project(config, progress), config.folder(), config
     rounds = read_rounds(out)
+    inputs = revision_input(config, base, [one for one in rounds if one.active])
     cascade, config = open_judges(config, progress, opened)
     encoder = open_encoder(config.by, config.workdir, config.device, progress)
-    inputs = revision_input(config, base, [one for one in rounds if one.active])
     leaked = _guard(config, inputs, cascade, progress)
     licence = read_licence(config.workdir, cascade.fingerprint, base.content)
     chosen_threshold = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
     config, force, licensed = in_force(config, inputs, cascade, licence, chosen_threshold.value)
+    if licence and licence.threshold is not None and licence.threshold > chosen_threshold.value:
+        progress.note(f"{cascade.name} is licensed from {licence.threshold:.3g} on: leave the lower threshold out")
     makers = [encoder.fingerprint, encoder.precision, cascade.fingerprint, chosen_threshold.value]
     later = {"unsure": chosen_threshold.unsure, "licensed": bool(licensed) or None}
     makers += [{name: value} for name, value in later.items() if value is not None]

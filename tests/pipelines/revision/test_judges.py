@@ -19,9 +19,13 @@ from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.licence import Licence
 from ctxr.pipelines.revision.revise_labels import run
+from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
-from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of
+from tests.models.judges.nli_folder import make_nli
+from tests.pipelines.modelling.listening.fake_server import Answer, Body, says, serving, words_in
+from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, truth_of
+from tests.pipelines.revision.test_auditing import answer_all
 from tests.pipelines.revision.test_revise import bytes_of, options
 
 Open = Callable[..., None]
@@ -71,7 +75,8 @@ def test_a_cascade_asks_the_second_judge_what_the_first_leaves_unsure(workdir: P
     assert dear.claims == by[dear.fingerprint] == len(ledger) - by[cheap.fingerprint]
     for row in ledger:
         low, high = (0.2, 0.8) if row.classifier == cheap.fingerprint else (0.3, 0.5)
-        expected = "unsure" if low <= row.probability < high else "rejected" if row.probability < low else None
+        p = row.probability or 0.0
+        expected = "unsure" if low <= p < high else "rejected" if p < low else None
         assert row.decision == (expected or ("rejected" if row.reason in ("cap_image", "cap_caption") else "added"))
     assert {row.decision for row in ledger if row.classifier == cheap.fingerprint} == {"added", "rejected"}
     (made,) = rounds_of(workdir)
@@ -95,7 +100,7 @@ def test_a_cascade_is_nothing_to_do_again_and_goes_on_after_a_stop(
     judges(cheap=cheap, dear=dear)
     with pytest.raises(KeyboardInterrupt):
         run(options(workdir, judge=CASCADE))
-    assert not (workdir / "revised").exists()
+    assert not (workdir / "revised" / "rounds.jsonl").exists()
     asked, dear.dies_after = (cheap.claims, dear.claims), None
     assert run(options(workdir, judge=CASCADE)).did == "added"
     assert cheap.claims == asked[0]
@@ -143,9 +148,9 @@ def test_pairs_that_a_file_lacks_are_unsure_and_the_round_is_equal_again(workdir
         assert run(config, progress).did == "up to date"
     assert any("file:answers.jsonl" in note for note in progress.notes)
     assert bytes_of(workdir / "one") == bytes_of(workdir / "two")
-    known = {(row["image"], row["caption"]): row["p"] for row in answers}
+    known: dict[Any, float] = {(row["image"], row["caption"]): row["p"] for row in answers}  # type: ignore[misc]
     ledger = read_table(workdir / "one" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
-    assert [row.probability for row in ledger] == [known.get(row.key()) for row in ledger]
+    assert [row.probability for row in ledger] == [known.get((row.image, row.caption)) for row in ledger]
     assert {row.reason for row in ledger if row.probability is None} == {"no_answer"}
     again = run(replace(config, sample=0), progress)
     assert again.round == 2
@@ -190,7 +195,7 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
 
     def read_licence(workdir: Path, fingerprint: str, content: str) -> Licence | None:
         base.append((workdir, fingerprint, content))
-        return Licence(True, "as good as 3 of 3 people", "stand-in", fingerprint, content, 0.7, 0.1)
+        return Licence(True, "as good as 3 of 3 people", "stand-in", fingerprint, content, epsilon=0.1, threshold=0.7)
 
     monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.read_licence", read_licence)
     licensed = run(options(published, split="test"), classifier=judge)
@@ -204,7 +209,9 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
     for unlicensed in (False, True):
         assert run(options(published, split="test", unlicensed=unlicensed), classifier=judge).did == "up to date"
     assert bytes_of(published / "revised") == before
-    lower = run(options(published, split="test", threshold=0.6), classifier=judge)
+    progress = Listening()
+    lower = run(options(published, split="test", threshold=0.6), progress, classifier=judge)
+    assert "from 0.7 on" in progress.notes[0]
     assert rounds_of(published)[2].pending > 0
     assert "not in force" in lower.facts
 
@@ -254,3 +261,84 @@ def test_answers_of_a_judge_whose_budget_ends_are_kept(workdir: Path, judges: Op
 def test_judges_that_cannot_be_meant_are_refused(wrong: dict[str, Any], says: str, workdir: Path) -> None:
     with pytest.raises(UsageError, match=says):
         run(options(workdir, **wrong))
+
+
+def test_what_people_license_counts_with_the_next_command(published: Path) -> None:
+    judge = StandIn(published / "dataset", 0.95, 0.97)
+    config = options(published, split="test", sample=300)
+    assert run(config, classifier=judge).facts["not in force"]
+    answer_all(published, wrong=0.02)
+    told = run(ReviseLabels(workdir=published, audit=True))
+    licence = read_figures(published / "revision-audit" / "001")["licence"]
+    assert licence["passed"], licence["reason"]
+    assert licence["fingerprint"] == judge.fingerprint
+    licensed = run(config, classifier=judge)
+    made = rounds_of(published)[1]
+    assert made.licence in licensed.facts["licence"]
+    assert (made.threshold, made.threshold_from, made.pending) == (licence["threshold"], "audit", 0)
+    assert in_force(published)["test", 1.0] == made.added > 0
+    before = bytes_of(published / "revised")
+    assert run(config, classifier=judge).did == "up to date"
+    assert bytes_of(published / "revised") == before
+    assert told.did == "audited"
+    # nobody has licensed another judge, or the toy
+    other = StandIn(published / "dataset", 0.9, 0.97)
+    assert "not in force" in run(replace(config, out=published / "other"), classifier=other).facts
+    judge.toy = True
+    assert "not in force" in run(replace(config, out=published / "toy"), classifier=judge).facts
+
+
+def test_a_census_corrects_entail_at_k_of_a_ranking_without_unsure_captions(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", 0.9, 0.9)
+    limits: dict[str, Any] = {"threshold": 0.7, "unsure": 0.45}
+    run(options(workdir, split="test", top_k=40, both=True, sample=100_000, **limits), classifier=judge)
+    answer_all(workdir)
+    run(ReviseLabels(workdir=workdir, audit=True))
+    columns = read_figures(workdir / "revised" / "rounds" / "001")["counted"]
+    rows = [row for row in ledger_of(workdir) if row.decision != "unsure" and row.direction != "caption"]
+    rows.sort(key=lambda row: row.rank)
+    truth = truth_of(workdir)
+    for place, figure in enumerate(read_figures(workdir / "revision-audit" / "001")["entail_at"]):
+        entailed = 0
+        for image, written in zip(columns["images"], np.array(columns["written"])[:, place].tolist(), strict=True):
+            first = [row for row in rows if row.image == image][: figure["k"] - written]
+            entailed += written + sum(image in truth[row.caption].holds for row in first)
+        assert figure["corrected"]["value"] == pytest.approx(entailed / figure["k"] / len(columns["images"]))
+        assert figure["corrected"]["value"] != pytest.approx(figure["value"]["value"])
+
+
+def test_a_model_of_transformers_and_one_behind_an_endpoint_make_equal_rounds_after_a_stop(workdir: Path) -> None:
+    make_nli(workdir / "nli")
+
+    def answers(body: Body, _number: int) -> Answer:
+        chance = int(sha256_of(words_in(body))[:8], 16) % 5
+        return (
+            says("", refusal="I cannot judge people")
+            if chance == 0
+            else says(("perhaps", "yes", "no", "Yes.")[chance - 1])
+        )
+
+    with serving(answers) as server:
+        config = options(
+            workdir, split="valid", top_k=3, judge=(f"nli:{workdir / 'nli'}@0.01-0.99", f"endpoint:{server.url}"),
+            model="fake", side=32, at_once=1, price_in=1.0,
+        )  # fmt: skip
+        dry = run(replace(config, dry_run=True)).facts["price of fake"]
+        assert not server.asked
+        with pytest.raises(UnfinishedError, match="max-cost"):
+            run(replace(config, max_cost=0.01))
+        paid = len(server.asked)
+        run(config)
+        asked, before = len(server.asked), bytes_of(workdir / "revised")
+        assert 0 < paid < asked <= int(dry.split()[2])
+        assert run(config).did == "up to date"
+        shutil.rmtree(workdir / ".ctxr-cache")
+        run(replace(config, out=workdir / "kept"))
+        assert len(server.asked) == asked
+        shutil.rmtree(workdir / ".ctxr-cache")
+        shutil.rmtree(workdir / "judged")
+        run(replace(config, out=workdir / "again"))
+    assert bytes_of(workdir / "kept") == bytes_of(workdir / "again") == before == bytes_of(workdir / "revised")
+    said = read_figures(workdir / "revised" / "rounds" / "001")["judges"]
+    assert said[1]["asked"] > 0
+    assert {row.reason for row in ledger_of(workdir)} >= {"no_answer", "below_threshold"}

@@ -121,8 +121,8 @@ def test_caps_keep_the_surest(workdir: Path) -> None:
     assert max(sum(row.decision == "added" for row in rows) for rows in by_image.values()) == 2
     assert {row.reason for row in ledger} == {None, "below_threshold", "cap_image", "cap_caption"}
     for rows in by_image.values():
-        added = [row.probability for row in rows if row.decision == "added"]
-        capped = [row.probability for row in rows if row.reason == "cap_image"]
+        added = [row.probability or 0.0 for row in rows if row.decision == "added"]
+        capped = [row.probability or 0.0 for row in rows if row.reason == "cap_image"]
         assert not added or not capped or min(added) >= max(capped)
 
 
