@@ -40,8 +40,11 @@ DONE = (
 """What can become of a candidate: its name in a stratum, in words, and its colour."""
 
 CHOSEN_BY = {
-    "given": "by --threshold", "dev": "chosen on dev by --precision", "classifier": "the classifier's own", "audit": "from the audit"
-}  # fmt: skip
+    "given": "by --threshold",
+    "dev": "by --precision",
+    "classifier": "the classifier's own",
+    "audit": "by the audit",
+}
 """Who chose the threshold, in words."""
 
 MOST_EXAMPLES = 12
@@ -187,13 +190,13 @@ def _chance(link: CandidateRow) -> float:
 
 
 def _examples(
-    dataset: Dataset, links: Iterable[CandidateRow], verdicts: Iterable[AuditVerdict]
+    dataset: Dataset, links: Sequence[CandidateRow], verdicts: Iterable[AuditVerdict]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Pictures with their own captions, what was `added`, what is `unsure`, and what came closest to it (`near`): (text, probability),
     surest first; before them those on which people overruled the judge, with `wrong` and `missed` captions.
 
     `more` counts further additions; `picture` is a data address, "" where it cannot be shown."""
-    people = {(row.image, row.caption): row.entailed for row in verdicts}
+    people = {(row.image, row.caption): row.entailed for row in verdicts if row.decision != "unsure"}
     by_image: dict[str, list[CandidateRow]] = {}
     for link in links:
         by_image.setdefault(link.image, []).append(link)
@@ -203,16 +206,11 @@ def _examples(
     }
     rich = sorted((name for name in added if added[name]), key=lambda name: (-len(added[name]), name))
     least = sorted(rich, key=lambda name: (_chance(added[name][-1]), name))
+    names = list(dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *least]))[:MOST_EXAMPLES]
     # people say yes where the judge says no, or no where it says yes
-    overruled = [
-        row
-        for rows in by_image.values()
-        for row in rows
-        if row.decision != "unsure" and people.get((row.image, row.caption)) is (row.reason == "below_threshold")
-    ]
-    overruled.sort(key=lambda row: (-abs(_chance(row) - 1 / 2), row.image))
-    names = list(dict.fromkeys(row.image for row in overruled))[:MOST_EXAMPLES]
-    others = [name for name in dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *least]) if name not in names]
+    wrong = [link for link in links if people.get((link.image, link.caption)) is (link.reason == "below_threshold")]
+    wrong.sort(key=lambda link: (-abs(_chance(link) - 1 / 2), link.image))
+    overruled = list(dict.fromkeys(link.image for link in wrong))[:MOST_EXAMPLES]
     own = written_for(dataset)
     pictures = None if dataset.root is None else Thumbnails(dataset.root)
 
@@ -222,6 +220,7 @@ def _examples(
 
     def example(name: str) -> dict[str, Any]:
         closest = sorted(by_image[name], key=lambda row: -_chance(row))
+        near = [row for row in closest if row.reason == "below_threshold"]
         number = NONE if pictures is None else pictures.number(dataset.images[name].path)
         return {
             "image": name,
@@ -229,15 +228,11 @@ def _examples(
             "own": own.get(name, [])[:MOST_LINES],
             "added": lines(added[name], MOST_LINES),
             "unsure": lines([row for row in closest if row.reason == "between_thresholds"], 2),
-            "near": lines([row for row in closest if row.reason == "below_threshold"], 2),
-            "wrong": lines(
-                [row for row in overruled if row.image == name and row.reason != "below_threshold"], MOST_LINES
-            ),
-            "missed": lines(
-                [row for row in overruled if row.image == name and row.reason == "below_threshold"], MOST_LINES
-            ),
+            "near": lines(near, 2),
+            "wrong": lines([row for row in closest if row in wrong and row not in near], MOST_LINES),
+            "missed": lines([row for row in near if row in wrong], MOST_LINES),
             "more": max(0, len(added[name]) - MOST_LINES),
             "leaked": any(row.leaked for row in by_image[name]),
         }
 
-    return [example(name) for name in names], [example(name) for name in others[:MOST_EXAMPLES]]
+    return [example(name) for name in overruled], [example(name) for name in names]
