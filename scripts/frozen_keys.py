@@ -5,7 +5,7 @@ artifact a stranger. Whoever means to change one writes the file again, and says
 """
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def decisive(config: Any) -> dict[str, Any]:
     """What of a configuration is hashed; all of it where nothing is, or where it does not say."""
     if hasattr(config, "key") and config.COMMAND not in WHOLE and (key := config.key()):
         return dict(key)
-    return {field.name: getattr(config, field.name) for field in fields(config)}
+    return {name: getattr(config, name) for name in config.describe()}
 
 
 def frozen() -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ LINES = {
     "rebuild": "Rebuild the images of a recipe from its videos and photos, which are recognised by content.",
     "verify": "Verify that the images of a recipe or an artifact match their sources, and list those that do not.",
     "build-documents": "Build documents of several sentences and images with known links from the captions of a dataset.",
+    "pairs": "Make pairs of image, captions and text, entailed or not, to train an entailment classifier on.",
     "stats": "Describe a benchmark, built or published: counts, language, positions, distances, phenomena, leakage.",
     "audit": "Test a benchmark for shortcuts: rules that ignore the description must stay at chance.",
     "train": "Train a model with a published recipe or your own, and score the validation and test queries.",

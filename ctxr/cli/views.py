@@ -219,6 +219,18 @@ def documents(report: DocumentsReport) -> Iterator[Block]:
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
 
 
+def pairs(report: DocumentsReport) -> Iterator[Block]:
+    """How many pairs were made."""
+    counts = report.counts
+    rows = {
+        "read": report.read,
+        "pairs": f"{counts['pairs']:,} ({_numbers(counts['splits'], '{name} {number}')}), {counts['entailed']:,} of them entailed",
+        "images": f"{counts['images']:,}",
+        "next": command_in(report.artifact.parent, "train", "--recipe", "entailment-tiny"),
+    }
+    yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
+
+
 def rebuilt(report: RebuildReport) -> Iterator[Block]:
     """How much of a recipe could be made again."""
     counts = report.counts

@@ -11,6 +11,7 @@ from ctxr.datasets.readers.documents import SPLIT_NAMES, is_mmc4, read_links, re
 from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
 from ctxr.datasets.readers.karpathy import is_split, read_split
 from ctxr.datasets.readers.pages import read_pages
+from ctxr.datasets.readers.photos import read_photos
 from ctxr.datasets.readers.text_files import JsonFile, read_json
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
@@ -22,8 +23,8 @@ from ctxr.store.kinds import RELEASE
 EXPECTED = (
     "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
     "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json), COCO "
-    "captions (captions_*.json), or documents: {train, val, test} of Hessel et al. (*.json), MMC4 (*.jsonl), Markdown or HTML "
-    "with images in the folder"
+    "captions (captions_*.json), photos with captions (metadata.jsonl or .csv: file_name, text; captions.txt: image,caption), "
+    "or documents: {train, val, test} of Hessel et al. (*.json), MMC4 (*.jsonl), Markdown or HTML with images in the folder"
 )
 
 MOST_BYTES = 1 << 31
@@ -79,8 +80,8 @@ def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
     if captions:
         _check_size(*captions)
         return read_captions(path, captions, passed)
-    if pages := read_pages(path, passed):
-        return pages
+    if dataset_of_folder := read_photos(path, files, passed) or read_pages(path, passed):
+        return dataset_of_folder
     listed = _named(files[:3]) or "no file"
     raise UsageError(f"{path} holds no dataset that ctxr knows ({listed})", hint=f"expected {EXPECTED}")
 
@@ -93,6 +94,8 @@ def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
         return read_release(path.parent, [], [], [path], passed)
     if path.suffix == ".jsonl" and is_mmc4(path):
         return read_mmc4(path.parent, [path], passed)
+    if photos := read_photos(path.parent, [path], passed):
+        return photos
     if path.suffix != ".json":
         raise UsageError(f"{path} is not a dataset that ctxr knows", hint=f"expected {EXPECTED}")
     if DESCRIPTIONS.fullmatch(path.name):

@@ -30,8 +30,12 @@ Direction = Literal["image", "caption", "both"]
 ThresholdFrom = Literal["classifier", "given", "dev", "audit"]
 
 
-class Round(Record, frozen=True):
-    """One revision of the labels.
+def _null() -> None:
+    """Default of a field that is written all the same."""
+
+
+class Round(Record, frozen=True, omit_defaults=True):
+    """One revision of the labels; fields that came later are written only where they say something.
 
     Attributes:
         number: from 1; of its judgments too. active: whether they count: a round that was undone keeps its files.
@@ -64,13 +68,13 @@ class Round(Record, frozen=True):
     capped: int
     leaked: int
     decides: str
-    wanted: float | None = None
-    precision: float | None = None
-    recall: float | None = None
-    called: int | None = None
-    precision_low: float | None = None
-    precision_high: float | None = None
-    judgments: str = ""
+    wanted: float | None = msgspec.field(default_factory=_null)
+    precision: float | None = msgspec.field(default_factory=_null)
+    recall: float | None = msgspec.field(default_factory=_null)
+    called: int | None = msgspec.field(default_factory=_null)
+    precision_low: float | None = msgspec.field(default_factory=_null)
+    precision_high: float | None = msgspec.field(default_factory=_null)
+    judgments: str = msgspec.field(default_factory=str)
     judges: tuple[str, ...] = ()
     unsure_below: float | None = None
     unsure: int = 0

@@ -4,6 +4,7 @@ import ast
 import functools
 import inspect
 import math
+import re
 import shlex
 import sys
 import typing
@@ -126,6 +127,9 @@ Text = Annotated[str, NotDecisive]
 Switch = Annotated[bool, NotDecisive]
 """A switch that does not decide the result."""
 
+Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
+"""An amount of money, which does not decide a result."""
+
 Device = Annotated[str, NotDecisive, DEVICE]
 """Where a model runs, which does not decide a result."""
 
@@ -173,6 +177,8 @@ class Options:
     """Written into the key beside the options: what format 1 recorded and the class no longer offers."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
+    ORDER: ClassVar[tuple[str, ...]] = ()
+    """Fields in the order of help and keys, where inherited ones stand among its own; the others follow, those by keyword alone last."""
 
     @classmethod
     @functools.cache
@@ -181,7 +187,8 @@ class Options:
         texts = _field_texts(cls)
         hints = typing.get_type_hints(cls, include_extras=True)
         options = {}
-        for field in fields(cls):
+        place = {name: number for number, name in enumerate(cls.ORDER, -len(cls.ORDER))}
+        for field in sorted(fields(cls), key=lambda one: (place.get(one.name, 0), one.kw_only)):
             if field.default is MISSING:
                 raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
             kind, markers = hints[field.name], ()
@@ -264,6 +271,54 @@ class Options:
             for one in value if isinstance(value, tuple) else (value,):
                 line += [typed(field.name), str(one)]
         return shlex.join(line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointOptions(Options):
+    """Options of whatever asks a model behind an endpoint: the model, the key, parallel requests and their price."""
+
+    model: str = ""
+    """Name of the model, as the server knows it."""
+    side: Annotated[int, Range(16, math.inf, "pixels of the longer side, at least 16")] = 384
+    """Longer side of the sent pictures, in pixels."""
+    key_from: Text = "CTXR_API_KEY"
+    """Environment variable with the API key; a local endpoint needs none."""
+    at_once: Annotated[int, NotDecisive, Range(1, math.inf, "a number of requests, at least 1")] = 4
+    """Concurrent requests."""
+    timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds above 0, such as --timeout 120", above=True)] = (
+        120.0
+    )
+    """Seconds before a request without an answer is repeated."""
+    max_tokens: Annotated[int, Range(1, math.inf, "a number of tokens, at least 1")] = 64
+    """Most tokens of an answer; reasoning models need thousands."""
+    price_in: Price = 0.0
+    """Price of a million input tokens."""
+    price_out: Price = 0.0
+    """Price of a million output tokens."""
+    max_cost: Price = 0.0
+    """Stop before all replies of this run together cost more; 0 = no limit. The same command with a higher limit resumes."""
+    dry_run: Switch = False
+    """Estimate requests, tokens and cost, and send nothing."""
+    insecure: Switch = False
+    """Allow pictures and key to be sent to another machine over plain http."""
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A model that can be named, the name of a variable, and prices for a limit of costs."""
+        if not self.model.isprintable():
+            yield "--model is missing", "--model NAME, as the server calls it"
+        if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.key_from):
+            # not repeated: it may be the key itself
+            yield "--key-from does not name an environment variable", "--key-from CTXR_API_KEY, without the key"
+        if self.max_cost and not (self.price_in or self.price_out):
+            yield "--max-cost needs prices", "--price-in 2.5 --price-out 10, for a million tokens each"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeEndpointOptions(EndpointOptions):
+    """Options of a judge behind an endpoint."""
+
+    samples: Annotated[int, Range(1, math.inf, "a number of answers, at least 1")] = 3
+    """Answers of an endpoint judge to each claim, where the server tells no probabilities of tokens."""
 
 
 def typed(field: str) -> str:

@@ -37,7 +37,7 @@ def first(scores: npt.NDArray[np.floating], ks: Sequence[int]) -> First:
     ([0, 1, 2], [[1.0, 1.0], [0.0, 0.5], [0.0, 0.5]])
     """
     best = highest(scores, max(ks))
-    rows, candidates = np.nonzero(scores >= best[:, :1])
+    rows, candidates = np.nonzero((scores >= best[:, :1]) & (scores > -np.inf))
     values = scores[rows, candidates]
     chances = np.empty((len(rows), len(ks)))
     for column, k in enumerate(ks):
@@ -94,6 +94,12 @@ class Relation:
         """
         queries, candidates = self.pairs()
         return from_pairs(candidates, queries)
+
+    def part(self, queries: Codes, candidates: Codes) -> "Relation":
+        """The pairs of some of both, ascending, by their places among these."""
+        rows, columns = self.pairs()
+        inside = np.isin(rows, queries) & np.isin(columns, candidates)
+        return from_pairs(np.searchsorted(queries, rows[inside]), np.searchsorted(candidates, columns[inside]))
 
     def joined(self, other: "Relation") -> "Relation":
         """The pairs of either: how CxC extends COCO's positives by those of score 3 and more.
@@ -212,7 +218,32 @@ class Matrix:
         return Matrix(self.values.T)
 
 
-QueryScores = Vectors | Matrix
+@dataclass(frozen=True, eq=False)
+class Condensed:
+    """Scores without the pairs of `dropped`: they are no candidates, -inf there, and rankings close up over them (Sakai 2007)."""
+
+    scored: Vectors | Matrix
+    dropped: Relation
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Q and G."""
+        return self.scored.shape
+
+    def rows(self, queries: Codes) -> Scores:
+        """Scores [b, G] of these queries."""
+        return np.where(self.dropped.among(queries, self.shape[1]), -np.inf, self.scored.rows(queries))
+
+    def part(self, queries: Codes, candidates: Codes) -> "Condensed":
+        """Some of both, ascending."""
+        return Condensed(self.scored.part(queries, candidates), self.dropped.part(queries, candidates))
+
+    def turned(self) -> "Condensed":
+        """Candidates ask for queries."""
+        return Condensed(self.scored.turned(), self.dropped.turned())
+
+
+QueryScores = Vectors | Matrix | Condensed
 """Scores of queries for candidates, computed when they are asked for; higher is better."""
 
 
@@ -437,6 +468,6 @@ def _blocks(scored: QueryScores, right: Relation, block: int) -> Iterator[tuple[
 
 
 def _refuse_nan(scores: Scores, queries: Codes) -> None:
-    if not np.isfinite(scores.sum()) and not np.isfinite(scores).all():
-        row, column = np.argwhere(~np.isfinite(scores))[0]
+    if not scores.max(initial=-np.inf) < np.inf:
+        row, column = np.argwhere(~(scores < np.inf))[0]
         raise DataError(f"query {queries[row]}: the score of candidate {column} is {scores[row, column]}")

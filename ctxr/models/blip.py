@@ -15,13 +15,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.errors import DataError, UsageError, and_more
+from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
-from ctxr.models.hub import hub_folder
 from ctxr.models.layers import cut
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, read_object, require_model_folder
+from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, load, model_folder, read_object
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
@@ -171,8 +170,7 @@ def load_blip(name: str) -> CrossSource:
     named = name.removeprefix("blip:")
     if not named:
         raise UsageError(f"{name!r} names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    folder = Path(named) if Path(named).is_dir() else hub_folder("blip", named, _is_fetched, _PATTERNS)
-    require_model_folder(folder)
+    folder = model_folder("blip", named, _PATTERNS, _is_fetched)
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
     return _source(name, careful(f"encoder {name!r}", lambda: _pretrained(folder)), preprocess, tokenize, words)
 
@@ -231,16 +229,8 @@ def _pretrained(folder: Path) -> Any:
     """The model in a folder, every weight of it from there."""
     from transformers import BlipForImageTextRetrieval
 
-    model, loaded = BlipForImageTextRetrieval.from_pretrained(
-        folder, local_files_only=True, weights_only=True, dtype=torch.float32, output_loading_info=True
-    )
-    missing = sorted(name for name in loaded["missing_keys"] if not name.endswith("position_ids"))
-    if missing:
-        raise DataError(
-            f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}",
-            hint="name a model for image-text retrieval (itm): those for captions have no such head",
-        )
-    return model.eval()
+    hint = "name a model for image-text retrieval (itm): those for captions have no such head"
+    return load(BlipForImageTextRetrieval, folder, hint)
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

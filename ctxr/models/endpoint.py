@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,44 +66,48 @@ class EndpointAddress:
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What a host is known to take: servers differ in the options they know."""
+    """What a host is known to take: servers differ in the options they know. `logprobs`: tokens whose probabilities it tells, 0 = none."""
 
     structured: bool = True
     limit: str = "max_tokens"
     temperature: bool = True
+    logprobs: int = 0
 
     def after(self, complaint: str) -> "ServerLimits | None":
         """Another way to ask after a complaint; None if nothing is left to try."""
         text = complaint.lower()
         if "max_tokens" in text and self.limit == "max_tokens":
-            return ServerLimits(self.structured, "max_completion_tokens", self.temperature)
+            return replace(self, limit="max_completion_tokens")
         if "temperature" in text and self.temperature:
-            return ServerLimits(self.structured, self.limit, temperature=False)
-        return ServerLimits(False, self.limit, self.temperature) if self.structured else None
+            return replace(self, temperature=False)
+        if self.logprobs and ("logprobs" in text or not self.structured):
+            return replace(self, logprobs=5 if self.logprobs > 5 else 0)
+        return replace(self, structured=False) if self.structured else None
 
 
-def resolve_address(endpoint: str, insecure: bool) -> EndpointAddress:
-    """The address of an endpoint such as http://localhost:8000/v1.
+def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") -> EndpointAddress:
+    """The address of an endpoint such as http://localhost:8000/v1, which is typed behind `option`.
 
     Raises UsageError for what is no such address, holds a password or a key, or would send pictures and key in the clear.
     """
+    typed, example = option.rstrip(" :"), f"{option}http://localhost:8000/v1"
     try:
         parts = urlsplit(endpoint)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise UsageError("--endpoint is not an address", hint="--endpoint http://localhost:8000/v1") from error
+        raise UsageError(f"{typed} is not an address", hint=example) from error
     plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
     if parts.scheme not in ("http", "https") or not host or not plain:
-        raise UsageError("--endpoint is not an address of http or https", hint="--endpoint http://localhost:8000/v1")
+        raise UsageError(f"{typed} is not an address of http or https", hint=example)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
-            "--endpoint holds a password or a query, which would be written down",
+            f"{typed} holds a password or a query, which would be written down",
             hint="leave it out: the key is read from the environment",
         )
     local = _is_local(host)
     if parts.scheme == "http" and not local and not insecure:
         raise UsageError(
-            f"--endpoint {endpoint} would send key and pictures in the clear", hint="use https, or --insecure"
+            f"{option}{endpoint} would send key and pictures in the clear", hint="use https, or --insecure"
         )
     base = endpoint.rstrip("/")
     return EndpointAddress(base if base.endswith(PATH) else base + PATH, local)
@@ -264,4 +268,4 @@ def _complaint(reply: bytes) -> str:
 def _hint(status: int) -> str:
     if status in (401, 403):
         return "check the key, and that --key-from names its variable"
-    return "check --endpoint and --model" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"
+    return "check the address and --model" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
+from ctxr.models.hub import hub_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,6 +87,15 @@ def require_model_folder(folder: Path) -> None:
                 raise DataError(f"{folder / WEIGHTS[1]} names {name!r}, which leads out of the folder")
 
 
+def model_folder(
+    kind: str, source: str, patterns: Sequence[Sequence[str]], is_whole: Callable[[Path], bool] = is_model_folder
+) -> Path:
+    """A folder that transformers wrote, or the one of "OWNER/NAME". Raises as `hub_folder` and `require_model_folder` do."""
+    folder = Path(source) if Path(source).is_dir() else hub_folder(kind, source, is_whole, patterns)
+    require_model_folder(folder)
+    return folder
+
+
 def refuse_code(folder: Path) -> None:
     """Raises DataError where a config in a folder asks a library to run code that comes with the model."""
     for path in sorted(folder.glob("*config*.json")):
@@ -146,6 +156,26 @@ def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
             raise DataError(f"{what} cannot be loaded: {why}") from error
 
     return quiet_make
+
+
+def load(kind: Any, folder: Path, hint: str = "", spare: Collection[str] = ("position_ids",)) -> Any:
+    """A model of transformers, fp32, from a folder; `kind` is its class, such as AutoModel. Nothing in the folder is run.
+
+    Raises DataError for a weight of another shape than the config says, and with `hint` for one that is missing, unless its name
+    holds one of `spare`.
+    """
+    import torch
+
+    model, report = kind.from_pretrained(
+        folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
+        ignore_mismatched_sizes=True, output_loading_info=True,
+    )  # fmt: skip
+    for name, shape, wanted in sorted(report["mismatched_keys"]):
+        raise DataError(f"{folder}: {name} is {tuple(shape)}, wanted {tuple(wanted)}", hint="restore config.json")
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in spare))
+    if missing:
+        raise DataError(f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}", hint=hint)
+    return model.eval()
 
 
 @contextmanager

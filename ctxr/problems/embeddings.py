@@ -19,7 +19,7 @@ from ctxr.errors import DataError
 from ctxr.media.images import Pixels, decoded, read_image, troubles
 from ctxr.models.encoders import Encoder
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.training.examples import ExampleTable, Images, PixelTable, VectorTable
+from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, VectorTable
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
@@ -175,7 +175,10 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
     def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
         return np.array([value(query) for query in queries], kind)
 
-    weak = [(query, row[image]) for query, one in enumerate(queries) for image in one.weak if image in row]
+    weak, unsure = (
+        [(query, row[image]) for query, images in enumerate(listed) for image in images if image in row]
+        for listed in ([one.weak for one in queries], [one.unsure for one in queries])
+    )
     padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in queries]
     columns = {
         "texts": texts,
@@ -185,7 +188,8 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
         "target": column(lambda one: -1 if one.target is None else one.target, np.int64),
         "sets": column(lambda one: numbers[one.image_set], np.int64),
     }
-    return ExampleTable.of(images, columns, weak)
+    table = ExampleTable.of(images, columns, weak)
+    return replace(table, unsure=PositivePairs.of(unsure, len(queries))) if unsure else table
 
 
 def _read_pictures(picture: Path, content: str) -> Pixels:

@@ -41,6 +41,7 @@ class ScoredEvaluation(Evaluation):
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
         notes.mark_changed_runs(self)
+        notes.mark_labels(self)
         dataset, splits = self.request.dataset, self.splits
         self.findings.notes += [*self.notes, *notes.leakage_notes(dataset, splits, self.progress)]
         self.findings.notes += notes.contamination_notes(dataset, splits, self.runs)

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
+from ctxr.datasets.rounds import read_rounds
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
@@ -110,6 +112,19 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
     }
     tables = evaluation.findings.tables
     tables |= {name: mark_changed(table, changed) for name, table in tables.items()}
+
+
+def mark_labels(evaluation: Evaluation) -> None:
+    """Name the active rounds that a toy judged, or that are in force without a licence, in the notes and below every table."""
+    folders = dict.fromkeys((evaluation.request.dataset.root, evaluation.options.judgments))
+    rounds = [row for folder in folders if folder is not None for row in read_rounds(folder) if row.active]
+    free = ", in force without a licence (--unlicensed)"
+    for row in (row for row in rounds if row.toy or row.unlicensed):
+        said = f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
+        evaluation.findings.notes.append(said)
+        for name, table in evaluation.findings.tables.items():
+            note = f"{table.note}; {said}" if table.note else said
+            evaluation.findings.tables[name] = replace(table, note=note)
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

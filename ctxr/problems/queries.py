@@ -21,6 +21,7 @@ class EvalQuery:
         images: ids in the order of the set. target: position in them; None where it is not known.
         ordered: whether that order is one of time.
         weak: ids of further images for which the text was found to hold, where a recipe uses them.
+        unsure: ids of those about which no judge is sure.
     """
 
     query: str
@@ -31,6 +32,7 @@ class EvalQuery:
     ordered: bool
     split: SplitName | None
     weak: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
 
 def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
@@ -94,7 +96,8 @@ def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str])
         (query.query, query.image_set, query.text, query.images, query.target, query.ordered, query.split)
         for query in queries
     ]
-    return sha256_of([rows, sorted(contents.items())])
+    unsure = [(query.query, query.unsure) for query in queries if query.unsure]
+    return sha256_of([rows, sorted(contents.items()), *([unsure] if unsure else [])])
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:

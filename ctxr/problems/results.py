@@ -70,8 +70,8 @@ def trec_ranking(run: str, query: str, candidates: Sequence[str], scores: Sequen
         single = np.array(levels).astype(np.float32)
     if len(np.unique(single)) < len(levels):
         scores = [float(bisect_left(levels, score)) for score in scores]
-    ranked = sorted(zip(scores, map(_token, candidates), strict=True), reverse=True)
-    for rank, (score, candidate) in enumerate(ranked, 1):
+    present = [row for row in zip(scores, map(_token, candidates), strict=True) if row[0] > -np.inf]
+    for rank, (score, candidate) in enumerate(sorted(present, reverse=True), 1):
         yield f"{_token(query)} Q0 {candidate} {rank} {score!r} {_token(run)}\n"
 
 

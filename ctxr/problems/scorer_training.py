@@ -35,6 +35,7 @@ from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, TrainingRun
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
 from ctxr.problems.embeddings import picture_files
+from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source, regions_for
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery, sha256_of_queries
@@ -42,6 +43,7 @@ from ctxr.problems.recipes import list_recipes, read_recipe
 from ctxr.problems.runs import scorers_in
 from ctxr.problems.scoring import source_of
 from ctxr.problems.training import SeedTrainer, TrainJob
+from ctxr.problems.weak_positives import verdicts_in
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS
@@ -83,7 +85,7 @@ class ScorerJob(TrainJob):
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
         self.out = options.folder(RUNS)
         self.start = _start(options, recipe, self.out)
-        weak = self.read(dataset, options.judgments)
+        weak = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
         everything = [query for queries in self.asked.values() for query in queries]
         self.pictures = replace(picture_files(dataset, everything, options.workdir), regions=regions)
         self.parents = list(self._parents(dataset, sha256_of_queries(everything, self.pictures.contents), weak))
@@ -109,7 +111,7 @@ class ScorerJob(TrainJob):
             yield Parent("weak positives", JUDGMENTS, sha256_of(weak))
 
     @abstractmethod
-    def read(self, dataset: Dataset, judgments: Path | None) -> Any:
+    def read(self, dataset: Dataset, verdicts: Verdicts) -> Any:
         """Set `asked` and what else is learned from; the weak positives, as they are hashed.
 
         Raises DataError where the dataset has nothing to learn from.

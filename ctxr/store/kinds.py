@@ -42,6 +42,9 @@ EVALUATION = "results"
 CLASSIFIER_RESULTS = "classifier_results"
 """Kind of what `ctxr eval` writes of classifiers."""
 
+PAIRS = "pairs"
+"""Kind of what `ctxr pairs` writes, and its folder in the project."""
+
 RELEASE = "release"
 """Kind of what others published, as the origin of a dataset: a folder or file without a manifest."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from ctxr.errors import DataError
 from ctxr.metrics.retrieval import (
+    Condensed,
     Matrix,
     Relation,
     Vectors,
@@ -18,6 +19,7 @@ from ctxr.metrics.retrieval import (
     relate,
     retrieved,
     top,
+    trec_of_pairs,
 )
 
 
@@ -176,3 +178,30 @@ def test_right_candidates_that_nobody_scored_count_as_never_found() -> None:
         order = np.argsort(-row).tolist() + list(range(10, 20))
         wanted = literal(order, {*right.of(place).tolist(), *range(100, 100 + int(absent[place]))}, (1,))
         assert [*found.recalls[place], found.r_precision[place], found.map_at_r[place]] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_condensed_rankings_are_those_of_tables_without_the_dropped_candidates(seed: int) -> None:
+    rng, ks = np.random.default_rng(seed), (1, 2, 3)
+    scores = rng.integers(0, 4, (5, 9)).astype(np.float64)
+    right = relate({query: rng.choice(4, 2, replace=False).tolist() for query in (0, 1, 3, 4)})
+    dropped = relate({query: (4 + rng.choice(5, rng.integers(0, 4), replace=False)).tolist() for query in range(5)})
+    condensed = Condensed(Matrix(scores), dropped)
+    measured, trec = retrieved(condensed, right, ks, block=13), trec_of_pairs(condensed, right, ks, 4, block=13)
+    best = {int(query): row for queries, rows, _ in top(condensed, 3) for query, row in zip(queries, rows, strict=True)}
+    for place, query in enumerate(right.queries.tolist()):
+        kept = np.flatnonzero(~dropped.among(np.array([query]), 9)[0])
+        alone = Matrix(scores[query : query + 1, kept])
+        of = relate({0: np.searchsorted(kept, right.of(place)).tolist()})
+        slow = retrieved(alone, of, ks)
+        assert measured.recalls[place].tolist() == pytest.approx(slow.recalls[0].tolist())
+        assert measured.map_at_r[place] == pytest.approx(slow.map_at_r[0])
+        for name, values in trec_of_pairs(alone, of, ks, 4).items():
+            assert trec[name][place] == pytest.approx(values[0])
+        (_, (first,), _) = next(iter(top(alone, 3)))
+        assert best[query].tolist() == kept[first].tolist()
+    rows, columns = np.array([1, 3, 4]), np.array([0, 2, 5, 6, 8])
+    every = np.arange(5)
+    part = condensed.rows(every)[np.ix_(rows, columns)]
+    assert np.array_equal(condensed.part(rows, columns).rows(np.arange(3)), part)
+    assert np.array_equal(condensed.turned().rows(np.arange(9)), condensed.rows(every).T)

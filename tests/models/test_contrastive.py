@@ -89,7 +89,7 @@ def gradients(scorer: nn.Module) -> Tensor:
 
 def by_hand(images: Tensor, texts: Tensor, scale: float, pairs: GalleryPairs, rows: list[int], weak: str) -> float:
     """The loss pair by pair, as the paper words it: an own positive against all that is not known to hold."""
-    written, also = listed(pairs.written), listed(pairs.weak)
+    written, also = listed(pairs.written) | listed(pairs.doubtful), listed(pairs.weak)
     held = [(int(pairs.captions[row]), int(pairs.candidates[row, 0])) for row in rows]
     total = 0.0
     for place, (caption, image) in enumerate(held):
@@ -113,9 +113,11 @@ def listed(known: PositivePairs) -> set[tuple[int, int]]:
     return {(c, i) for c in range(CAPTIONS) for i in known.images[slice(*known.starts[c : c + 2])].tolist()}
 
 
+@pytest.mark.parametrize("doubtful", [[], [(0, 1), (4, 1), (8, 0), (7, 5)]])
 @pytest.mark.parametrize("weak", ["off", "mask-only", "soft-label"])
-def test_the_loss_equals_that_of_pair_after_pair(weak: str) -> None:
+def test_the_loss_equals_that_of_pair_after_pair(weak: str, doubtful: list[tuple[int, int]]) -> None:
     pairs, chance = make(), torch.Generator().manual_seed(1)
+    pairs = replace(pairs, doubtful=PositivePairs.of(doubtful, CAPTIONS))
     rows = [0, 1, 3, 4, 5, 7, 8, 9]
     images, told = (
         nn.functional.normalize(torch.randn(count, 8, generator=chance, dtype=torch.float64), dim=1)
@@ -311,8 +313,12 @@ def test_weak_positives_of_pictures_outside_the_batch_change_nothing(tmp_path: P
     assert torch.equal(*found)
 
 
-def test_validation_is_the_recall_sum_of_every_gallery_by_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("doubtful", [[], [(0, 1), (4, 1), (8, 0), (7, 5), (12, 6)]])
+def test_validation_is_the_recall_sum_of_every_gallery_by_itself(
+    tmp_path: Path, doubtful: list[tuple[int, int]]
+) -> None:
     scorer, pairs = make_scorer(dropout=0.0).eval(), make()
+    pairs = replace(pairs, doubtful=PositivePairs.of(doubtful, CAPTIONS))
     found = vectors_of(scorer, pairs, 4)
     assert found.shape == (IMAGES, CAPTIONS)
     owners, galleries = pairs.candidates[pairs.first, 0].numpy(), pairs.galleries.numpy()
@@ -321,6 +327,9 @@ def test_validation_is_the_recall_sum_of_every_gallery_by_itself(tmp_path: Path)
         images = np.flatnonzero(galleries == gallery)
         captions = np.flatnonzero(galleries[owners] == gallery)
         scores = found.queries[images] @ found.candidates[captions].T
+        for caption, image in doubtful:
+            if image in images:
+                scores[np.searchsorted(images, image), np.searchsorted(captions, caption)] = -np.inf
         right = owners[captions][None] == images[:, None]
         six = []
         for table, truth in ((scores, right), (scores.T, right.T)):

@@ -17,8 +17,10 @@ from ctxr.models.blip import load_blip
 from ctxr.models.encoders import check_name, find_source
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
+from ctxr.models.judges.nli import NliJudge
 from tests.models.blip_folder import WORDS, make_blip
 from tests.models.encoder_folder import MODEL, make_folder
+from tests.models.judges.nli_folder import make_nli
 
 AUTO_MAP = {
     "AutoConfig": "planted.Config", "AutoModel": "planted.Model", "AutoTokenizer": ["planted.Words", "planted.Words"],
@@ -102,6 +104,10 @@ def read_blip(folder: Path) -> None:
     source.tokenize(["a bat"])
 
 
+def read_nli(folder: Path) -> None:
+    NliJudge(str(folder))
+
+
 def with_config(folder: Path, file: str = "config.json") -> None:
     """Let the config of a folder name classes of its own."""
     change(folder / file, FOREIGN)
@@ -140,6 +146,10 @@ DOORS: dict[str, tuple[Callable[[Path], Path], Plant, Callable[[Path], None]]] =
     "tokenizer of BERT": (make_bert, in_file("tokenizer_config.json", {"auto_map": AUTO_MAP}), read_bert),
     "weights of BERT": (make_bert, pickled, read_bert),
     "late interaction": (make_bert, with_config, read_late),
+    "config of a judge": (make_nli, with_config, read_nli),
+    "kernels of a judge": (make_nli, in_file("config.json", {"attn_implementation": "planted/kernel"}), read_nli),
+    "tokenizer of a judge": (make_nli, in_file("tokenizer_config.json", {"auto_map": AUTO_MAP}), read_nli),
+    "weights of a judge": (make_nli, pickled, read_nli),
     "config of BLIP": (make_blip, in_file("config.json", {"auto_map": AUTO_MAP}), read_blip),
     "tokenizer of BLIP": (make_blip, in_file("tokenizer_config.json", {"auto_map": AUTO_MAP}), read_blip),
     "pictures of BLIP": (make_blip, in_file("preprocessor_config.json", {"auto_map": AUTO_MAP}), read_blip),

@@ -10,6 +10,7 @@ import torch
 from ctxr.models.scorers import Batch
 from ctxr.models.training.examples import (
     ExampleTable,
+    PositivePairs,
     with_distractors,
     with_features,
     with_shared_distractors,
@@ -100,14 +101,19 @@ def test_marks_name_weak_candidates_and_never_the_target() -> None:
     assert replace(questions, entailed=None).weak_marks(every) is None
 
 
-def test_features_of_pairs_keep_what_is_weak() -> None:
+def test_features_of_pairs_keep_what_is_weak_or_unsure() -> None:
     questions, _ = small()
+    questions = replace(questions, unsure=PositivePairs.of([(3, 4), (3, 5), (7, 8), (7, 9)], 18))
     turn = np.random.default_rng(0).permutation(18)
     kept = with_features(questions, turn, np.zeros((18, 4, 2), np.float32))
     marks = questions.weak_marks(torch.from_numpy(turn))
     assert marks is not None
     assert bool(marks.any())
     assert torch.equal(kept.weak_marks(torch.arange(18)), marks)  # type: ignore[arg-type]
+    unsure = questions.unsure_marks(torch.from_numpy(turn))
+    assert unsure is not None
+    assert bool(unsure.any())
+    assert torch.equal(kept.unsure_marks(torch.arange(18)), unsure)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ctxr.models.scorers import Batch, ClipScorer
 from ctxr.models.training.examples import ExampleTable, PositivePairs
-from ctxr.models.training.loop import Callbacks
+from ctxr.models.training.loop import Callbacks, Step
 from ctxr.models.training.recipe import WEAK
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from tests.models.scorers import make_head
@@ -80,6 +80,33 @@ def test_an_epoch_equals_steps_that_were_made_by_hand(tmp_path: Path, mode: str,
         step([one + ALPHA * other for one, other in zip(plain, extra, strict=True)], recipe.lr)
     for name, value in scorer.state_dict().items():
         torch.testing.assert_close(trainer.scorer.state_dict()[name], value, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("mode", ["mask-only", "soft-label", "extra-batch"])
+def test_unsure_images_are_no_candidates_of_the_loss_nor_of_validation(tmp_path: Path, mode: str) -> None:
+    questions, pairs = small()
+    weak = {query: {max(images)} if images else set() for query, images in pairs.items()}
+    unsure = {query: pairs.get(query, set()) - weak.get(query, set()) for query in range(18)}
+    known = PositivePairs.of([(query, image) for query, images in unsure.items() for image in images], 18)
+    questions = replace(with_weak(questions, weak) if mode == "mask-only" else questions, unsure=known)
+    if mode != "mask-only":
+        questions, weak = replace(questions, entailed=None), {}
+    scorer, rows = head().eval(), torch.arange(18)
+    trainer = make_trainer(tmp_path, replace(STILL, weak=mode), scorer, questions=questions)
+    objective = trainer.objective
+    first = {query: written(questions, query) for query in range(18)}
+    left_out = {query: weak.get(query, set()) | unsure[query] for query in range(18)}
+    assert any(unsure.values())
+    slow = mean_loss(scorer, questions, first, left_out)
+    step = Step((rows,), 18)
+    loss = objective.loss(scorer, [objective.encode(scorer, 0, rows, None)], step)
+    assert float(loss.detach()) == pytest.approx(18 * float(slow.detach()))
+    hits = []
+    for query, image in first.items():
+        images = [int(one) for one in questions.candidates[query][questions.mask[query]]]
+        scores = dict(zip(images, scorer(questions.batch(torch.tensor([query])))[0].tolist(), strict=False))
+        hits.append(scores[image] == max(score for one, score in scores.items() if one not in unsure[query]))
+    assert objective.validate(scorer, 1, 18) == pytest.approx(sum(hits) / 18)
 
 
 class Watched(ClipScorer):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ctxr.datasets.truth import CaptionTruth
+from ctxr.datasets.truth import UNSURE, CaptionTruth
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions
@@ -32,8 +32,10 @@ def write_round(
     no: Iterable[tuple[str, str]] = (),
     round: int = 1,
     worker: str = CLASSIFIER,
+    unsure: Iterable[tuple[str, str]] = (),
 ) -> Path:
     """Judgments of a later round."""
-    rows = [Judgment(*pair, worker, value, round=round) for value, pairs in ((1.0, yes), (0.0, no)) for pair in pairs]
+    verdicts = ((1.0, yes), (0.0, no), (UNSURE, unsure))
+    rows = [Judgment(*pair, worker, value, round=round) for value, pairs in verdicts for pair in pairs]
     write_table(file, rows)
     return file

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,15 @@ class TrainedClassifier(Judge):
         self.branches = _same(find_branches(self.recipe, device), notes, folder)
         self.fingerprint = fingerprint_of(folder)
         self.trained_on = _trained_on(folder / TRAINED_ON)
-        self.model = new_classifier(self.recipe, self.branches)
-        fill(self.model, folder / WEIGHTS, f"the classifier that {folder / CONFIG} describes")
-        self.model.to(device).eval()
+        self._folder = folder
         self._grid: GridRegions | None = None
+
+    @cached_property
+    def model(self) -> Any:
+        """The classifier, on its device; read once it is asked, since that takes seconds."""
+        model = new_classifier(self.recipe, self.branches)
+        fill(model, self._folder / WEIGHTS, f"the classifier that {self._folder / CONFIG} describes")
+        return model.to(self.device).eval()
 
     def probabilities(
         self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.errors import DataError, UsageError, and_more
+from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import LITTLE, words_of
@@ -23,9 +23,8 @@ from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
-from ctxr.models.hub import hub_folder
 from ctxr.models.layers import cut
-from ctxr.models.published import careful, fingerprint_of, is_model_folder, require_model_folder
+from ctxr.models.published import careful, fingerprint_of, load, model_folder
 from ctxr.models.training import checkpoint
 
 POOLING = "1_Pooling/config.json"
@@ -239,8 +238,7 @@ def bert_source(name: str) -> TextSource:
     kind, _, source = name.partition(":")
     if not source:
         raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
-    folder = Path(source) if Path(source).is_dir() else hub_folder(kind, source, is_model_folder, [_FILES])
-    require_model_folder(folder)
+    folder = model_folder(kind, source, [_FILES])
     separate, pooling = kind == LATE, read_pooling(folder)
     branch = LateBranch if separate else BertBranch
     what = f"text branch {name!r}"
@@ -255,13 +253,7 @@ def bert_source(name: str) -> TextSource:
 def _pretrained(folder: Path) -> Any:
     from transformers import AutoModel
 
-    model, report = AutoModel.from_pretrained(
-        folder, local_files_only=True, weights_only=True, trust_remote_code=False, dtype=torch.float32,
-        output_loading_info=True,
-    )  # fmt: skip
-    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key and "position_ids" not in key)
-    if missing:
-        raise DataError(f"{folder} holds no weights for {missing[0]}{and_more(len(missing))}")
+    model = load(AutoModel, folder, spare=("position_ids", "pooler"))
     if not hasattr(model.config, "hidden_size"):
         raise DataError(f"{folder} holds a {model.config.model_type}, which is not an encoder of texts")
     model.pooler = None  # its weights would be told apart by nothing: [CLS] itself is looked at

@@ -103,7 +103,7 @@ class ExampleTable:
         mask: [Q, K] bool, True where there is a candidate.
         ordered: [Q] bool. target: [Q] position, -1 where unknown.
         sets: [Q] number of the image set.
-        entailed: for which further rows of images each query was found to hold; None where none of them was.
+        entailed: for which further rows of images each query was found to hold; None where none of them was. unsure: likewise, may.
     """
 
     images: Images
@@ -114,6 +114,7 @@ class ExampleTable:
     target: Tensor
     sets: Tensor
     entailed: PositivePairs | None = field(default=None, kw_only=True)
+    unsure: PositivePairs | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
@@ -122,7 +123,7 @@ class ExampleTable:
         """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
         entailed = PositivePairs.of(weak, len(columns["target"])) if weak else None
-        return cls(images, **tensors, entailed=entailed)
+        return cls(images, **tensors, entailed=entailed, unsure=None)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -144,11 +145,16 @@ class ExampleTable:
         others = self.mask[rows] & (torch.arange(self.mask.shape[1]) != self.target[rows, None])
         return self.entailed.among(rows, self.candidates[rows]) & others
 
+    def unsure_marks(self, rows: Tensor) -> Tensor | None:
+        """Which candidates are neither right nor wrong, as `weak_marks`."""
+        return replace(self, entailed=self.unsure).weak_marks(rows)
+
     def part(self, rows: Tensor) -> "ExampleTable":
         """Some of the queries as questions of their own."""
         names = ("texts", "candidates", "mask", "ordered", "target", "sets")
         columns = {name: getattr(self, name)[rows] for name in names}
-        return replace(self, **columns, entailed=None if self.entailed is None else self.entailed.part(rows))
+        entailed, unsure = (None if one is None else one.part(rows) for one in (self.entailed, self.unsure))
+        return replace(self, **columns, entailed=entailed, unsure=unsure)
 
 
 def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
@@ -280,11 +286,13 @@ def with_features(
     questions, features = questions.part(torch.from_numpy(rows)), features[rows]
     count, most, width = features.shape
     own = torch.arange(count * most).view(count, most)
-    weak = questions.weak_marks(torch.arange(count))
+    marks = (questions.weak_marks(torch.arange(count)), questions.unsure_marks(torch.arange(count)))
+    entailed, unsure = (None if one is None else PositivePairs.marked(one, own) for one in marks)
     return replace(
         questions,
         images=VectorTable(features.reshape(count * most, width)),
         texts=torch.zeros((count, 1), dtype=torch.int64),
         candidates=torch.where(questions.mask, own, own[:, :1]),
-        entailed=None if weak is None else PositivePairs.marked(weak, own),
+        entailed=entailed,
+        unsure=unsure,
     )

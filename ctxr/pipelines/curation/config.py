@@ -25,6 +25,7 @@ from ctxr.engine.options import (
 from ctxr.engine.project import DOCUMENTS
 from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
 from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import PAIRS
 
 BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")]
 TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
@@ -268,8 +269,34 @@ class BuildDocuments(Options):
 
 
 @dataclass(frozen=True)
+class Pairs(Options):
+    """Options of `ctxr pairs`."""
+
+    COMMAND = "pairs"
+
+    source: Annotated[str, NotDecisive] = ""
+    """sample (drawn pictures that ship with ctxr), own (the project's accepted and rejected descriptions), a dataset with captions,
+    or published pairs such as those of e-SNLI-VE or MNLI."""
+    out: PathOption = None
+    """Artifact folder to write; default: `pairs` in the workdir."""
+    workdir: Workdir = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        return self.out or self.workdir / PAIRS
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """A source that exists, and places that cannot be used."""
+        if self.source not in ("sample", "own") and not (self.source and Path(self.source).exists()):
+            sentence = f"there is no file or folder {self.source}" if self.source else "pairs need a SOURCE"
+            yield sentence, "sample, own, a dataset with captions, or published pairs"
+        yield from require_folders(self.folder(), self.workdir)
+
+
+@dataclass(frozen=True)
 class DocumentsReport:
-    """The report of `build-documents`: the manifest's counts, and in `notes` what a split could not give."""
+    """The report of `build-documents` and `pairs`: the manifest's counts, and in `notes` what could not be as wanted."""
 
     artifact: Path
     read: str

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from ctxr.engine.options import (
     Choices,
     Device,
+    EndpointOptions,
     NotDecisive,
     Options,
     PathOption,
@@ -26,7 +27,6 @@ from ctxr.store.kinds import RUNS
 
 Name = Annotated[str | None, NotDecisive]
 Draws = Annotated[int, Range(1, inf, "a number of draws, at least 1; default: 10000")]
-Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
 
 SPLITS = ("train", "valid", "test", "none")
 
@@ -220,47 +220,27 @@ class EvalReport:
 
 
 @dataclass(frozen=True)
-class Listen(Options):
+class Listen(EndpointOptions):
     """Options of `ctxr listen`."""
 
     COMMAND = "listen"
+    ORDER = (
+        "dataset", "endpoint", "model", "split", "limit", "shifts", "side", "name", "key_from", "at_once", "timeout",
+        "max_tokens", "price_in", "price_out", "max_cost", "dry_run", "insecure", "workdir",
+    )  # fmt: skip
 
     dataset: PathOption = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""
     endpoint: Text = ""
     """Address of an OpenAI-compatible server, such as http://localhost:8000/v1."""
-    model: str = ""
-    """Name of the model, as the server knows it."""
     split: Annotated[str, Choices(SPLITS)] = "valid"
     """Split to evaluate: train, valid, test or none."""
     limit: Annotated[int, Range(0, inf, "a number of queries; 0 = all")] = 0
     """Ask only this many queries, a random sample that a larger limit extends; 0 = all."""
     shifts: Annotated[int, Range(1, inf, "a number of shifts, at least 1")] = 1
     """Ask each query this many times, averaging over cyclic shifts of the pictures to cancel position bias; 10 covers a set of ten."""
-    side: Annotated[int, Range(16, inf, "pixels of the longer side, at least 16")] = 384
-    """Longer side of the sent pictures, in pixels."""
     name: Name = None
     """Name of the run, in `runs/` of the workdir; default: that of the model."""
-    key_from: Text = "CTXR_API_KEY"
-    """Environment variable with the API key; a local endpoint needs none."""
-    at_once: Annotated[int, NotDecisive, Range(1, inf, "a number of requests, at least 1")] = 4
-    """Concurrent requests."""
-    timeout: Annotated[float, NotDecisive, Range(0, 10**9, "seconds above 0, such as --timeout 120", above=True)] = (
-        120.0
-    )
-    """Seconds before a request without an answer is repeated."""
-    max_tokens: Annotated[int, Range(1, inf, "a number of tokens, at least 1")] = 64
-    """Most tokens of an answer; reasoning models need thousands."""
-    price_in: Price = 0.0
-    """Price of a million input tokens."""
-    price_out: Price = 0.0
-    """Price of a million output tokens."""
-    max_cost: Price = 0.0
-    """Stop before all replies of this run together cost more; 0 = no limit. The same command with a higher limit resumes."""
-    dry_run: Switch = False
-    """Estimate requests, tokens and cost, and send nothing."""
-    insecure: Switch = False
-    """Allow pictures and key to be sent to another machine over plain http."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
@@ -269,17 +249,13 @@ class Listen(Options):
         return self.workdir / "runs" / (self.name or re.sub(r"[^\w.-]+", "-", self.model).strip(".-") or "listener")
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """An endpoint and a model, the name of a variable, a name that a folder can have, and prices for a limit of costs."""
+        """An endpoint and a model, and a name that a folder can have."""
         if not self.endpoint:
             yield "--endpoint is missing", "--endpoint http://localhost:8000/v1"
-        if not self.model or not self.model.isprintable():
+        if not self.model:
             yield "--model is missing", "--model NAME, as the server calls it"
-        if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.key_from):
-            # not repeated: it may be the key itself
-            yield "--key-from does not name an environment variable", "--key-from CTXR_API_KEY, without the key"
+        yield from super().rules()
         yield from invalid_name(self.name)
-        if self.max_cost and not (self.price_in or self.price_out):
-            yield "--max-cost needs prices", "--price-in 2.5 --price-out 10, for a million tokens each"
 
 
 @dataclass(frozen=True)

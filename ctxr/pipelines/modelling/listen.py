@@ -1,9 +1,7 @@
 """`ctxr listen`: evaluate a multimodal language model behind an OpenAI-compatible endpoint."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -16,17 +14,18 @@ from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import CtxrError, DataError, UsageError
-from ctxr.models.endpoint import Endpoint, EndpointAddress, key_of, resolve_address
+from ctxr.errors import DataError, UsageError
+from ctxr.models.chat import Budget, ChatClient, Pause
+from ctxr.models.endpoint import EndpointAddress, key_of, resolve_address
 from ctxr.pipelines.modelling.chat import (
     VERSION,
-    Budget,
-    Listener,
     Reply,
     Request,
-    ask_all,
     estimated_tokens,
     identity,
+    messages,
+    reply_of,
+    schema,
     shifts_of,
     shown,
 )
@@ -69,9 +68,9 @@ class ListenJob:
     def purse(self, replies: Sequence[Reply] = ()) -> Budget:
         """What was spent on replies, with what may still be."""
         config, estimates = self.config, {request.identity: request.tokens for request in self.requests}
-        purse = Budget(config.price_in, config.price_out, config.max_cost, config.max_tokens)
+        purse = Budget(config)
         for reply in replies:
-            purse.pay(reply, estimates.get(reply.asked, 0))
+            purse.pay(reply.prompt_tokens, reply.completion_tokens, estimates.get(reply.asked, 0))
         return purse
 
 
@@ -88,7 +87,7 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
     contents = contents_of(dataset, files)
     model = {"endpoint": address.url, "model": config.model, "side": config.side, "max_tokens": config.max_tokens}
     requests = tuple(
-        Request(query, shift, identity(query, shift, contents, model), estimated_tokens(query, dataset, config.side))
+        Request(identity(query, shift, contents, model), estimated_tokens(query, dataset, config.side), query, shift)
         for query in queries
         for shift in shifts_of(config.shifts, len(query.images))
     )
@@ -257,8 +256,6 @@ def _notes(
     yield f"the training data of {config.model} is unknown and may include these sets"
 
 
-Pause = Callable[[float], object]
-
 JOURNAL = "journal.jsonl"
 """Every reply that was ever paid for, in the order of arrival; no part of the artifact, and never removed."""
 
@@ -302,7 +299,7 @@ class ListenStage(Stage):
             with disk_errors(file):
                 file.unlink(missing_ok=True)
         try:
-            _ask(job, key_of(job.config.key_from, job.place), _replies(out), progress, self._pause)
+            _ask(job, _replies(out), progress, self._pause)
         finally:
             replies = _replies(out)
             heard, complete = heard_of(job, replies), is_complete(job, replies)
@@ -329,25 +326,20 @@ def _replies(out: Path) -> list[Reply]:
     return list({reply.asked: reply for reply in [*kept, *read_appended(out / JOURNAL, Reply)]}.values())
 
 
-def _ask(job: ListenJob, key: str, replies: list[Reply], progress: Progress, waiting: Pause | None) -> None:
+def _ask(job: ListenJob, replies: list[Reply], progress: Progress, pause: Pause | None) -> None:
     """Send the requests without a reply, as far as the budget allows."""
-    answered, config = {reply.asked for reply in replies}, job.config
+    answered, side = {reply.asked for reply in replies}, job.config.side
     todo = [request for request in job.requests if request.identity not in answered]
-    ended = threading.Event()
+    trusted = any(reply.outcome == "chosen" for reply in replies)
+    client = ChatClient(job.place, job.config, job.out / JOURNAL, job.purse(replies), trusted, pause=pause)
 
-    def pause(seconds: float) -> None:
-        if ended.is_set() or (waiting or ended.wait)(seconds) is True:
-            raise CtxrError("stopped while it waited for the endpoint", hint="run the same command again")
+    def ask(request: Request) -> Reply:
+        asked = messages(request.asked, request.shift, job.files, side)
+        return client.ask(request, asked, reply_of, schema(len(request.asked.images)))
 
-    with (
-        closing(Endpoint(job.place, key, config.timeout, pause)) as endpoint,
-        progress.task("asking", len(job.requests)) as task,
-    ):
+    with progress.task("asking", len(job.requests)) as task:
         task.advance(len(job.requests) - len(todo))
-        trusted = any(reply.outcome == "chosen" for reply in replies)
-        journal = job.out / JOURNAL
-        listener = Listener(endpoint, config.model, job.files, config.side, config.max_tokens, journal, trusted)
-        ask_all(todo, listener.ask, config.at_once, job.purse(replies), task, stop=ended.set)
+        client.ask_all(todo, ask, task)
 
 
 def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:

@@ -1,9 +1,8 @@
 """Candidates: for each picture the captions that a retriever ranks highest, without known pairs."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,28 +10,25 @@ import numpy.typing as npt
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
-from ctxr.metrics.ranking import best_of_rows
-from ctxr.metrics.votes import Codes, Flags
+from ctxr.metrics.votes import Codes
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
-from ctxr.models.neighbours import NO_MATCH, Matches, best_matches
+from ctxr.models.neighbours import NO_MATCH, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems.embeddings import PictureFiles, embedded
-from ctxr.problems.gallery.learner import pair_scoring, shortlist_of
-from ctxr.problems.pair_inputs import regions_for
-from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import PLAIN_ENCODERS, checkpoints, finished_runs, run_folder
-from ctxr.problems.scoring import OpenScorer, source_of
+from ctxr.problems.scoring import source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
 
 
 def check_by(by: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is neither a run of the project nor an encoder."""
+    """Raises UsageError for a name that is neither a run of the project nor an encoder of vectors."""
+    if run_folder(by, workdir) is None and makes_pairs(by):
+        raise _scores_pairs(by)
     if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
         return
     names = finished_runs(workdir)
@@ -47,60 +43,6 @@ def check_by(by: str, workdir: Path) -> None:
 Matrix = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class PairMiner:
-    """A cross-encoder as the retriever.
-
-    Attributes:
-        checkpoint: its folder, None for published weights. options: its precision, regions and shortlist.
-    """
-
-    name: str
-    fingerprint: str
-    source: "CrossSource"
-    checkpoint: Path | None
-    device: str
-    options: ScoringOptions
-
-    @property
-    def precision(self) -> str:
-        """As it was trained."""
-        return self.options.precision
-
-    def over(self, pictures: PictureFiles, texts: Sequence[str], k: int, progress: Progress) -> "Scores":
-        """The function that scores pictures with texts, by index; each picture needs `k` candidates.
-
-        Raises what `regions_for` raises.
-        """
-        seen = replace(pictures, regions=regions_for(self.source, self.options.regions, pictures.workdir))
-        scorer = pair_scoring(
-            self.checkpoint, self.source, seen, texts, self.device, precision=self.precision, progress=progress
-        )
-        shortlist = shortlist_of(seen, texts, self.options, self.device, progress)
-        if 0 < (most := self.options.rerank or 0) < k:
-            progress.note(
-                f"{self.name} rescores {most} captions per picture, so it proposes no more than these, not {k}"
-            )
-
-        def scores(
-            images: Codes, captions: Codes, excluded: Codes, advance: Callable[[float], None]
-        ) -> tuple[Matrix, Flags]:
-            wanted = shortlist.wanted(images, captions, excluded)
-            needed = wanted.copy()
-            needed[excluded[:, 0], excluded[:, 1]] = True
-            return scorer.scores(images, captions, needed, advance), wanted
-
-        return scores
-
-
-Scores = Callable[[Codes, Codes, Codes, Callable[[float], None]], tuple[Matrix, Flags]]
-"""Scores [n, m] of pictures [n] with texts [m] and of known pairs [g, 2] of their places, and which pairs are candidates; the
-callback advances by the number of finished pictures."""
-
-
-MOST_SCORES = 1_000_000_000
-"""Scores of a cross-encoder in memory at a time: 4 GB."""
-
 PAIRS = 4096
 """Pairs whose vectors are in memory at a time."""
 
@@ -112,7 +54,7 @@ class MinedGallery:
     Attributes:
         images: ids. captions: ids of queries. side: of the benchmark, "" for none.
         given: positive pairs (index of the image, index of the caption). earlier: those of them that an earlier round added.
-            rejected: pairs that an earlier round rejected under the same classifier.
+            rejected: pairs that an earlier round rejected under the same judge. unsure: pairs that it left unsure.
     """
 
     id: str
@@ -122,11 +64,12 @@ class MinedGallery:
     given: tuple[tuple[int, int], ...]
     earlier: frozenset[tuple[int, int]] = frozenset()
     rejected: tuple[tuple[int, int], ...] = ()
+    unsure: tuple[tuple[int, int], ...] = ()
 
     @property
     def excluded(self) -> Codes:
-        """Pairs [N, 2] that are excluded from the candidates: the given ones, then the rejected ones."""
-        return np.array([*self.given, *self.rejected], np.int64).reshape(-1, 2)
+        """Pairs [N, 2] that are excluded from the candidates: the given ones, then the rejected ones, then the unsure ones."""
+        return np.array([*self.given, *self.rejected, *self.unsure], np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,43 +134,41 @@ def pairs_in(
     )
 
 
-def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> "Encoder | PairMiner":
+def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Encoder:
     """The retrieval model: an encoder by name, or the one that a run of the project has trained.
 
-    Raises UsageError for a run whose scores are those of whole sets, and what `find_encoder` raises.
+    Raises UsageError for one that scores pairs or whole sets, and what `find_encoder` raises.
     """
     check_by(by, workdir)
     folder = run_folder(by, workdir)
     if folder is None:
-        if not makes_pairs(by):
-            return load_encoder(by, device, warn=progress.warn)
-        pairs = cast("CrossSource", find_encoder(by, progress.warn))
-        if pairs.looks_at == "regions":
-            raise UsageError(
-                f"--by {by} needs region features, which only a run names",
-                hint="ctxr train --recipe retrieval-uniter, then --by RUN",
-            )
-        return PairMiner(by, pairs.fingerprint, pairs, None, choose_device(device), ScoringOptions(workdir))
-    artifact = open_artifact(folder, RUN, "ctxr train")
+        return load_encoder(by, device, warn=progress.warn)
+    config = open_artifact(folder, RUN, "ctxr train").manifest.config
     seeds = checkpoints(folder)
     if not seeds:
         raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
-    opened = OpenScorer.open(folder, ScoringOptions(workdir), progress)
-    if len(seeds) > 1:
-        progress.note(f"{folder.name} has {len(seeds)} seeds: the candidates are those of {seeds[0].name}")
     if read_checkpoint(seeds[0]).variant in HEADS:
         raise UsageError(
             f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",
         )
-    chosen, source = choose_device(device), source_of(seeds[0], opened.encoder, progress)
-    if not isinstance(source, CrossSource):
-        return Encoder(source, chosen, "auto", progress.warn)
-    return PairMiner(source.name, artifact.sha256, source, seeds[0], chosen, opened.options)
+    source = source_of(seeds[0], str(config["encoder"]), progress)
+    if isinstance(source, CrossSource):
+        raise _scores_pairs(by)
+    if len(seeds) > 1:
+        progress.note(f"{folder.name} has {len(seeds)} seeds: the candidates are those of {seeds[0].name}")
+    return Encoder(source, choose_device(device), "auto", progress.warn)
+
+
+def _scores_pairs(by: str) -> UsageError:
+    return UsageError(
+        f"--by {by} scores one pair at a time, so it cannot search all pairs for candidates",
+        hint="--by an encoder of vectors, such as ViT-B-32:openai; ctxr eval RUN --rerank-by uses encoders of pairs",
+    )
 
 
 def pools_of(
-    galleries: Sequence[MinedGallery], encoder: "Encoder | PairMiner", pictures: PictureFiles, texts: Mapping[str, str], k: int,
+    galleries: Sequence[MinedGallery], encoder: Encoder, pictures: PictureFiles, texts: Mapping[str, str], k: int,
     *, both: bool, progress: Progress,
 ) -> list[Candidates]:  # fmt: skip
     """The candidates of each gallery; `texts` of all captions by id."""
@@ -241,19 +182,6 @@ def pools_of(
         )
         for gallery in galleries
     ]
-    if isinstance(encoder, PairMiner):
-        largest = max((len(images) * len(captions) for _, images, captions in rows), default=0)
-        if largest > MOST_SCORES:
-            raise UsageError(
-                f"{encoder.name} scores every pair, and a gallery has {largest:,}: their scores do not fit into memory",
-                hint="--by an encoder of vectors, or --limit",
-            )
-        scores = encoder.over(pictures, list(texts.values()), k, progress)
-        with progress.task("mining", sum(len(images) for _, images, _ in rows)) as task:
-            return [
-                mine_table(one, *scores(ours, theirs, one.excluded, task.advance), k, both)
-                for one, ours, theirs in rows
-            ]
     seen, vectors = embedded(pictures, list(texts.values()), encoder, progress)
     pools = []
     with progress.task("mining", len(rows)) as task:
@@ -264,40 +192,17 @@ def pools_of(
 
 
 def mine(gallery: MinedGallery, images: Matrix, captions: Matrix, k: int, both: bool) -> Candidates:
-    """The best `k` captions of every picture without known pairs, and with `both` the best `k` pictures of every caption too. Ties are
-    ordered by id. `images` and `captions` are vectors [n, D] and [m, D] of the gallery's, in its order.
+    """The best `k` captions of every picture without known pairs, and with `both` the best `k` pictures of every caption too, each pair
+    once: one of both has the rank of the image's candidates, and direction 3. Ties are ordered by id.
+
+    `images` and `captions` are vectors [n, D] and [m, D] of the gallery's, in its order.
     """
     excluded = gallery.excluded
-
-    def best(step: int) -> "Matches":
-        queries, pool = (images, captions)[::step]
-        left_out = excluded[:, ::step]
-        return best_matches(queries, pool, k, (left_out[:, 0], left_out[:, 1]))
-
-    return _ranked(gallery, best, _products(images, captions, excluded), both)
-
-
-def mine_table(gallery: MinedGallery, scores: Matrix, wanted: Flags, k: int, both: bool) -> Candidates:
-    """As `mine`, from the scores [n, m] of the gallery's pictures with its captions, limited to the `wanted` pairs [n, m]."""
-    excluded = gallery.excluded
-    left = np.where(wanted & ~np.isnan(scores), scores, np.float32(-np.inf))
-    left[excluded[:, 0], excluded[:, 1]] = -np.inf
-
-    def best(step: int) -> Matches:
-        table = left if step == 1 else left.T
-        order = best_of_rows(table, k)
-        values = np.take_along_axis(table, order, axis=1)
-        return Matches(np.where(np.isfinite(values), order, NO_MATCH), values)
-
-    return _ranked(gallery, best, scores[excluded[:, 0], excluded[:, 1]], both)
-
-
-def _ranked(gallery: MinedGallery, best: Callable[[int], Matches], known_scores: Matrix, both: bool) -> Candidates:
-    """The candidates of pictures (step 1) and, with `both`, of captions (step -1), each pair once: one of both has the rank of the
-    image's candidates, and direction 3."""
     columns = []
     for direction, step in ((1, 1), (2, -1)) if both else ((1, 1),):
-        matches = best(step)
+        queries, pool = (images, captions)[::step]
+        left_out = excluded[:, ::step]
+        matches = best_matches(queries, pool, k, (left_out[:, 0], left_out[:, 1]))
         row, rank = np.nonzero(matches.indices != NO_MATCH)
         pairs = np.stack([row, matches.indices[row, rank]])[::step]
         columns.append((pairs, rank + 1, matches.scores[row, rank], np.full(len(row), direction)))
@@ -310,6 +215,7 @@ def _ranked(gallery: MinedGallery, best: Callable[[int], Matches], known_scores:
     pairs, ranks, scores = pairs[:, first], ranks[first], scores[first]
     directions = np.where(twice, 3, directions[first])
     order = np.lexsort((pairs[1], ranks, pairs[0]))
+    known_scores = _products(images, captions, excluded)
     return Candidates(
         gallery, pairs[0, order], pairs[1, order], ranks[order], scores[order], directions[order], known_scores
     )

@@ -6,7 +6,18 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from ctxr.engine.options import Choices, Device, NotDecisive, Options, PathOption, Range, Since, Switch, Text, Workdir
+from ctxr.engine.options import (
+    Choices,
+    Device,
+    JudgeEndpointOptions,
+    NotDecisive,
+    PathOption,
+    Range,
+    Since,
+    Switch,
+    Text,
+    Workdir,
+)
 from ctxr.engine.report import Table
 from ctxr.store.kinds import REVISE_LABELS
 
@@ -15,7 +26,7 @@ Share = Annotated[float | None, NotDecisive, Range(0, 1, "a share above 0, at mo
 
 
 @dataclass(frozen=True)
-class ReviseLabels(Options):
+class ReviseLabels(JudgeEndpointOptions):
     """Options of `ctxr revise-labels`; the key holds those that decide a round, beside the retriever, the classifier and the threshold."""
 
     COMMAND = REVISE_LABELS
@@ -23,7 +34,7 @@ class ReviseLabels(Options):
     dataset: PathOption = None
     """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
     entail: Switch = False
-    """Mine candidates, classify them, and add the entailed ones as a new round of judgments. Without this and the next three
+    """Mine candidates, judge them, and add the entailed ones as a new round of judgments. Without this and the next three
     options, print the plan and write nothing."""
     undo: Switch = False
     """Undo the latest round, or the one that --round names; no file is deleted."""
@@ -34,7 +45,7 @@ class ReviseLabels(Options):
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
     """Round to undo, redo or audit; 0 = the latest."""
     by: Text = "auto"
-    """Retriever: an encoder, or a run of the project without a head over sets."""
+    """Retriever: an encoder of vectors, or a run of the project with one and without a head over sets."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
     """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL, file:FILE or toy; default: the only classifier
     of the project, or the toy that ships with ctxr. Several, in order, make a cascade: each is asked only about pairs that the
@@ -46,7 +57,7 @@ class ReviseLabels(Options):
     both: bool = False
     """Mine the best pictures of each caption too."""
     threshold: Share = None
-    """Lowest probability of a pair that counts as entailed; default: the classifier's threshold."""
+    """Lowest probability of a pair that counts as entailed; default: what licensed the judge, or its own threshold."""
     unsure: Share = None
     """Probability from which on a pair below the threshold is unsure: neither positive nor negative, in training and in metrics;
     default: none is."""
@@ -63,7 +74,7 @@ class ReviseLabels(Options):
     limit: Cap = 0
     """Revise only the first pictures; 0 = all."""
     allow_leak: Switch = False
-    """Accept pictures of valid and test that the classifier was trained on; they are named, and figures are given with and without
+    """Accept pictures of valid and test that a judge was trained on; they are named, and figures are given with and without
     them."""
     unlicensed: Annotated[bool, Since(False)] = False
     """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""
@@ -87,20 +98,32 @@ class ReviseLabels(Options):
         """Where the artifact is written."""
         return self.out or self.workdir / "revised"
 
+    def key(self) -> dict[str, Any]:
+        """What decides a round beside its judges, in whose fingerprints the options of an endpoint are."""
+        return {name: value for name, value in super().key().items() if name not in JudgeEndpointOptions.describe()}
+
     def followup(self, *words: str) -> str:
         """Another command about the same rounds."""
         return ReviseLabels(out=self.out, workdir=self.workdir).command_line(*words)
 
-    def entail_command(self) -> str:
+    def entail_command(self, unlicensed: bool = False) -> str:
         """The command that adds the round which these options plan."""
         words = [*([str(self.dataset)] if self.dataset else []), "--entail"]
-        return self.command_line(*words, dataset=None, entail=False)
+        unlicensed = unlicensed or self.unlicensed
+        return self.command_line(*words, dataset=None, entail=False, dry_run=False, unlicensed=unlicensed)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """One action, one way to choose the threshold, and a table of pairs."""
+        """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
+        yield from super().rules()
+        if not self.model and any(spec.startswith("endpoint:") for spec in self.judge):
+            yield "--model is missing", "--model NAME, as the server of --judge endpoint:URL calls it"
         actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
         if len(actions) > 1:
             yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"
+        if self.dry_run and actions and not self.entail:
+            yield f"--dry-run and --{actions[0]} cannot be combined", "--dry-run goes with --entail"
+        if self.judge and self.classifier:
+            yield "--judge and --classifier both name the judge", f"--judge classifier:{self.classifier}"
         if self.threshold is not None and self.precision is not None:
             yield "--threshold and --precision both choose the threshold", "leave one out"
         if self.dev is not None and not self.dev.is_file():

@@ -1,7 +1,8 @@
-"""The decision of a round: classifier, probabilities in shards for resuming, threshold, caps."""
+"""The decision of a round: judges, probabilities in shards for resuming, threshold, caps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,54 +13,39 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing
 from ctxr.datasets.rounds import Base, Reason, Round, ThresholdFrom
 from ctxr.engine.progress import Progress
-from ctxr.errors import DataError, UnfinishedError, UsageError, did_you_mean
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
-from ctxr.metrics.votes import Doubles
+from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.pipelines.revision.candidates import Candidates, PairMiner
+from ctxr.models.judges.cascade import BETWEEN, Cascade, Limits, Verdicts
+from ctxr.models.judges.file import FileJudge
+from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems.embeddings import cached
-from ctxr.problems.entailment import classifiers
-from ctxr.problems.entailment.pairs import classifiers_in
+from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_judge, parse_spec
 from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import CLASSIFIERS
 from ctxr.store.tables import read_table
 
-RECIPE = "ctxr train --recipe entailment"
 
-
-def find_classifier(config: ReviseLabels) -> str:
-    """The folder of the classifier; "" where none was named and the project has none.
-
-    Raises UsageError where it has several, or none of the name.
-    """
-    home, finished = config.workdir / CLASSIFIERS, classifiers_in(config.workdir)
-    if config.classifier:
-        inside = home / config.classifier
-        if not inside.is_dir() and not Path(config.classifier).is_dir():
-            names = (
-                f"the classifiers are {', '.join(finished)}" if finished else f"no classifier is finished yet: {RECIPE}"
-            )
+def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> tuple[Cascade, ReviseLabels]:
+    """The judges that a configuration names, or the one that replaces them; and the options with the limits that the last judge's
+    name gives. Raises UsageError for limits that are given twice, and what `open_judge` raises."""
+    if opened is not None:
+        return Cascade((opened,)), config
+    named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
+    specs = named or (default_spec(config.workdir),)
+    limits = [parse_spec(spec)[2] for spec in specs]
+    if limits[-1] is not None:
+        if not config.threshold is config.unsure is config.precision is None:
             raise UsageError(
-                f"there is no classifier {config.classifier!r} in {config.workdir}",
-                hint=f"{did_you_mean(config.classifier, finished)} {names}".strip(),
+                f"--judge {specs[-1]} gives limits, and so do --threshold, --unsure and --precision",
+                hint="leave one out",
             )
-        return str(inside) if inside.is_dir() else config.classifier
-    if len(finished) > 1:
-        raise UsageError(
-            f"{config.workdir} holds {len(finished)} classifiers of entailment: {', '.join(finished)}",
-            hint=f"--classifier {finished[0]}",
-        )
-    return str(home / finished[0]) if finished else ""
-
-
-def open_classifier(config: ReviseLabels) -> "Judge":
-    """The classifier of a configuration. Raises as `classifiers.open_classifier`, and UnfinishedError without one."""
-    named = find_classifier(config)
-    if not named:
-        raise UnfinishedError(f"{config.workdir} holds no classifier of entailment", hint=RECIPE)
-    return classifiers.open_classifier(named, config.device)
+        config = replace(config, unsure=limits[-1][0], threshold=limits[-1][1])
+    options = JudgeOptions(config.workdir, config.device, config)
+    judges = tuple(open_judge(spec, options, progress) for spec in specs)
+    return Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config
 
 
 SHARD = 256
@@ -69,7 +55,7 @@ SHARD = 256
 @dataclass(frozen=True)
 class ChosenThreshold:
     """The lowest probability of a pair that counts as entailed, how it was chosen, and its precision and recall on dev: on `called`
-    pairs at or above it, with the exact interval of its precision."""
+    pairs at or above it, with the exact interval of its precision. `unsure`: probability from which on a pair below it is unsure."""
 
     value: float
     chosen_by: ThresholdFrom
@@ -79,6 +65,12 @@ class ChosenThreshold:
     called: int | None = None
     precision_low: float | None = None
     precision_high: float | None = None
+    unsure: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the judge."""
+        return self.value if self.unsure is None else self.unsure, self.value
 
 
 class Premise(NamedTuple):
@@ -89,57 +81,97 @@ class Premise(NamedTuple):
     file: Path | None
 
 
-def probabilities(
-    classifier: "Judge",
+class Question(NamedTuple):
+    """A claim, and the ids of its image and its query."""
+
+    premise: Premise
+    hypothesis: str
+    pair: tuple[str, str] | None = None
+
+    @property
+    def content(self) -> tuple[str, str, str]:
+        """What a judge answers by."""
+        return self.premise.content, self.premise.text, self.hypothesis
+
+
+def judge_pools(
+    cascade: Cascade,
+    limits: Limits,
     pools: Sequence[Candidates],
     premises: Mapping[str, Premise],
     hypotheses: Mapping[str, str],
-    workdir: Path,
     *,
+    workdir: Path,
     progress: Progress,
-) -> list[Doubles]:
-    """The probability that each candidate is entailed, [N] for each pool. Results of the same weights are read from the cache.
+) -> list[Verdicts]:
+    """The verdicts on the candidates of each pool. Results of the same judge are read from the cache.
 
     Args:
-        premises: by image. hypotheses: text of each caption, by query.
+        limits: of the last judge. premises: by image. hypotheses: text of each caption, by query.
     """
     claims = [
-        (premises[pool.gallery.images[image]], hypotheses[pool.gallery.captions[caption]])
+        Question(premises[name], hypotheses[query], (name, query))
         for pool in pools
         for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
+        for name, query in [(pool.gallery.images[image], pool.gallery.captions[caption])]
     ]
-    judged = _judged(classifier, claims, workdir, "judging candidates", progress)
-    return np.split(judged, np.cumsum([len(pool) for pool in pools])[:-1]) if pools else []
+    verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
+    starts = np.cumsum([0, *map(len, pools)])
+    return [verdicts.part(slice(*span)) for span in pairwise(starts.tolist())]
 
 
 def _judged(
-    classifier: "Judge", claims: Sequence[tuple[Premise, str]], workdir: Path, label: str, progress: Progress
-) -> Doubles:
-    def make(part: slice) -> npt.NDArray[np.float32]:
-        batch = [Claim(premise.text, premise.file, hypothesis) for premise, hypothesis in claims[part]]
-        values = np.asarray(classifier.probabilities(batch), np.float32)
-        if values.shape != (len(batch),) or not ((values >= 0) & (values <= 1)).all():
-            raise DataError(f"the classifier {classifier.name} returns values outside 0..1", hint="train it again")
-        return values
+    cascade: Cascade, limits: Limits, claims: Sequence[Question], workdir: Path, label: str, *, progress: Progress
+) -> Verdicts:
+    def ask(judge: Judge, rows: Codes) -> Doubles:
+        left = [claims[row] for row in rows.tolist()]
 
-    origin = {"what": "entailed", "classifier": classifier.fingerprint}
-    keys = [sha256_of((premise.content, premise.text, hypothesis)) for premise, hypothesis in claims]
-    with progress.task(label, len(keys)) as task:
-        parts = cached(workdir, origin, keys, make, task.advance, chunk=SHARD)
-    return np.concatenate([np.zeros(0), *parts])
+        def make(part: slice) -> npt.NDArray[np.float32]:
+            batch = [Claim(one.premise.text, one.premise.file, one.hypothesis, one.pair) for one in left[part]]
+            values = np.asarray(judge.probabilities(batch), np.float32)
+            if values.shape != (len(batch),) or ((values < 0) | (values > 1)).any():
+                raise DataError(f"the judge {judge.name} returns values outside 0..1", hint="choose another --judge")
+            return values
+
+        # a file answers by ids; every other judge by content
+        keys = [
+            sha256_of((*one.content, *(one.pair or ()))) if isinstance(judge, FileJudge) else sha256_of(one.content)
+            for one in left
+        ]
+        origin = {"what": "entailed", "classifier": judge.fingerprint}
+        with progress.task(label if len(cascade.judges) == 1 else f"{label}: {judge.name}", len(keys)) as task:
+            return np.concatenate([np.zeros(0), *cached(workdir, origin, keys, make, task.advance, chunk=SHARD)])
+
+    return cascade.decide(ask, len(claims), limits)
 
 
-def choose_threshold(config: ReviseLabels, base: Base, classifier: "Judge", progress: Progress) -> ChosenThreshold:
-    """The threshold: as given, or the lowest that reaches the precision wanted on dev, or the classifier's.
+def choose_threshold(
+    config: ReviseLabels, base: Base, cascade: Cascade, licensed: float | None, progress: Progress
+) -> ChosenThreshold:
+    """The last judge's threshold: as given, or the lowest that reaches the precision wanted on dev, or the licence's, or its own.
 
-    Of dev, pairs of split valid or without a split that also choose the threshold in training are used. Raises DataError where
-    the pictures of all dev pairs are missing, or no threshold reaches the precision.
+    Of dev, pairs of split valid or without a split that also choose the threshold in training are used, as far as the judges before
+    the last leave them unsure. Raises DataError where the pictures of all dev pairs are missing, or no threshold reaches the
+    precision, UsageError where --unsure lies above the threshold.
     """
-    dataset, wanted = base.dataset, config.precision
-    if config.threshold is not None:
-        return ChosenThreshold(config.threshold, "given")
-    if wanted is None:
-        return ChosenThreshold(classifier.threshold, "classifier")
+    if config.precision is not None:
+        chosen = _on_dev(config, base, cascade, config.precision, progress)
+    elif config.threshold is not None:
+        chosen = ChosenThreshold(config.threshold, "given")
+    elif licensed is not None:
+        chosen = ChosenThreshold(licensed, "audit")
+    else:
+        chosen = ChosenThreshold(cascade.threshold, "classifier")
+    if config.unsure is not None and config.unsure > chosen.value:
+        raise UsageError(
+            f"--unsure {config.unsure:g} lies above the threshold {chosen.value:.3g}",
+            hint="--unsure with a lower probability, or --threshold with a higher one",
+        )
+    return replace(chosen, unsure=None if config.unsure == chosen.value else config.unsure)
+
+
+def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, progress: Progress) -> ChosenThreshold:
+    dataset = base.dataset
     dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
     if dev is None:
         raise DataError(
@@ -157,12 +189,14 @@ def choose_threshold(config: ReviseLabels, base: Base, classifier: "Judge", prog
     for pair in usable:
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
-        claims.append((Premise(content, pair.premise or "", file), pair.hypothesis or ""))
-    judged = _judged(classifier, claims, config.workdir, "judging dev", progress)
-    best = threshold_for(np.array([pair.label == 1 for pair in usable]), judged, wanted)
+        claims.append(Question(Premise(content, pair.premise or "", file), pair.hypothesis or ""))
+    verdicts = _judged(cascade, (0.0, 0.0), claims, config.workdir, "judging dev", progress=progress)
+    own = (verdicts.judges == len(cascade.judges) - 1) & ~np.isnan(verdicts.probabilities)
+    labels = np.array([pair.label == 1 for pair in usable])
+    best = threshold_for(labels[own], verdicts.probabilities[own], wanted) if own.any() else None
     if best is None:
         raise DataError(
-            f"no threshold of {classifier.name} reaches a precision of {wanted:g} on the {len(usable)} pairs of dev",
+            f"no threshold of {cascade.name} reaches a precision of {wanted:g} on the {own.sum()} pairs of dev",
             hint="--precision with a lower share, or a better classifier",
         )
     if best.called < FEW_CALLED:
@@ -179,15 +213,17 @@ def _has_picture(pair: EntailmentPair, dataset: Dataset) -> bool:
     return file is not None and file.is_file()
 
 
-def decide(
-    pool: Candidates, probability: Doubles, edge: float, per_image: int, per_caption: int
-) -> list[Reason | None]:
-    """Why each candidate is rejected, [N], None where it is added: entailed ones are added by descending probability until a
-    picture or a caption reaches its cap (0: no cap). Ties are ordered by score, then by position."""
-    reasons: list[Reason | None] = ["below_threshold"] * len(pool)
+def decide(pool: Candidates, verdicts: Verdicts, per_image: int, per_caption: int) -> list[Reason | None]:
+    """Why each candidate is not added, [N], None where it is: entailed ones are added by descending probability until a picture or a
+    caption reaches its cap (0: no cap). Ties are ordered by score, then by position."""
+    probability = verdicts.probabilities
+    reasons: list[Reason | None] = [
+        "below_threshold" if value == 0 else "no_answer" if unknown else "between_thresholds"
+        for value, unknown in zip(verdicts.values.tolist(), np.isnan(probability).tolist(), strict=True)
+    ]
     images = np.zeros(len(pool.gallery.images), np.int64)
     captions = np.zeros(len(pool.gallery.captions), np.int64)
-    entailed = np.flatnonzero(probability >= edge)
+    entailed = np.flatnonzero(verdicts.values == 1)
     order = entailed[np.lexsort((entailed, -pool.scores[entailed], -probability[entailed]))]
     for row in order.tolist():
         image, caption = int(pool.images[row]), int(pool.captions[row])
@@ -206,8 +242,8 @@ def on_top(
     config: ReviseLabels,
     before: Sequence[Round],
     settings: Mapping[str, Any],
-    encoder: "Encoder | PairMiner",
-    classifier: "Judge",
+    encoder: Encoder,
+    cascade: Cascade,
     *,
     edge: ChosenThreshold,
 ) -> str:
@@ -216,14 +252,16 @@ def on_top(
     Args:
         settings: the key of the latest; empty in older rounds.
     """
-    last, key = before[-1], config.key()
+    last, key = before[-1], {"unlicensed": False, **config.key()}
+    earlier = {"unlicensed": False, **settings} if settings else {}
     differ = [
-        f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in settings.items() if was != key[name]
+        f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in earlier.items() if was != key[name]
     ]
     changes = (
         ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
-        ("the classifier", last.classifier, classifier.name, last.classifier_fingerprint != classifier.fingerprint),
+        ("the judge", last.classifier, cascade.name, last.classifier_fingerprint != cascade.fingerprint),
         ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
+        ("--unsure", last.unsure_below, config.unsure, last.unsure_below != config.unsure),
     )
     differ += [f"{what} ({was}, now {now})" for what, was, now, other in changes if other]
     several = len(before) > 1

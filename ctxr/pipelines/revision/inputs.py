@@ -12,9 +12,12 @@ from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.rounds import JUDGMENTS, Base, Round, folder_of
+from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import command_in
 from ctxr.errors import DataError
 from ctxr.models.encoders import Encoder
+from ctxr.models.judges.cascade import Limits
 from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, pairs_in
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.problems.embeddings import PictureFiles, embedded
@@ -49,8 +52,8 @@ class RevisionInput:
 
     @property
     def rejected(self) -> int:
-        """Pairs that earlier rounds rejected."""
-        return sum(len(gallery.rejected) for gallery in self.galleries)
+        """Pairs that earlier rounds rejected or left unsure."""
+        return sum(len(gallery.rejected) + len(gallery.unsure) for gallery in self.galleries)
 
 
 def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) -> RevisionInput:
@@ -61,19 +64,29 @@ def revision_input(config: ReviseLabels, base: Base, before: Sequence[Round]) ->
     galleries = galleries_of(base.dataset, positives, config.split, config.limit)
     if not galleries:
         where = "" if config.split == "all" else f" on {config.split}"
-        raise DataError(f"{base.dataset.name} has no caption{where}", hint="name a dataset with texts and queries")
+        describe = command_in(config.workdir, "export-tasks", "describe", "--input", str(base.path))
+        hint = "name a dataset with texts and queries" if base.dataset.queries else f"{describe} collects captions"
+        raise DataError(f"{base.dataset.name} has no caption{where}", hint=hint)
     return RevisionInput(base, tuple(before), positives, tuple(galleries))
 
 
-def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, threshold: float) -> RevisionInput:
-    """The same without pairs that the classifier with this fingerprint rejected in an active round at the same or a lower threshold:
-    it would reject them again. Pairs that a cap left out have no judgment and are evaluated again."""
-    earlier = [one for one in inputs.before if one.classifier_fingerprint == fingerprint and one.threshold <= threshold]
-    rejected = _images_of([row for one in earlier for row in _judgments(out, one) if row.value == 0])
+def without_rejected(inputs: RevisionInput, out: Path, fingerprint: str, limits: Limits) -> RevisionInput:
+    """The same without pairs on which the judge with this fingerprint would decide as in an active round: those that it rejected
+    below the same or a lower limit, and those that it left unsure between the same limits. Pairs that a cap left out have no
+    judgment and are evaluated again."""
+    rejected, unsure = [], []
+    for one in inputs.before:
+        low = one.threshold if one.unsure_below is None else one.unsure_below
+        if one.classifier_fingerprint == fingerprint and low <= limits[0]:
+            rows = _judgments(out, one)
+            rejected += [row for row in rows if row.value == 0]
+            unsure += [row for row in rows if row.value == UNSURE and (low, one.threshold) == limits]
+    excluded = _images_of(rejected), _images_of(unsure)
     galleries = []
     for gallery in inputs.galleries:
-        pairs, positives = pairs_in(gallery.images, gallery.captions, rejected), set(gallery.given)
-        galleries.append(replace(gallery, rejected=tuple(pair for pair in pairs if pair not in positives)))
+        known = set(gallery.given)
+        pairs = [tuple(p for p in pairs_in(gallery.images, gallery.captions, e) if p not in known) for e in excluded]
+        galleries.append(replace(gallery, rejected=pairs[0], unsure=tuple(p for p in pairs[1] if p not in pairs[0])))
     return replace(inputs, galleries=tuple(galleries))
 
 

@@ -1,5 +1,7 @@
 """A round as it is sampled, written and reported."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +19,7 @@ from ctxr.datasets.rounds import (
     AuditSample,
     AuditVerdict,
     CandidateRow,
+    Decision,
     Direction,
     Reason,
     Round,
@@ -27,14 +30,14 @@ from ctxr.datasets.rounds import (
     stratum_of,
     write_round,
 )
-from ctxr.datasets.truth import WORKER
+from ctxr.datasets.truth import UNSURE, WORKER
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, allocate, audited_pairs
-from ctxr.metrics.votes import Doubles, Flags
+from ctxr.metrics.votes import Codes, Doubles, Flags
 from ctxr.models.encoders import Encoder
-from ctxr.models.entailment.base import Judge
-from ctxr.pipelines.revision.candidates import Candidates, PairMiner
+from ctxr.models.judges.cascade import Cascade, Verdicts
+from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.decisions import ChosenThreshold
 from ctxr.pipelines.revision.inputs import RevisionInput
@@ -68,41 +71,52 @@ RESAMPLES = 1000
 
 
 def counted(
-    pools: Sequence[Candidates], entailed: Sequence[Flags], top_k: int
+    pools: Sequence[Candidates], verdicts: Sequence[Codes], top_k: int
 ) -> tuple[Counted, Doubles, Doubles] | None:
-    """Among the first K captions of every picture: how many were written for it, and how many more are entailed, by this round or an
-    earlier one; then those that earlier rounds added, and those that they rejected, [I, len(ks)] each.
+    """Among the first K captions of every picture without unsure ones: how many were written for it, and how many more are entailed, by
+    this round or an earlier one; then those that earlier rounds added, and those that they rejected, [I, len(ks)] each.
 
-    None where a gallery has fewer captions, or fewer were mined, than the smallest K.
+    None where a gallery has fewer captions, or fewer were mined and decided, than the smallest K.
     """
-    ks = tuple(k for k in KS if k <= top_k and all(k <= len(pool.gallery.captions) for pool in pools))
+    pairs = list(zip(pools, verdicts, strict=True))
+    ks = tuple(
+        k for k in KS if all(k <= min(top_k, len(one.gallery.captions)) - _unsure(one, own) for one, own in pairs)
+    )
     if not ks or not pools:
         return None
-    parts = [_first(pool, flags, ks) for pool, flags in zip(pools, entailed, strict=True)]
+    parts = [_first(pool, values, ks) for pool, values in pairs]
     written, extra, earlier, rejected = (np.concatenate(column) for column in zip(*parts, strict=True))
     judged = np.tile(np.array(ks, np.float64), (len(written), 1))
     return Counted(written, extra + earlier, judged, ks), earlier, rejected
 
 
-def _first(pool: Candidates, entailed: Flags, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-    """Captions among the first K of each picture, [I, len(ks)] each: written for it, found to be entailed, and added and rejected by
-    earlier rounds.
+def _unsure(pool: Candidates, values: Codes) -> int:
+    """The most unsure captions that one picture has, of this round and of earlier ones."""
+    earlier = np.array([image for image, _ in pool.gallery.unsure], np.int64)
+    return int(np.bincount(np.concatenate([earlier, pool.images[values == UNSURE]]), minlength=1).max())
+
+
+def _first(pool: Candidates, values: Codes, ks: Sequence[int]) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+    """Captions among the first K of each picture without unsure ones, [I, len(ks)] each: written for it, entailed, and added and
+    rejected by earlier rounds.
 
     The mined captions are the best unknown ones, so together with the known ones they contain the first K of all. Ties keep the
     order of mining, after known ones.
     """
-    excluded = pool.gallery.excluded
+    gallery, excluded = pool.gallery, pool.gallery.excluded
     images = np.concatenate([excluded[:, 0], pool.images])
     scores = np.concatenate([pool.known_scores, pool.scores])
-    before = [3 * (pair in pool.gallery.earlier) for pair in pool.gallery.given] + [4] * len(pool.gallery.rejected)
-    kinds = np.concatenate([np.array(before, np.int64), np.where(entailed, 1, 2)])
+    before = [3 * (pair in gallery.earlier) for pair in gallery.given]
+    before += [4] * len(gallery.rejected) + [int(UNSURE)] * len(gallery.unsure)
+    kinds = np.concatenate([np.array(before, np.int64), np.choose(values + 1, (int(UNSURE), 2, 1))])
     # a pair that was found only for its caption (2) ranks after all that were found for the picture
     mined = np.where(pool.directions == 2, np.iinfo(np.int64).max, pool.ranks)
     ranks = np.concatenate([np.zeros(len(excluded), np.int64), mined])
     order = np.lexsort((ranks, -scores, images))
+    order = order[kinds[order] != UNSURE]
     images, kinds = images[order], kinds[order]
     rank = np.arange(len(images)) - np.searchsorted(images, images)
-    count = len(pool.gallery.images)
+    count = len(gallery.images)
     counts = [[np.bincount(images[(kinds == kind) & (rank < k)], minlength=count) for k in ks] for kind in (0, 1, 3, 4)]
     written, extra, added, rejected = (np.stack(one, axis=1).astype(np.float64) for one in counts)
     return written, extra, added, rejected
@@ -121,7 +135,15 @@ def audited_counts(
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
     positions = {image: position for position, image in enumerate(columns["images"])}
-    candidates = [link for link in links if link.direction != "caption" and link.image in positions]
+    unsure: Counter[str] = Counter()
+    candidates, places = [], []
+    for link in sorted(links, key=lambda link: link.rank):
+        if link.direction == "caption" or link.image not in positions:
+            continue
+        unsure[link.image] += link.decision == "unsure"
+        if link.decision != "unsure":
+            candidates.append(link)
+            places.append(link.rank - unsure[link.image])
     by_pair = {(one.image, one.caption): one for one in audited}
     strata = sorted({stratum_of(link) for link in links})
     code = {name: number for number, name in enumerate(strata)}
@@ -137,14 +159,14 @@ def audited_counts(
         np.ones(len(candidates), bool),
         verdicts,
     )
-    ranks = np.array([link.rank for link in candidates], np.int64)
+    ranks = np.array(places, np.int64)
     # the first K are those that were given and the best of the others
     room = np.array(ks) - written
     first = (ranks[:, None] <= room[sampled.images]).astype(np.float64)
-    listed = np.stack(
+    counts = np.stack(
         [np.bincount(sampled.images, first[:, position], len(written)) for position in range(len(ks))], axis=1
     )
-    if not np.array_equal(listed, room):  # a picture of several galleries stands in the ledger once
+    if not np.array_equal(counts, room):  # a picture of several galleries stands in the ledger once
         return None
     pairs = tuple(audited_pairs(sampled, first[:, position], len(written)) for position in range(len(ks)))
     return Counted(written, extra, np.tile(np.array(ks, np.float64), (len(written), 1)), tuple(ks), pairs)
@@ -169,7 +191,9 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
         for row in rows
     )
     trained = (
-        "leaked: share of the pictures that it was trained on" if leaked else "it was trained on none of the pictures"
+        "leaked: share of the pictures that it was trained on"
+        if leaked
+        else "it was trained on no known picture of these"
     )
     state = (
         "corrected: for its errors, by what people said (--audit)"
@@ -184,11 +208,12 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
 
 
 def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
-    """Candidates of each stratum of the audit, with their mean probability."""
-    return [
-        {"stratum": name, "pairs": len(own), "probability": float(np.mean([link.probability for link in own]))}
-        for name, own in _by_stratum(links).items()
-    ]
+    """Candidates of each stratum of the audit, with their mean probability; None where the judge gave no answer."""
+    rows = []
+    for name, own in _by_stratum(links).items():
+        known = [link.probability for link in own if link.probability is not None]
+        rows.append({"stratum": name, "pairs": len(own), "probability": float(np.mean(known)) if known else None})
+    return rows
 
 
 def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
@@ -202,37 +227,42 @@ CAPPED = ("cap_image", "cap_caption")
 
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
 
+DECISIONS: dict[Reason | None, Decision] = {None: "added", "between_thresholds": "unsure", "no_answer": "unsure"}
+
 
 @dataclass(frozen=True)
 class Revised:
     """The decisions of a round, before they are written; parallel tuples are by gallery.
 
     Attributes:
-        reasons: see `decide`. leaked: images that the classifier was trained on. own: captions written for each image.
-        texts: of each caption.
+        reasons: see `decide`. leaked: images that a judge was trained on. own: captions written for each image.
+        texts: of each caption. force: splits on which the decisions count. licence: see `Round`.
     """
 
     inputs: RevisionInput
     pools: tuple[Candidates, ...]
-    probabilities: tuple[Doubles, ...]
+    verdicts: tuple[Verdicts, ...]
     reasons: tuple[Sequence[Reason | None], ...]
     threshold: ChosenThreshold
-    encoder: Encoder | PairMiner
-    classifier: Judge
+    encoder: Encoder
+    cascade: Cascade
     leaked: frozenset[str]
     own: Mapping[str, list[str]]
     texts: Mapping[str, str]
+    force: frozenset[str] = frozenset()
+    licence: str = ""
 
     def links(self) -> Iterator[CandidateRow]:
         """The decision on every candidate; a pair of several galleries is listed once, as in the first."""
         seen: set[tuple[str, str]] = set()
-        for pool, chances, reasons in zip(self.pools, self.probabilities, self.reasons, strict=True):
+        for pool, verdicts, reasons in zip(self.pools, self.verdicts, self.reasons, strict=True):
             images, captions = pool.gallery.images, pool.gallery.captions
             for row in range(len(pool)):
                 image, caption = images[int(pool.images[row])], captions[int(pool.captions[row])]
                 if (image, caption) in seen:
                     continue
                 seen.add((image, caption))
+                probability = float(verdicts.probabilities[row])
                 yield CandidateRow(
                     image=image,
                     caption=caption,
@@ -240,12 +270,32 @@ class Revised:
                     direction=DIRECTIONS[int(pool.directions[row])],
                     rank=int(pool.ranks[row]),
                     score=round(float(pool.scores[row]), 6),
-                    probability=round(float(chances[row]), 6),
-                    decision="added" if reasons[row] is None else "rejected",
-                    classifier=self.classifier.fingerprint,
+                    probability=None if math.isnan(probability) else round(probability, 6),
+                    decision=DECISIONS.get(reasons[row], "rejected"),
+                    classifier=self.cascade.judges[int(verdicts.judges[row])].fingerprint,
                     reason=reasons[row],
                     leaked=image in self.leaked,
                 )
+
+    def counting(self, links: Sequence[CandidateRow]) -> list[CandidateRow]:
+        """The decisions that count."""
+        dataset = self.inputs.base.dataset
+        sets = {one.gallery.id for one in self.pools if one.gallery.side in self.force}
+        return [link for link in links if dataset.queries[link.caption].image_set in sets]
+
+    def judges(self) -> list[dict[str, Any]]:
+        """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""
+        limits = (*self.cascade.limits, self.threshold.limits)
+        places, values = (
+            np.concatenate([getattr(one, name) for one in self.verdicts]) for name in ("judges", "values")
+        )
+        rows = []
+        for place, (judge, (low, high)) in enumerate(zip(self.cascade.judges, limits, strict=True)):
+            asked, own = int((places >= place).sum()), values[places == place]
+            row = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
+            counts = {"entailed": int((own == 1).sum()), "not": int((own == 0).sum())}
+            rows.append({**row, "asked": asked, **counts, "unsure": asked - sum(counts.values())})
+        return rows
 
     def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:
         """Descriptions that were found to hold for another picture of their set, for people to check: only in sets of up to 20 should
@@ -255,7 +305,7 @@ class Revised:
         conflicts = []
         for link in links:
             image_set = dataset.queries[link.caption].image_set
-            if link.decision == "added" and image_set in small:
+            if link.decision == "added" and link.probability is not None and image_set in small:
                 images = tuple(sorted(self.inputs.positives.get(link.caption, ())))
                 text = self.texts[link.caption]
                 conflicts.append(SetConflict(link.caption, link.image, image_set, images, text, link.probability))
@@ -265,31 +315,41 @@ class Revised:
 def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> Round:
     """Write the files of a round."""
     links = list(revised.links())
+    counting = revised.counting(links)
     samples = draw(links, config.sample, np.random.default_rng((config.seed, number)))
-    dataset, threshold = revised.inputs.base.dataset, asdict(revised.threshold)
+    dataset, threshold, cascade = revised.inputs.base.dataset, asdict(revised.threshold), revised.cascade
     texts, own = revised.texts, revised.own
     authors = {name: dataset.texts[dataset.queries[name].texts[0]].author for name in texts}
+    decisions = Counter(link.decision for link in links)
+    added = sum(link.decision == "added" for link in counting)
     current = Round(
         number=number,
         active=True,
         by=revised.encoder.name,
         by_fingerprint=revised.encoder.fingerprint,
-        classifier=revised.classifier.name,
-        classifier_fingerprint=revised.classifier.fingerprint,
+        classifier=cascade.name,
+        classifier_fingerprint=cascade.fingerprint,
         threshold=threshold.pop("value"),
         threshold_from=threshold.pop("chosen_by"),
         images=sum(len(pool.gallery.images) for pool in revised.pools),
         candidates=len(links),
-        added=sum(link.decision == "added" for link in links),
+        added=added,
         capped=sum(link.reason in CAPPED for link in links),
         leaked=len(revised.leaked),
         decides=decides,
+        judges=tuple(one.fingerprint for one in cascade.judges) if len(cascade.judges) > 1 else (),
+        unsure_below=threshold.pop("unsure"),
+        unsure=decisions["unsure"],
+        pending=decisions["added"] - added,
+        licence=revised.licence,
+        unlicensed=config.unlicensed,
+        toy=cascade.toy,
         **threshold,
     )
-    worker = f"{WORKER}:{revised.classifier.name}"
+    worker, value = f"{WORKER}:{cascade.name}", {"added": 1.0, "rejected": 0.0, "unsure": UNSURE}
     judgments = [
-        Judgment(link.caption, link.image, worker, float(link.decision == "added"), round=number)
-        for link in links
+        Judgment(link.caption, link.image, worker, value[link.decision], round=number)
+        for link in counting
         if link.reason not in CAPPED
     ]
     tables: dict[str, list[Any]] = {
@@ -309,10 +369,10 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
 
 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
-    entailed = [probability >= revised.threshold.value for probability in revised.probabilities]
-    counts = counted(revised.pools, entailed, config.top_k)
+    counts = counted(revised.pools, [one.values for one in revised.verdicts], config.top_k)
     figures: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.threshold)}
-    figures["settings"] = config.key()
+    figures |= {"settings": config.key(), "judges": revised.judges()}
+    figures["judge_family"] = ", ".join(dict.fromkeys(one.family for one in revised.cascade.judges if one.family))
     if counts is None:
         return figures
     first, earlier, rejected = counts
@@ -326,7 +386,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) 
     return figures | {"counted": plain | {"images": images}}
 
 
-def reported(config: ReviseLabels, current: Round, did: str, leaked: list[str]) -> ReviseReport:
+def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, leaked: list[str]) -> ReviseReport:
     """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(current.number)
     figures = read_figures(folder)
@@ -336,18 +396,49 @@ def reported(config: ReviseLabels, current: Round, did: str, leaked: list[str]) 
     conflicts = read_table(folder / ALSO, SetConflict)
     if conflicts:
         tables["also"] = conflict_table(conflicts)
+    trained = f"{len(leaked) or 'none'} of the pictures" + (
+        f"; unknown for {cascade.unknown}" if cascade.unknown else ""
+    )
+    answers = config.followup("--audit")
+    if current.pending and not current.toy:
+        answers += f", then {config.entail_command()}"
     facts = {
         "revised": out,
         "round": current.number,
         "evaluated": f"{current.images:,} pictures, {current.candidates:,} candidates by {current.by}",
         "added": f"{current.added:,} by {current.classifier}, at a probability of {current.threshold:g} or more{_dev(current)}",
+        **{f"verdicts of {row['name']}": _verdicts(row) for row in figures.get("judges", [])},
+        **_force(config, current),
         "left out by a cap": current.capped,
-        "trained on": f"{len(leaked)} of the pictures" if leaked else "none of the pictures",
-        "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {config.followup('--audit')}",
+        "trained on": trained,
+        "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {answers}",
         "undo": config.followup("--undo"),
     }
-    notes = () if current.added else (_nothing(current),)
+    toys = tuple(f"{one.name} is a toy: it was trained on drawn scenes alone" for one in cascade.judges if one.toy)
+    notes = toys if current.added or current.pending else (*toys, _nothing(current))
     return ReviseReport(out, did, current.number, facts, tables, notes, leaked=tuple(leaked))
+
+
+def _verdicts(row: Mapping[str, Any]) -> str:
+    """What a judge said of the candidates that it was asked about."""
+    return f"{row['entailed']:,} entailed, {row['not']:,} not, {row['unsure']:,} unsure, of {row['asked']:,} candidates"
+
+
+def _force(config: ReviseLabels, current: Round) -> dict[str, str]:
+    """Why a round counts on valid and test, or what puts it in force there."""
+    if current.unlicensed:
+        return {"unlicensed": f"{current.classifier} has no licence, and is in force by --unlicensed"}
+    if current.licence:
+        return {"licence": current.licence}
+    if not current.pending:
+        return {}
+    where = (
+        "anywhere: a toy is never licensed" if current.toy else "outside train: the judge has no licence from people"
+    )
+    return {
+        "not in force": f"{current.pending:,} entailed pairs do not count {where}",
+        "in force without a licence": config.entail_command(unlicensed=True),
+    }
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:
@@ -362,8 +453,8 @@ def export_hint(config: ReviseLabels, number: int) -> str:
 
 def _nothing(current: Round) -> str:
     return (
-        f"nothing was added: no candidate reaches a probability of {current.threshold:g}. ctxr eval {current.classifier} "
-        "evaluates the classifier; --threshold P sets another limit"
+        f"nothing was added: {current.classifier} calls no candidate entailed, at a probability of {current.threshold:g} or more; "
+        "--threshold P sets another limit"
     )
 
 

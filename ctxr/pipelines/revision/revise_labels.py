@@ -1,7 +1,8 @@
-"""`ctxr revise-labels`: mine candidates, classify them, and add the entailed ones as a round that can be undone."""
+"""`ctxr revise-labels`: mine candidates, judge them, and add the entailed ones as a round that can be undone."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -29,22 +30,20 @@ from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import chosen
 from ctxr.engine.stage import execute
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more
-from ctxr.metrics.votes import Doubles
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Judge
+from ctxr.models.judges.cascade import Cascade
 from ctxr.pipelines.revision.auditing import audit
-from ctxr.pipelines.revision.candidates import MinedGallery, PairMiner, check_by, open_encoder, pools_of
+from ctxr.pipelines.revision.candidates import MinedGallery, check_by, open_encoder, pools_of
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.decisions import (
-    RECIPE,
     ChosenThreshold,
     Premise,
     choose_threshold,
     decide,
-    find_classifier,
+    judge_pools,
     on_top,
-    open_classifier,
-    probabilities,
+    open_judges,
 )
 from ctxr.pipelines.revision.inputs import (
     RevisionInput,
@@ -54,8 +53,9 @@ from ctxr.pipelines.revision.inputs import (
     with_distances,
     without_rejected,
 )
+from ctxr.pipelines.revision.licence import Licence, read_licence
 from ctxr.pipelines.revision.results import Revised, reported, write
-from ctxr.problems.entailment.classifiers import own_fingerprint, own_threshold
+from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
@@ -65,10 +65,10 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: Judg
     """Add, undo, redo or audit a round, or report the plan.
 
     Args:
-        classifier: replaces the one that `config` names.
+        classifier: the judge, in place of those that `config` names.
 
-    Raises UsageError for wrong arguments; UnfinishedError without a dataset, a classifier or answers; DataError for pictures,
-    weights or tables that cannot be used, and where the classifier was trained on evaluated pictures.
+    Raises UsageError for wrong arguments; UnfinishedError without a dataset or answers, and where a judge's budget ends; DataError for
+    pictures, weights or tables that cannot be used, and where a judge was trained on evaluated pictures.
     """
     progress = progress or Silent()
     config.check()
@@ -76,10 +76,10 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: Judg
         return switch_round(config, progress)
     if config.audit:
         return audit(config, progress)
-    if config.entail:
+    if config.entail and not config.dry_run:
         return revise(config, progress, classifier)
     with progress.task("reading the labels", None):
-        return plan(config, progress)
+        return plan(config, progress, classifier)
 
 
 def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
@@ -110,56 +110,68 @@ def switch(config: ReviseLabels, base: Base, number: int, active: bool) -> int:
     return number
 
 
-def plan(config: ReviseLabels, progress: Progress) -> ReviseReport:
-    """The plan of `--entail`; nothing is written. Raises what `pipelines.revise_labels.run` says."""
+def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> ReviseReport:
+    """The plan of `--entail`; nothing is written, and no judge is asked. Raises what `pipelines.revise_labels.run` says."""
     base = open_project(config, progress)
     rounds = read_rounds(config.folder())
     inputs = revision_input(config, base, [one for one in rounds if one.active])
     check_by(config.by, config.workdir)
-    classifier = find_classifier(config)
-    inputs, rejected = _rejected(config, inputs, classifier)
+    command = config.entail_command()
+    cascade, config = open_judges(config, progress, opened)
+    licence = read_licence(config.workdir, cascade.fingerprint, base.content)
+    inputs, rejected = _rejected(config, inputs, cascade, licence)
     pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
+    sides = [(gallery, column) for gallery in inputs.galleries for column in range(1 + config.both)]
+    counts = [count for gallery, column in sides for count in _left(gallery, config.top_k, column)]
     facts: dict[str, Any] = {
         "dataset": base.path,
         "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {galleries:,} sets",
         "known": f"{sum(len(gallery.given) for gallery in inputs.galleries):,} pairs, which are left out",
         **rejected,
-        "would classify": candidates(inputs.galleries, config.top_k, config.both),
+        "would judge": candidates(counts, config.top_k, config.both),
         "retriever": proposer(config),
-        "classifier": classifier or f"none yet: {RECIPE}",
-        "threshold": threshold(config, classifier),
+        "judge": cascade.name,
+        **dict(_prices(cascade, sum(counts))),
+        "threshold": threshold(config, cascade, licence),
         "would add": f"pairs at or above it, {_caps(config)}",
         "rounds": ", ".join(_described(one) for one in rounds) or "none yet",
-        "command": config.entail_command(),
+        "command": command,
     }
     missing = missing_pictures(base.dataset, inputs.images)
     notes = (f"{missing}: --entail needs all of them",) if missing else ()
     return ReviseReport(config.folder(), "planned", 0, facts, notes=notes)
 
 
-def _rejected(config: ReviseLabels, inputs: RevisionInput, classifier: str) -> tuple[RevisionInput, dict[str, str]]:
+def _prices(cascade: Cascade, claims: int) -> Iterator[tuple[str, str]]:
+    """What each judge that is paid would take at most."""
+    for judge in cascade.judges:
+        if estimate := judge.estimate(claims):
+            tokens = f"{estimate.tokens_in:,} tokens sent and {estimate.tokens_out:,} received"
+            yield f"price of {judge.name}", f"at most {estimate.requests:,} requests, {tokens}: {estimate.cost:.4f}"
+
+
+def _rejected(
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None
+) -> tuple[RevisionInput, dict[str, str]]:
     """The input without pairs that were rejected before, and a note on these; unchanged where the threshold is not known yet."""
-    if not inputs.before or not classifier:
-        return inputs, {}
-    lowest = config.threshold
-    if lowest is None:
-        lowest = inf if config.precision is not None else own_threshold(classifier)[0]
-    left = without_rejected(inputs, config.folder(), own_fingerprint(classifier), lowest)
+    own = cascade.threshold if licence is None or licence.threshold is None else licence.threshold
+    lowest = inf if config.precision is not None else own if config.threshold is None else config.threshold
+    limits = (lowest if config.unsure is None else config.unsure, lowest)
+    left = without_rejected(inputs, config.folder(), cascade.fingerprint, limits)
     if not left.rejected:
         return inputs, {}
-    note = f"{left.rejected:,} pairs by this classifier in active rounds, which are left out"
+    note = f"{left.rejected:,} pairs by this judge in active rounds, which are left out"
     if lowest == inf:
         return inputs, {"rejected": f"{note} where the threshold is not below that of their round"}
     return left, {"rejected": note}
 
 
-def candidates(galleries: Sequence[MinedGallery], k: int, both: bool) -> str:
-    """The number of pairs to classify, and how it is computed."""
-    counts = [count for gallery in galleries for column in range(1 + both) for count in _left(gallery, k, column)]
+def candidates(counts: Sequence[int], k: int, both: bool) -> str:
+    """The number of pairs to judge, and how it is computed."""
     upto, total = "up to " if both else "", sum(counts)
     text = f"{upto}{total:,} candidates: for each picture the {k} best captions of its set without known pairs"
     if both:
-        text += ", and as many pictures for each caption; a pair found both ways is classified once"
+        text += ", and as many pictures for each caption; a pair found both ways is judged once"
     if min(counts) < k:
         text += f"; all where fewer are left, here at least {min(counts)}"
     return text
@@ -176,20 +188,17 @@ def proposer(config: ReviseLabels) -> str:
     )
 
 
-def threshold(config: ReviseLabels, classifier: str) -> str:
+def threshold(config: ReviseLabels, cascade: Cascade, licence: Licence | None) -> str:
     """The threshold and how it is chosen."""
     if config.threshold is not None:
-        return f"{config.threshold:g}, by --threshold"
+        return f"{config.threshold:g}, by --threshold or the judge's name"
     if config.precision is not None:
         return (
             f"the lowest that reaches a precision of {config.precision:g} on dev, by --precision: found with --entail"
         )
-    if not classifier:
-        return "the classifier's"
-    value, reached = own_threshold(classifier)
-    if reached is None:
-        return f"{value:.3g}, the classifier's own: no pair of dev chose it"
-    return f"{value:.3g}, the classifier's own: chosen on dev in training, with a precision of {reached:.3f} there"
+    if licence is not None:
+        return f"{licence.threshold:.3g}, by the audit"
+    return f"{cascade.threshold:.3g}, the judge's own"
 
 
 def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
@@ -209,7 +218,8 @@ def _caps(config: ReviseLabels) -> str:
 
 
 def _described(one: Round) -> str:
-    return f"{one.number} ({one.added:,} added by {one.classifier}{'' if one.active else ', undone'})"
+    words = {f"{one.pending:,} without a licence": one.pending, "unlicensed": one.unlicensed, "undone": not one.active}
+    return f"{one.number} ({', '.join([f'{one.added:,} added by {one.classifier}', *(w for w, so in words.items() if so)])})"
 
 
 def open_project(config: ReviseLabels, progress: Progress) -> Base:
@@ -232,14 +242,20 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
 
 def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> ReviseReport:
     """Add a round, unless it exists already. Raises what `pipelines.revise_labels.run` says."""
-    base, out = open_project(config, progress), config.folder()
+    base, out, typed = open_project(config, progress), config.folder(), config
     rounds = read_rounds(out)
-    classifier = opened or open_classifier(config)
-    encoder = open_encoder(config.by, config.workdir, config.device, progress)
     inputs = revision_input(config, base, [one for one in rounds if one.active])
-    leaked = _guard(config, inputs, classifier, progress)
-    chosen_threshold = choose_threshold(config, base, classifier, progress)
-    makers = [encoder.fingerprint, encoder.precision, classifier.fingerprint, chosen_threshold.value]
+    cascade, config = open_judges(config, progress, opened)
+    encoder = open_encoder(config.by, config.workdir, config.device, progress)
+    leaked = _guard(config, inputs, cascade, progress)
+    licence = read_licence(config.workdir, cascade.fingerprint, base.content)
+    chosen_threshold = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
+    config, force, licensed = in_force(config, inputs, cascade, licence, chosen_threshold.value)
+    if licence and licence.threshold is not None and licence.threshold > chosen_threshold.value:
+        progress.note(f"{cascade.name} is licensed from {licence.threshold:.3g} on: leave the lower threshold out")
+    makers = [encoder.fingerprint, encoder.precision, cascade.fingerprint, chosen_threshold.value]
+    later = {"unsure": chosen_threshold.unsure, "licensed": bool(licensed) or None}
+    makers += [{name: value} for name, value in later.items() if value is not None]
 
     def decides(before: Sequence[Round]) -> str:
         """Hash of everything that decides a round, including the active rounds before it."""
@@ -249,22 +265,40 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
         if one.decides == decides(rounds[: one.number - 1]):
             if not one.active:
                 switch(config, base, one.number, active=True)
-            return reported(config, one, "up to date" if one.active else "redone", leaked)
+            return reported(typed, one, "up to date" if one.active else "redone", cascade, leaked)
     if inputs.before:
         settings = read_figures(out / folder_of(inputs.before[-1].number)).get("settings", {})
-        progress.note(on_top(config, inputs.before, settings, encoder, classifier, edge=chosen_threshold))
-    inputs = without_rejected(inputs, out, classifier.fingerprint, chosen_threshold.value)
+        progress.note(on_top(config, inputs.before, settings, encoder, cascade, edge=chosen_threshold))
+    inputs = without_rejected(inputs, out, cascade.fingerprint, chosen_threshold.limits)
     if inputs.rejected:
-        progress.note(f"{inputs.rejected:,} pairs that {classifier.name} rejected before are left out")
+        progress.note(f"{inputs.rejected:,} pairs that {cascade.name} rejected or left unsure before are left out")
     _refuse_nothing_left(config, inputs)
 
     def add(progress: Progress) -> list[Round]:
-        revised = _revised(config, inputs, encoder, classifier, chosen_threshold, leaked=leaked, progress=progress)
+        revised = _revised(config, inputs, encoder, cascade, chosen_threshold, leaked=leaked, progress=progress)
+        revised = replace(revised, force=force, licence=licensed)
         link_base(out, base, _sets(config, base, encoder, progress), progress)
         return [*rounds, write(config, revised, len(rounds) + 1, decides(rounds))]
 
     execute(Rounds(config, out, base, add), progress)
-    return reported(config, read_rounds(out)[-1], "added", leaked)
+    return reported(typed, read_rounds(out)[-1], "added", cascade, leaked)
+
+
+def in_force(
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None, threshold: float
+) -> tuple[ReviseLabels, frozenset[str], str]:
+    """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
+
+    A round counts on train, on other splits by a licence from this threshold on, and everywhere in a drawn world; that of the toy
+    only there, but for --unlicensed.
+    """
+    splits, licensed = frozenset(gallery.side for gallery in inputs.galleries), replace(config, unlicensed=False)
+    without = frozenset[str]() if cascade.toy else splits & {"train"}
+    if without == splits or TRUTH in (inputs.base.tables or {}):
+        return licensed, splits, ""
+    if not cascade.toy and licence and licence.threshold is not None and licence.threshold <= threshold:
+        return licensed, splits, f"{licence.reason}, from a probability of {licence.threshold:.3g} on"
+    return config, splits if config.unlicensed else without, ""
 
 
 def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
@@ -280,29 +314,29 @@ def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
         )
 
 
-def _guard(config: ReviseLabels, inputs: RevisionInput, classifier: Judge, progress: Progress) -> list[str]:
-    """Images of the round that the classifier was trained on. Raises DataError where one of them is evaluated on."""
+def _guard(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, progress: Progress) -> list[str]:
+    """Images of the round that a judge was trained on. Raises DataError where one of them is evaluated on."""
     images = inputs.base.dataset.images
-    leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], classifier.trained_on)
+    if cascade.unknown:
+        progress.note(f"the training data of {cascade.unknown} are unknown and may include these pictures")
+    leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], cascade.trained_on)
     evaluated = {image for gallery in inputs.galleries if gallery.side != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
     if wrong and not config.allow_leak:
         raise DataError(
-            f"{classifier.name} was trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
-            hint="train the classifier without them, or --split train, or --allow-leak for figures with and without them",
+            f"{cascade.name} was trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
+            hint="train the judge without them, or --split train, or --allow-leak for figures with and without them",
         )
     if leaked:
-        progress.warn(
-            f"{classifier.name} classifies pictures that it was trained on: {leaked[0]}{and_more(len(leaked))}"
-        )
+        progress.warn(f"{cascade.name} classifies pictures that it was trained on: {leaked[0]}{and_more(len(leaked))}")
     return leaked
 
 
 def _revised(
     config: ReviseLabels,
     inputs: RevisionInput,
-    encoder: Encoder | PairMiner,
-    classifier: Judge,
+    encoder: Encoder,
+    cascade: Cascade,
     chosen_threshold: ChosenThreshold,
     *,
     leaked: list[str],
@@ -317,19 +351,19 @@ def _revised(
         image: Premise(pictures.contents[image], " ".join(own.get(image, ())), file)
         for image, file in pictures.files.items()
     }
-    chances: list[Doubles] = probabilities(classifier, pools, premises, texts, workdir, progress=progress)
+    limits = chosen_threshold.limits
+    verdicts = judge_pools(cascade, limits, pools, premises, texts, workdir=workdir, progress=progress)
     reasons = [
-        decide(pool, one, chosen_threshold.value, config.per_image, config.per_caption)
-        for pool, one in zip(pools, chances, strict=True)
+        decide(pool, one, config.per_image, config.per_caption) for pool, one in zip(pools, verdicts, strict=True)
     ]
     return Revised(
-        inputs, tuple(pools), tuple(chances), tuple(reasons), chosen_threshold, encoder, classifier, frozenset(leaked),
+        inputs, tuple(pools), tuple(verdicts), tuple(reasons), chosen_threshold, encoder, cascade, frozenset(leaked),
         own, texts,
     )  # fmt: skip
 
 
-def _sets(config: ReviseLabels, base: Base, encoder: Encoder | PairMiner, progress: Progress) -> tuple[ImageSet, ...]:
+def _sets(config: ReviseLabels, base: Base, encoder: Encoder, progress: Progress) -> tuple[ImageSet, ...]:
     """The sets of the dataset, of a release with their distances where there are vectors to measure them by."""
-    if base.tables is not None or isinstance(encoder, PairMiner):
+    if base.tables is not None:
         return base.dataset.sets
     return with_distances(base.dataset, encoder, config.workdir, progress)

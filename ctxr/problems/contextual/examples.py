@@ -30,6 +30,7 @@ class BenchmarkQuery:
         source: corpus, video or album. writer: seen in train or not; "" where unknown.
         looked: phenomena that were annotated. found: those of them in the text.
         distance: mean pairwise distance of the set, None where it is not known. tokens: of the text.
+        unsure: positions of candidates that are neither right nor wrong, and leave the ranking.
     """
 
     query: str
@@ -44,6 +45,7 @@ class BenchmarkQuery:
     found: frozenset[str]
     distance: float | None = None
     tokens: int = 0
+    unsure: frozenset[int] = frozenset()
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -52,9 +54,13 @@ class BenchmarkQuery:
 
 
 def questions_of(
-    dataset: Dataset, places: Mapping[str, tuple[str, ImageSet]], distances: Mapping[str, tuple[float, float]]
+    dataset: Dataset,
+    places: Mapping[str, tuple[str, ImageSet]],
+    distances: Mapping[str, tuple[float, float]],
+    unsure: Mapping[str, Sequence[str]],
 ) -> dict[str, BenchmarkQuery]:
-    """Every query that has a place, a split and a set, by id; `distances` is (mean, closest) by set.
+    """Every query that has a place, a split and a set, by id; `distances` is (mean, closest) by set; `unsure`
+    are images by query.
 
     Targets are the judgments of worker `gold`. Raises DataError for a damaged certificate.
     """
@@ -66,6 +72,7 @@ def questions_of(
     questions: dict[str, BenchmarkQuery] = {}
     for name, (side, image_set) in places.items():
         query = dataset.queries[name]
+        doubts = unsure.get(query.id, ())
         examined = tags.get((query.image_set, query.texts), {})
         questions[query.id] = BenchmarkQuery(
             query=query.id,
@@ -79,6 +86,8 @@ def questions_of(
             looked=frozenset(examined),
             found=frozenset(name for name, present in examined.items() if present),
             distance=distances[image_set.id][0] if image_set.id in distances else None,
+            unsure=frozenset(place for place, image in enumerate(image_set.images) if image in doubts)
+            - targets.get(query.id, set()),
         )
     return questions
 
@@ -138,9 +147,16 @@ class EvalSplit:
         """Every scorer of every run."""
         return tuple(name for run in self.runs for name in self.seeds[run])
 
+    def ranked(self, scorer: str) -> Doubles:
+        """The scores [B, K] of a scorer, -inf at unsure candidates too."""
+        scores = self.scores[scorer].copy()
+        for row, one in enumerate(self.questions):
+            scores[row, list(one.unsure)] = -np.inf
+        return scores
+
     def rank_counts(self, scorer: str) -> RankCounts:
         """Where the targets stand for a scorer."""
-        return count_ranks(self.scores[scorer], self.right)
+        return count_ranks(self.ranked(scorer), self.right)
 
     def mean(self, run: str, figure: Callable[[RankCounts], Doubles]) -> Doubles:
         """A figure of each question [B], as the mean over the seeds of a run."""

@@ -101,7 +101,7 @@ def columns_of(split: EvalSplit, run: str, recalls: Sequence[int], trec: bool) -
     measures |= {f"recall@{k}": partial(recall, k=k) for k in recalls}
     values = {name: split.mean(run, measure) for name, measure in measures.items()}
     if trec:
-        scorers = [trec_figures(split.scores[name], split.right, recalls) for name in split.seeds[run]]
+        scorers = [trec_figures(split.ranked(name), split.right, recalls) for name in split.seeds[run]]
         values |= {name: np.mean([one[name] for one in scorers], axis=0) for name in scorers[0]}
     columns: list[tuple[Measure, RatioColumn]] = []
     for view, part, within in parts_of(split.questions):
@@ -185,9 +185,9 @@ def errors(split: EvalSplit) -> list[Error]:
     distances = np.abs(np.arange(split.right.shape[1]) - target[:, None])
     shares = []
     for run in split.runs:
-        picks = np.mean([best(split.scores[name][rows]) for name in split.seeds[run]], axis=0)
+        picks = np.mean([best(split.ranked(name)[rows]) for name in split.seeds[run]], axis=0)
         picked = np.where(distances > 0, picks, 0.0)
-        wrong = (split.scores[split.seeds[run][0]][rows] > -np.inf) & (distances > 0)
+        wrong = (split.ranked(split.seeds[run][0])[rows] > -np.inf) & (distances > 0)
         missed = picked.sum(axis=1, keepdims=True)
         blind = missed * wrong / wrong.sum(axis=1, keepdims=True)
         total = float(missed.sum())

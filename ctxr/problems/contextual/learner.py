@@ -1,6 +1,7 @@
 """How models learn to find the target of each query in its image set, and how they are opened to score sets (specs A0.3)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -29,12 +30,13 @@ from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weig
 from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import Array, PictureFiles, cached, picture_files
+from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.runs import SCORES, scorers_in
 from ctxr.problems.scorer_training import ScorerJob
 from ctxr.problems.scoring import OpenScorer, plan_scoring, prepared, source_of
-from ctxr.problems.weak_positives import with_weak_positives
+from ctxr.problems.weak_positives import with_unsure, with_weak_positives
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
@@ -78,8 +80,10 @@ class ContextualObjective(Objective):
     def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: Step) -> Tensor:
         """The loss, summed over the queries."""
         (batch, scores), (rows,) = encoded[0], step.towers
-        weak = self.queries.weak_marks(rows)
-        weak = None if weak is None else weak.to(self.run.device)
+        marks = self.queries.weak_marks(rows), self.queries.unsure_marks(rows)
+        weak, unsure = (None if one is None else one.to(self.run.device) for one in marks)
+        if unsure is not None:
+            scores, batch = scores.masked_fill(unsure, float("-inf")), replace(batch, mask=batch.mask & ~unsure)
         return loss_of(scores, batch, self.recipe.loss, weak, self.recipe.weak_share)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
@@ -91,6 +95,8 @@ class ContextualObjective(Objective):
             self._score(model, few, micro_batch, f"the scores of training queries after epoch {epoch}")
             return None
         scores = self._score(model, self.valid, micro_batch, f"the validation scores after epoch {epoch}")
+        if (unsure := self.valid.unsure_marks(torch.arange(len(self.valid)))) is not None:
+            scores = scores.masked_fill(unsure, float("-inf"))
         return accuracy_of(scores, self.valid.target)
 
     def _score(self, model: nn.Module, questions: ExampleTable, micro_batch: int, what: str) -> Tensor:
@@ -204,12 +210,13 @@ class ContextualJob(ScorerJob):
 
     recipe: ContextualRecipe
 
-    def read(self, dataset: Dataset, judgments: Path | None) -> list[tuple[str, tuple[str, ...]]]:
+    def read(self, dataset: Dataset, verdicts: Verdicts) -> list[tuple[str, tuple[str, ...]]]:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe
         self.asked = _splits(dataset, recipe)
+        self.asked |= {side: with_unsure(asked, verdicts) for side, asked in self.asked.items() if side != "train"}
         if recipe.weak != "off":
-            train = with_weak_positives(self.asked["train"], dataset, recipe, judgments, self.progress)
+            train = with_weak_positives(self.asked["train"], dataset, recipe, verdicts, self.progress)
             self.asked["train"] = train
         if recipe.variant == "temporal":
             everything = [query for queries in self.asked.values() for query in queries]
@@ -289,7 +296,7 @@ def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQ
     for query in queries:
         if query.target is not None:
             # by position: a set may hold an image twice
-            values = [scores[query.query][image] for image in query.images]
+            values = [float("-inf") if image in query.unsure else scores[query.query][image] for image in query.images]
             hits.append((values[query.target] == max(values)) / values.count(max(values)))
     return mean(hits) if hits else None
 

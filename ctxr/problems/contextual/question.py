@@ -27,8 +27,10 @@ from ctxr.problems.matching import ScoredEvaluation
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import REGIONS, Run
+from ctxr.problems.weak_positives import by_query, verdicts_in
 from ctxr.store.artifacts import Content, Parent
-from ctxr.store.kinds import REGION_FEATURES, RUN
+from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import JUDGMENTS, REGION_FEATURES, RUN
 from ctxr.store.regions import read_regions
 
 LEADERBOARD_SIDE = "test"
@@ -60,9 +62,9 @@ def _scored(run: str, split: EvalSplit) -> Iterator[tuple[BenchmarkQuery, list[f
 def query_results(split: EvalSplit) -> Iterator[QueryResult]:
     """A row for each scorer and question of a side."""
     for run in split.scorers:
-        counts, scores = split.rank_counts(run), split.scores[run]
+        counts, scores, ranked = split.rank_counts(run), split.scores[run], split.ranked(run)
         credit, ranks = accuracy(counts), reciprocal_rank(counts)
-        tops = scores.max(axis=1, initial=float("-inf"))
+        best = ranked == ranked.max(axis=1, initial=float("-inf"), keepdims=True)
         for row, one in enumerate(split.questions):
             values = scores[row, : len(one.candidates)].tolist()
             few = len(values) <= MOST_SCORES
@@ -74,7 +76,7 @@ def query_results(split: EvalSplit) -> Iterator[QueryResult]:
                 kind=one.image_set.kind,
                 text=one.text,
                 targets=tuple(one.candidates[index] for index in one.right),
-                picks=tuple(name for name, value in zip(one.candidates, values, strict=True) if value == tops[row]),
+                picks=tuple(name for place, name in enumerate(one.candidates) if best[row, place]),
                 accuracy=float(credit[row]),
                 reciprocal_rank=float(ranks[row]),
                 above=int(counts.above[row]),
@@ -96,7 +98,11 @@ def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
         )
     for run in splits[0].scorers:
         scored = [pair for split in splits for pair in _scored(run, split)]
-        rankings = [trec_ranking(run, one.query, one.candidates, scores) for one, scores in scored]
+        ranked = [
+            (one, [-np.inf if place in one.unsure else score for place, score in enumerate(scores)])
+            for one, scores in scored
+        ]
+        rankings = [trec_ranking(run, one.query, one.candidates, scores) for one, scores in ranked]
         files[f"trec/{plain_name(run)}.txt"] = "".join(chain.from_iterable(rankings))
         picked = leaderboard(run, splits)
         if picked is not None:
@@ -112,7 +118,10 @@ class SetEvaluation(ScoredEvaluation):
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Contextual())
         options, dataset = self.options, request.dataset
-        questions = questions_of(dataset, self.places, distances_of(dataset, self._vectors()))
+        _, unsure = verdicts_in(dataset, None, options.workdir)
+        questions = questions_of(dataset, self.places, distances_of(dataset, self._vectors()), by_query(unsure))
+        if unsure:  # people may have decided others since
+            self.parents = [*self.parents, Parent("unsure pairs", JUDGMENTS, sha256_of(sorted(unsure)))]
         refuse_same_files(self.names)
         questions, self.tokenizer = _counted(questions, self.runs, options.tokenizer)
         self.splits = [

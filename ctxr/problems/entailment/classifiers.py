@@ -11,7 +11,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.media.images import read_image
 from ctxr.models.entailment.base import TextSource
-from ctxr.models.entailment.checkpoint import TrainedClassifier, fingerprint_of, read_notes
+from ctxr.models.entailment.checkpoint import TrainedClassifier
 from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
@@ -61,19 +61,6 @@ class OpenClassifier(OpenRun):
 def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenClassifier:
     """A classifier by the folder of the run, which stands for its first seed, or of a seed. Raises what `open_classifier` raises."""
     return OpenClassifier(open_classifier(source, options.device), options, progress)
-
-
-def own_threshold(run: Path | str) -> tuple[float, float | None]:
-    """(probability from which on a classifier calls a claim entailed, its precision on the dev pairs that chose it, None where
-    none did). Raises what `open_classifier` raises of the folder; no weights are read."""
-    seed, _ = _seed_of(Path(run))
-    notes = read_notes(seed)
-    return notes.threshold, notes.reached
-
-
-def own_fingerprint(run: Path | str) -> str:
-    """What a classifier is known by; raises what `own_threshold` raises, and reads its file of weights through once."""
-    return fingerprint_of(_seed_of(Path(run))[0])
 
 
 def _seed_of(folder: Path) -> tuple[Path, str]:

@@ -8,10 +8,12 @@ from ctxr.datasets.pairs import EntailmentPair, file_names, published_image, see
 from ctxr.datasets.readers.entailment import Reading, read_captions, read_pairs
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import command_in
 from ctxr.errors import DataError, UsageError, plural
 from ctxr.store import kinds
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.paths import stays_inside
 from ctxr.store.records import Image
 from ctxr.store.tables import read_table
 
@@ -40,8 +42,8 @@ MOST_TOLD = 4
 _TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
 """By which the two files of published positives are known: `eccv_image_to_caption.json`."""
 
-DATASET = "dataset"
-"""Folder of a project whose pairs are meant where none are named."""
+FOLDERS = (kinds.PAIRS, "dataset")
+"""Folders of a project whose pairs are meant where none are named, the first that has some."""
 
 _TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 
@@ -75,16 +77,16 @@ class EntailmentPairs:
 
 def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> EntailmentPairs:
     """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
-    the project's dataset.
+    the project, of `ctxr pairs` or else of its dataset.
 
     Raises UsageError for a path that is neither, DataError for rows that do not fit and where texts or pictures of all pairs are missing.
     """
     if path is None:
-        path = workdir / DATASET
-        if not (path / PAIRS).is_file():
+        path = next((workdir / name for name in FOLDERS if (workdir / name / PAIRS).is_file()), None)
+        if path is None:
             raise UsageError(
                 f"{workdir} holds no pairs of entailment",
-                hint="--dataset FOLDER with pairs.jsonl, or a published file",
+                hint=f"{command_in(workdir, 'pairs', 'sample')}   (or own, or a dataset with captions), or --dataset with pairs",
             )
         progress.note(f"using the pairs of {path}")
     if path.is_file() and path.name == PAIRS:
@@ -125,7 +127,11 @@ def _of_artifact(path: Path) -> EntailmentPairs:
     )
     rows = tuple(read_table(path / PAIRS, EntailmentPair))
     wanted = {pair.image for pair in rows}
-    files = {name: path / row.path for name, row in images.items() if name in wanted and (path / row.path).is_file()}
+    files = {
+        name: path / row.path
+        for name, row in images.items()
+        if name in wanted and stays_inside(row.path) and (path / row.path).is_file()
+    }
     contents = {name: images[name].sha256 for name in files}
     sha256 = artifact.sha256 if artifact else sha256_of([sha256_file(path / PAIRS), sorted(contents.items())])
     return EntailmentPairs(path.resolve().name, rows, files, contents, Parent("pairs", kinds.DATASET, sha256))
@@ -161,7 +167,10 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
             pairs = pairs_of(read_positives(file), read_positives(other), captions, source)
             readings[name] = Reading(tuple(pairs), (), len(pairs), source)
     if not readings:
-        raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
+        raise DataError(
+            f"{path} holds no file of pairs",
+            hint=f"put {', '.join(_TABLES)} there; ctxr pairs also takes a dataset with captions",
+        )
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
         progress.note(f"{name}: {plural(len(reading.pairs), 'pair')} of {reading.source}{among}")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.metrics.retrieval import Matrix, QueryScores, Vectors, gallery_means
+from ctxr.metrics.retrieval import Condensed, Matrix, Vectors, from_pairs, gallery_means
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
@@ -30,7 +30,7 @@ class GalleryPairs(ExampleTable):
 
     Attributes:
         captions: [Q] number of the caption of each pair: one that was written for several pictures stands in several.
-        written: for which pictures captions were written. weak: for which others they were found to hold.
+        written: for which pictures captions were written. weak: for which others they were found to hold. doubtful: for which they may.
         first: [C] a pair of each caption, by which its text is found.
         galleries: [N] number of the gallery of each picture that is searched; `sets` is that of each pair.
     """
@@ -38,6 +38,7 @@ class GalleryPairs(ExampleTable):
     captions: Tensor
     written: PositivePairs
     weak: PositivePairs
+    doubtful: PositivePairs
     first: Tensor
     galleries: Tensor
 
@@ -48,12 +49,14 @@ def make_pairs(
     galleries: npt.NDArray[np.int64],
     written: Sequence[tuple[int, int]],
     weak: Sequence[tuple[int, int]] = (),
+    *,
+    unsure: Sequence[tuple[int, int]] = (),
 ) -> GalleryPairs:
     """Pairs with the shapes that `GalleryPairs` names.
 
     Args:
         images: N pictures by row. texts: token ids [C, T] of captions. galleries: [N] in which each picture is searched.
-        written: (caption, picture), ascending; every caption has one. weak: further ones that hold.
+        written: (caption, picture), ascending; every caption has one. weak: further ones that hold. unsure: further ones that may hold.
     """
     table = torch.tensor(written, dtype=torch.int64).reshape(-1, 2)
     captions, own = table[:, 0].contiguous(), table[:, 1].contiguous()
@@ -70,6 +73,7 @@ def make_pairs(
         captions=captions,
         written=PositivePairs.of(written, len(texts)),
         weak=PositivePairs.of(weak, len(texts)),
+        doubtful=PositivePairs.of(unsure, len(texts)),
         first=torch.searchsorted(captions, torch.arange(len(texts))),
         galleries=numbers,
     )
@@ -82,7 +86,7 @@ class Contrast:
     Attributes:
         captions: [m] their numbers, ascending. images: [n] rows, ascending.
         caption_index, image_index: [B] of each pair's caption and picture among them.
-        positive: bool [m, n] captions and pictures that belong together. weak: bool [m, n] others that also hold.
+        positive: bool [m, n] captions and pictures that belong together, or may. weak: bool [m, n] others that also hold.
     """
 
     captions: Tensor
@@ -97,7 +101,7 @@ def contrast(pairs: GalleryPairs, captions: Tensor, images: Tensor) -> Contrast:
     """What is known of the captions [B], each with the picture [B] that it stands for here."""
     texts, caption_index = torch.unique(captions, return_inverse=True)
     pictures, image_index = torch.unique(images, return_inverse=True)
-    positive = pairs.written.mask(texts, pictures)
+    positive = pairs.written.mask(texts, pictures) | pairs.doubtful.mask(texts, pictures)
     positive[caption_index, image_index] = True
     weak = pairs.weak.mask(texts, pictures) & ~positive
     return Contrast(texts, pictures, caption_index, image_index, positive, weak)
@@ -170,14 +174,16 @@ class GalleryObjective(Objective):
         return mean_recall(scores, self.valid)
 
 
-def mean_recall(scores: QueryScores, pairs: GalleryPairs) -> float:
+def mean_recall(scores: Vectors | Matrix, pairs: GalleryPairs) -> float:
     """Mean of TR@1, 5, 10 and IR@1, 5, 10, 0..1: the recall sum of the literature over 600.
 
     Every gallery is searched by itself, and counts as often as it has captions.
     """
     galleries, owners = pairs.galleries.numpy(), pairs.candidates[pairs.first, 0].numpy()
+    unsure = torch.arange(len(owners)).repeat_interleave(pairs.doubtful.starts.diff())
+    condensed = Condensed(scores, from_pairs(pairs.doubtful.images.numpy(), unsure.numpy()))
     total = 0.0
-    for captions, means in gallery_means(scores, galleries, owners):
+    for captions, means in gallery_means(condensed, galleries, owners):
         total += captions * sum(means.values()) / len(means)
     return total / len(owners)
 

@@ -16,6 +16,7 @@ from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
 from ctxr.metrics.retrieval import (
     Matrix,
     Numbered,
+    QueryScores,
     Retrieved,
     Vectors,
     caption_retrieval,
@@ -72,10 +73,10 @@ def columns_of(
     """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has, and
     what the ground truths say."""
     galleries, owners = np.array(split.image_galleries), first_owners(split)
-    parts: dict[str, list[RatioColumn]] = {}
+    condensed, parts = split.condensed(scores), dict[str, list[RatioColumn]]()
     for gallery in range(len(split.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        part, own = scores.part(images, captions), np.searchsorted(images, owners[captions])
+        part, own = condensed.part(images, captions), np.searchsorted(images, owners[captions])
         written = from_pairs(own, np.arange(len(own)))
         ways = (
             ("TR", part, written, images[written.queries]),
@@ -147,7 +148,9 @@ def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: L
     ks = [k for k in KS if k <= least]
     if not ks:
         return None
-    inside = [_within(scorer, galleries, owners) for scorer in scorers]
+    inside: list[QueryScores] = [_within(scorer, galleries, owners) for scorer in scorers]
+    if labels.entailed.labels == "classifier":  # what others say of a pair counts, however unsure the judge is
+        inside = [split.condensed(_within(scorer, galleries, owners)) for scorer in scorers]
     counts = [count(one, labels.entailed, labels.asked, ks) for one in inside]
     written, extra, judged = (
         np.mean([getattr(one, name) for one in counts], axis=0) for name in ("written", "extra", "judged")

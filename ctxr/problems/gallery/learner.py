@@ -33,6 +33,7 @@ from ctxr.problems.gallery.matching import (
 from ctxr.problems.gallery.rankings import MEAN_RECALL, RANKINGS, RECALLS, RecallRow, rankings_of, recalls_of
 from ctxr.problems.gallery.recipe import GalleryRecipe
 from ctxr.problems.gallery.splits import GallerySplit, splits_for
+from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source, image_inputs
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import scorers_in
@@ -113,8 +114,11 @@ def as_pairs(
     """What a scorer learns from, or is validated on: tokens, and pictures that were decoded, resized and cut once, or regions."""
     own, row = rows_of_split(split, pictures)
     images = image_inputs(own, source, device, progress)
-    written, weak = ([(caption, int(row[image])) for caption, image in pairs] for pairs in (split.written, split.weak))
-    return make_pairs(images, source.tokenize(list(split.texts)).numpy(), _galleries(split, row), written, weak)
+    written, weak, unsure = (
+        [(caption, int(row[image])) for caption, image in pairs] for pairs in (split.written, split.weak, split.unsure)
+    )
+    tokens = source.tokenize(list(split.texts)).numpy()
+    return make_pairs(images, tokens, _galleries(split, row), written, weak, unsure=unsure)
 
 
 def rows_of_split(split: GallerySplit, pictures: PictureFiles) -> tuple[PictureFiles, np.ndarray]:
@@ -188,9 +192,9 @@ class GalleryJob(ScorerJob):
 
     recipe: GalleryRecipe
 
-    def read(self, dataset: Dataset, judgments: Path | None) -> Any:
+    def read(self, dataset: Dataset, verdicts: Verdicts) -> Any:
         """See `ScorerJob`; the galleries of each split."""
-        self.splits = splits_for(dataset, self.recipe, judgments)
+        self.splits = splits_for(dataset, self.recipe, verdicts)
         self.asked = {name: [split.as_query()] for name, split in self.splits.items()}
         self.queries = {name: len(split) for name, split in self.splits.items()}
         if "valid" in self.splits and makes_pairs(self.recipe.encoder):

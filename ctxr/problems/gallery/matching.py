@@ -142,23 +142,17 @@ class Shortlist:
     vectors: Vectors | None = None
     most: int = 0
 
-    def wanted(self, images: Rows, captions: Rows, without: Rows | None = None) -> Wanted:
+    def wanted(self, images: Rows, captions: Rows) -> Wanted:
         """Which pairs of a gallery's pictures and captions (rows of the vectors) are scored, bool [n, m].
 
         The `most` captions nearest to each picture, and the pictures nearest to each caption.
-
-        Args:
-            without: [g, 2] indices of pairs that are no candidates.
         """
         marked = np.full((len(images), len(captions)), self.vectors is None)
         if self.vectors is not None:
             pictures, texts = self.vectors.queries[images], self.vectors.candidates[captions]
-            left = np.zeros((0, 2), np.int64) if without is None else without
-            for queries, pool, table, pairs in (
-                (pictures, texts, marked, left),
-                (texts, pictures, marked.T, left[:, ::-1]),
-            ):
-                near = best_matches(queries, pool, self.most, (pairs[:, 0], pairs[:, 1])).indices
+            none = np.zeros(0, np.int64)
+            for queries, pool, table in ((pictures, texts, marked), (texts, pictures, marked.T)):
+                near = best_matches(queries, pool, self.most, (none, none)).indices
                 row, rank = np.nonzero(near != NO_MATCH)
                 table[row, near[row, rank]] = True
         return marked

@@ -27,12 +27,14 @@ from ctxr.problems.gallery.figures import EntailFigure, Ratings
 from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.gallery.recipe import IN_BATCH
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
-from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, people_of, published
+from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, published
+from ctxr.problems.human_labels import Verdicts, people_of
 from ctxr.problems.protocols import Question, find_learner
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
 from ctxr.problems.runs import AnyRun, checkpoints, finished_runs, named_runs, refuse_twice, run_folder
 from ctxr.problems.tables import difference_table, seed_table
+from ctxr.problems.weak_positives import verdicts_in
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import MODEL, RUN
@@ -68,7 +70,8 @@ class GalleryEvaluation(Evaluation):
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
         options, dataset = self.options, request.dataset
-        self.dataset, self.splits = dataset.name, _splits(dataset, options.split)
+        verdicts = verdicts_in(dataset, options.judgments, options.workdir)
+        self.dataset, self.splits = dataset.name, _splits(dataset, options.split, verdicts)
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
         named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")
@@ -153,6 +156,7 @@ class GalleryEvaluation(Evaluation):
         """What keeps figures from being taken at their word."""
         refuse_same_files({row.scorer: None for row in self.rankings})
         notes.mark_changed_runs(self)
+        notes.mark_labels(self)
         findings, dataset = self.findings, self.request.dataset
         findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
         findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
@@ -206,9 +210,9 @@ class GalleryEvaluation(Evaluation):
         return self.answers.setdefault(split.name, _Answers(labels, truths, ratings, {}, [], []))
 
 
-def _splits(dataset: Dataset, split: str) -> list[GallerySplit]:
+def _splits(dataset: Dataset, split: str, verdicts: Verdicts) -> list[GallerySplit]:
     """The splits that are evaluated: the one that was named, else valid and test, else all."""
-    splits = gallery_splits(dataset)
+    splits = gallery_splits(dataset, verdicts)
     wanted = {"" if split == "none" else split} if split else {"valid", "test"} & splits.keys() or set(splits)
     chosen = [splits[one] for one in ("train", "valid", "test", "") if one in wanted and one in splits]
     if not chosen:
@@ -255,7 +259,7 @@ def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) ->
     pairs = np.array(split.written, np.int64)
     for gallery, name in enumerate(split.galleries):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
-        scored = table.part(images, captions).turned()
+        scored = split.condensed(table).part(images, captions).turned()
         inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
         of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
         step = max(1, BLOCK // max(1, len(images)))

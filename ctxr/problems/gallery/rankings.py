@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxr.metrics.retrieval import QueryScores, gallery_means, top
+from ctxr.metrics.retrieval import Matrix, Vectors, gallery_means, top
 from ctxr.problems.gallery.splits import GallerySplit, first_owners
 from ctxr.store.records import Record
 
@@ -44,31 +44,32 @@ class RecallRow(Record, frozen=True):
     value: float
 
 
-def rankings_of(split: GallerySplit, table: QueryScores, scorer: str) -> list[QueryRanking]:
-    """The best candidates in the gallery of every caption, and of every picture of a gallery."""
+def rankings_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[QueryRanking]:
+    """The best candidates in the gallery of every caption, and of every picture of a gallery, without unsure pairs."""
+    scores_of = split.condensed(table)
     galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
     rows = []
     for gallery in range(len(split.galleries)):
         images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
-        part = table.part(images, captions)
+        part = scores_of.part(images, captions)
         names = [split.images[image] for image in images], [split.captions[caption] for caption in captions]
         for asks, scored, (queries, candidates) in (
             ("caption", part, names),
             ("image", part.turned(), names[::-1]),
         ):
             for indices, best, scores in top(scored, RANKED):
-                rows += [
-                    QueryRanking(asks, queries[query], scorer, tuple(candidates[one] for one in row), tuple(values))
-                    for query, row, values in zip(indices.tolist(), best.tolist(), scores.tolist(), strict=True)
-                ]
+                for query, row, values in zip(indices.tolist(), best.tolist(), scores.tolist(), strict=True):
+                    kept = [value for value in values if value > float("-inf")]
+                    names_of = tuple(candidates[one] for one in row[: len(kept)])
+                    rows.append(QueryRanking(asks, queries[query], scorer, names_of, tuple(kept)))
     return rows
 
 
-def recalls_of(split: GallerySplit, table: QueryScores, scorer: str) -> list[RecallRow]:
+def recalls_of(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> list[RecallRow]:
     """TR and IR of a side; every gallery is searched by itself, and counts as often as it has captions."""
     galleries, owners = np.array(split.image_galleries), first_owners(split)
     totals: dict[str, float] = {}
-    for captions, means in gallery_means(table, galleries, owners):
+    for captions, means in gallery_means(split.condensed(table), galleries, owners):
         means[MEAN_RECALL] = sum(means.values()) / len(means)
         for measure, value in means.items():
             totals[measure] = totals.get(measure, 0.0) + value * captions / len(owners)

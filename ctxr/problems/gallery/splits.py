@@ -1,18 +1,19 @@
 """Galleries as models see them: pictures that are searched together, their captions, and which belong together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.truth import Pair
 from ctxr.errors import DataError
+from ctxr.metrics.retrieval import Condensed, Matrix, QueryScores, Vectors, from_pairs
 from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.human_labels import NO_VERDICTS, Verdicts
 from ctxr.problems.queries import EvalQuery
-from ctxr.problems.weak_positives import entailed_in, none_entailed
+from ctxr.problems.weak_positives import none_entailed
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Query, SplitName
 
@@ -28,7 +29,7 @@ class GallerySplit:
         images: ids, gallery after gallery. image_galleries: number of the gallery of each.
         captions: ids of the queries. texts: theirs. caption_galleries: number of the gallery of each.
         written: (caption, picture) by index, of pictures that a caption was written for; every caption has one.
-        weak: the same of other pictures for which a classifier found that it holds.
+        weak: the same of other pictures for which a judge found that it holds. unsure: those about which none is sure.
     """
 
     side: str
@@ -40,6 +41,7 @@ class GallerySplit:
     caption_galleries: tuple[int, ...]
     written: Pairs
     weak: Pairs = ()
+    unsure: Pairs = ()
 
     def __len__(self) -> int:
         return len(self.captions)
@@ -66,11 +68,17 @@ class GallerySplit:
 
     @property
     def sha256(self) -> str:
-        """Over captions and what they were written for."""
-        return sha256_of([self.galleries, self.images, self.captions, self.texts, self.written])
+        """Over captions and what they were written for, and the unsure pairs where there are any."""
+        unsure = [self.unsure] if self.unsure else []
+        return sha256_of([self.galleries, self.images, self.captions, self.texts, self.written, *unsure])
+
+    def condensed(self, scored: Vectors | Matrix) -> QueryScores:
+        """Scores of its pictures with its captions, without the unsure pairs."""
+        captions, images = np.array(self.unsure, np.int64).reshape(-1, 2).T
+        return Condensed(scored, from_pairs(images, captions)) if self.unsure else scored
 
 
-def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None) -> dict[str, GallerySplit]:
+def gallery_splits(dataset: Dataset, verdicts: Verdicts = NO_VERDICTS) -> dict[str, GallerySplit]:
     """The galleries of each side in which captions ask for pictures, with all of their pictures.
 
     Captions that were written for no known picture are left out. Raises DataError for a picture in two galleries of a side.
@@ -107,32 +115,35 @@ def gallery_splits(dataset: Dataset, entailed: Mapping[Pair, bool] | None = None
             tuple(galleries[query.image_set] for query in queries),
             tuple(sorted(written)),
         )
-        splits[side] = replace(split, weak=_weak(split, entailed or {}))
+        weak = _beside(split, (pair for pair, yes in verdicts[0].items() if yes))
+        splits[side] = replace(split, weak=weak, unsure=_beside(split, verdicts[1]))
     return splits
 
 
-def _weak(split: GallerySplit, entailed: Mapping[Pair, bool]) -> Pairs:
+def _beside(split: GallerySplit, pairs: Iterable[Pair]) -> Pairs:
     places = (
         (split.caption_index[caption], split.image_index[image])
-        for (caption, image), entails in entailed.items()
-        if entails and caption in split.caption_index and image in split.image_index
+        for caption, image in pairs
+        if caption in split.caption_index and image in split.image_index
     )
     inside = {pair for pair in places if split.caption_galleries[pair[0]] == split.image_galleries[pair[1]]}
     return tuple(sorted(inside - {*split.written}))
 
 
-def splits_for(dataset: Dataset, recipe: GalleryRecipe, judgments: Path | None) -> dict[str, GallerySplit]:
-    """The sides that a recipe has to do with; weak positives are those of the dataset's judgments and of `judgments`.
+def splits_for(dataset: Dataset, recipe: GalleryRecipe, verdicts: Verdicts) -> dict[str, GallerySplit]:
+    """The sides that a recipe has to do with, with weak positives and unsure pairs; those of train where it uses them.
 
     Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.
     """
-    splits = gallery_splits(dataset, entailed_in(dataset, judgments) if recipe.weak != "off" else {})
+    splits = gallery_splits(dataset, verdicts)
     if "train" not in splits:
         raise DataError(
             f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",
             hint="name another --dataset",
         )
-    if recipe.weak != "off" and not splits["train"].weak:
+    if recipe.weak == "off":
+        splits["train"] = replace(splits["train"], weak=(), unsure=())
+    elif not splits["train"].weak and not splits["train"].unsure:
         raise none_entailed(dataset)
     return {split: splits[split] for split in ("train", "valid", "test") if split in splits}
 

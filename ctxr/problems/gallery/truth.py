@@ -4,140 +4,26 @@ No source judged every pair, and a pair without a row was not judged: figures ar
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ctxr.annotation.project_journal import blocked_workers
-from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import published_image
 from ctxr.datasets.readers.entailment import THRESHOLD
 from ctxr.datasets.readers.relevance import Rated, read_positives
-from ctxr.datasets.rounds import (
-    AUDIT,
-    AUDITS,
-    LEDGER,
-    LOOKED,
-    ROUNDS,
-    STRATA,
-    AuditSample,
-    AuditVerdict,
-    CandidateRow,
-    folder_of,
-    read_rounds,
-    refuse_changed,
-    stratum_of,
-)
-from ctxr.datasets.truth import WORKER, CaptionTruth, Pair, read_judgments, verdicts
+from ctxr.datasets.rounds import LEDGER, STRATA, CandidateRow, stratum_of
+from ctxr.datasets.truth import WORKER, CaptionTruth, Pair
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entail_at import Entailed
 from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number
 from ctxr.metrics.stratified import Sampled, Stratum
 from ctxr.metrics.votes import Codes, Flags
 from ctxr.problems.gallery.splits import GallerySplit
-from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
-from ctxr.store.kinds import JUDGMENTS
+from ctxr.problems.human_labels import UNIT, HumanLabels, decided, rounds_in_force, verdicts_of
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
-
-UNIT = "entail/"
-"""What the ids of units begin with that ask whether a picture entails a caption: `entail/IMAGE/CAPTION`."""
-
-
-@dataclass(frozen=True)
-class AuditStratum:
-    """The stratum of a pair: its round and name, how many pairs it holds, whether the classifier calls them entailed, and whether
-    they are among the judged ones: what a cap left out is not."""
-
-    name: str
-    population: int
-    called: bool
-    judged: bool
-
-
-@dataclass(frozen=True)
-class HumanLabels:
-    """The human verdicts on a project's rounds, and on other pairs.
-
-    Attributes:
-        answers: judgments of every worker who is not blocked, including those about units `entail/IMAGE/CAPTION`.
-        looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
-        strata: the stratum of each sampled pair of an active round.
-        parents: artifacts that it was read from.
-    """
-
-    answers: tuple[Judgment, ...] = ()
-    looked: Mapping[Pair, bool] = field(default_factory=dict)
-    strata: Mapping[Pair, AuditStratum] = field(default_factory=dict)
-    parents: tuple[Parent, ...] = ()
-
-
-def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
-    """What lies in `judgments/` and `revision-audit/` beside revised labels, and in the project.
-
-    Args:
-        revised: folders that may hold rounds; without any, only answers to tasks of entailment are read, of the project.
-
-    Raises DataError for artifacts that were changed and damaged tables.
-    """
-    rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
-    homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
-    strata: dict[Pair, AuditStratum] = {}
-    for folder in rounds:
-        refuse_changed(folder)
-    for folder in rounds_in_force(rounds):
-        if (folder / STRATA).is_file():
-            for one in read_table(folder / STRATA, AuditSample):
-                name, judged = f"{folder.name} {one.stratum}", not one.stratum.startswith("capped")
-                strata[one.caption, one.image] = AuditStratum(name, one.population, one.decision == "added", judged)
-    answers: list[Judgment] = []
-    audited: dict[Pair, bool] = {}
-    parents = []
-    for home in homes:
-        if (home / JUDGMENTS / MANIFEST).is_file():
-            rows = read_judgments(home / JUDGMENTS)
-            if rounds or any(row.query.startswith(UNIT) for row in rows):
-                parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
-                blocked = set(blocked_workers(home))
-                answers += [row for row in rows if row.worker not in blocked]
-        for folder in sorted((home / AUDITS).glob("*")) if rounds else ():
-            if (folder / MANIFEST).is_file():
-                parents.append(_parent(folder, AUDIT))
-                audited |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, AuditVerdict)}
-    return HumanLabels(tuple(answers), audited, strata, tuple(parents))
-
-
-def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
-    """Folders of the active rounds, by number. Raises DataError for a damaged table."""
-    folders = []
-    for root in dict.fromkeys(one.resolve() for one in roots):
-        folders += [root / folder_of(row.number) for row in read_rounds(root) if row.active]
-    return sorted(folders)
-
-
-def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: HumanLabels) -> dict[Pair, bool]:
-    """What people make of pairs that a classifier judged: as an audit found, else by majority. Ties decide nothing."""
-    units = {f"{UNIT}{image}/{caption}": (caption, image) for caption, image in calls}
-    votes: dict[Pair, dict[str, bool]] = {}
-    for row in (*judgments, *people.answers):
-        if row.worker == "gold" or row.worker.startswith(WORKER):
-            continue
-        pair = (row.query, row.candidate)
-        if pair in calls:
-            votes.setdefault(pair, {})[row.worker] = row.value > 0
-        elif row.query in units and row.candidate == ENTAILMENT and not row.round:
-            votes.setdefault(units[row.query], {})[row.worker] = row.value > 0
-    counts = {pair: (sum(ballots.values()), len(ballots)) for pair, ballots in votes.items()}
-    majorities = {pair: 2 * yes > of for pair, (yes, of) in counts.items() if 2 * yes != of}
-    return majorities | {pair: entailed for pair, entailed in people.looked.items() if pair in calls}
-
-
-def _parent(folder: Path, kind: str) -> Parent:
-    artifact = open_artifact(folder, kind)
-    artifact.refuse_changed()
-    return Parent(f"{folder.parent.name}/{folder.name}", kind, artifact.sha256)
 
 
 def strata_of(roots: Sequence[Path]) -> dict[Pair, str]:
@@ -244,7 +130,7 @@ def labels_of(
         )
         labels.append(Labels(Entailed(written, _captions(positives), "gold"), "truth of the drawn world"))
     judgments = [*dataset.judgments, *more]
-    calls = verdicts(judgments)
+    calls, _ = verdicts_of(judgments, people or HumanLabels())
     judged = _indices(split, calls)
     if judged:
         positives = _indices(split, (pair for pair, yes in calls.items() if yes))

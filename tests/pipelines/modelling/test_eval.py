@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.rounds import Round
+from ctxr.datasets.truth import UNSURE, WORKER
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.metrics.compare import Interval
@@ -23,9 +26,9 @@ from ctxr.problems.notes import ALONE, IN_MIXTURES
 from ctxr.problems.results import QueryResult, latex
 from ctxr.problems.tables import difference, mark_changed
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
-from ctxr.store.records import Score
+from ctxr.store.records import Judgment, Score
 from ctxr.store.scores import write_scores as write_table_of_scores
-from ctxr.store.tables import read_table
+from ctxr.store.tables import read_table, write_table
 from tests.pipelines.evaluated import (
     FILM,
     PHOTOS,
@@ -41,6 +44,8 @@ from tests.pipelines.evaluated import (
     write_scores,
 )
 from tests.pipelines.world_dataset import write_world_dataset
+
+ROUND = Round(1, True, "by", "f", "x", "f", 0.5, "given", 1, 1, 1, 0, 0, "d")
 
 
 def cells(table: Table) -> dict[Any, tuple[Any, ...]]:
@@ -70,6 +75,62 @@ def test_accuracy_is_counted_by_kind_and_ties_share_it(dataset: Path) -> None:
     assert [share(cell) for cell in cells(table)["tied"][:3]] == [56.2, 41.7, 100.0]
     assert cells(table)["tied"][3] == pytest.approx((1 / 5 + 1 + (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4 + 1) / 4)
     assert "all: 4 queries in 3 sets, chance 10.0 %" in table.note
+
+
+def revised(dataset: Path, judgments: list[Judgment], *rounds: Round) -> Path:
+    """A dataset with further judgments, and the rounds they are of."""
+    files = [*open_artifact(dataset).manifest.files, "rounds.jsonl"]
+    rows = [*read_table(dataset / "judgments.jsonl", Judgment), *judgments]
+    (dataset / "judgments.jsonl").unlink()
+    write_table(dataset / "judgments.jsonl", rows)
+    write_table(dataset / "rounds.jsonl", rounds)
+    content = Content(files, {}, {})
+    finish(dataset, kind="dataset", verb="revise-labels", config={}, parents=[], content=content)
+    return dataset
+
+
+def test_unsure_candidates_leave_the_ranking_of_their_set(tmp_path: Path) -> None:
+    dataset = write_world_dataset(tmp_path / "dataset")
+    world, targets = read_dataset(dataset), target_of(read_dataset(dataset))
+    valid = {one.id: one.images for one in world.sets if world.split_of(one) == "valid"}
+    missed = next(name for name in targets if world.queries[name].image_set in valid)
+    pick, other = ((targets[missed] + step) % 10 for step in (1, 2))
+
+    def value(query: str, place: int) -> float:
+        return 2.0 if (query, place) == (missed, pick) else float(place == targets[query])
+
+    images = valid[world.queries[missed].image_set]
+    file = write_scores(tmp_path / "a.jsonl", dataset, value, ("valid",))
+    before = evaluate(dataset, file, out=tmp_path / "before")
+    doubts = [Judgment(missed, images[place], f"{WORKER}:x", UNSURE, round=1) for place in (pick, other)]
+    after = evaluate(revised(dataset, doubts), file, out=tmp_path / "after", trec=True)
+    assert [share(cells(one.tables["valid/accuracy"])["a"][0]) for one in (before, after)] == [66.7, 100.0]
+    rows = {row.query: row for row in read_table(after.results / "per_query.jsonl", QueryResult)}
+    assert rows[missed].picks == rows[missed].targets
+    assert (rows[missed].above, len(rows[missed].scores)) == (0, 10)
+    listed = (after.results / "trec" / "a.txt").read_text().splitlines()
+    assert {line.split()[2] for line in listed if line.startswith(f"{missed} ")} == {*images} - {
+        images[pick],
+        images[other],
+    }
+    # people overrule the judge
+    votes = [Judgment(missed, images[pick], "ann", 0.0)]
+    again = evaluate(revised(dataset, votes), file, out=tmp_path / "after")
+    assert share(cells(again.tables["valid/accuracy"])["a"][0]) == 66.7
+
+
+def test_figures_on_labels_without_a_licence_say_so_wherever_they_are_pasted(tmp_path: Path) -> None:
+    shown: Round = structs.replace(ROUND, number=2, classifier="toy-judge", toy=True, unlicensed=True)
+    dataset = revised(
+        write_world_dataset(tmp_path / "dataset"), [], structs.replace(ROUND, active=False, toy=True), shown
+    )
+    report = evaluate(dataset, write_scores(tmp_path / "a.jsonl", dataset, at_random(0), ("valid",)))
+    said = "labels of round 2 by toy-judge, a toy, in force without a licence (--unlicensed)"
+    assert said in report.notes
+    assert all(said in table.note for name, table in report.tables.items() if name != "people")
+    pasted = (report.results / "results.tex").read_text().replace("{-}", "-")
+    assert pasted.count("toy-judge, a toy") == pasted.count(r"\begin{table}")
+    assert said in json.loads((report.results / "figures.json").read_text())["notes"]
 
 
 def test_views_have_the_bases_of_the_paper(dataset: Path) -> None:

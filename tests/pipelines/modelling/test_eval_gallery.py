@@ -28,7 +28,8 @@ from ctxr.pipelines.modelling.eval import run
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
-from ctxr.problems.gallery.truth import coco_indices, labels_of, people_of, published
+from ctxr.problems.gallery.truth import coco_indices, labels_of, published
+from ctxr.problems.human_labels import people_of
 from ctxr.problems.results import QueryResult, plain_name
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Score
@@ -140,6 +141,44 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
         assert len(lines) == len(queries) * min(30, len(candidates))
         told = (folder / "qrels.txt").read_text().splitlines()
         assert sorted(told) == sorted(f"{queries[one]} 0 {candidates[other]} 1" for one, other in pairs)
+
+
+def test_unsure_pairs_leave_the_rankings_of_a_gallery(
+    evaluate: Evaluates, world: Path, encoders: list[str], workdir: Path, tmp_path: Path
+) -> None:
+    held = extra_pairs(world, "test")
+    table = write_round(tmp_path / "judgments.jsonl", held[::3], held[1::3], unsure=held[2::3])
+    report = evaluate(runs=tuple(encoders[:1]), judgments=table, trec=True)
+    found, dataset = figures(report), read_dataset(world)
+    side = gallery_splits(dataset)["test"]
+    values = {(row.query, row.candidate): row.value for row in scores_of(encoders[0], dataset, side.captions, workdir)}
+    written = {(side.captions[caption], side.images[image]) for caption, image in side.written}
+
+    def ranked(image: str, without: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        pairs = [(caption, image) for caption in side.captions if (caption, image) not in {*without}]
+        return sorted(pairs, key=lambda pair: -values[pair])
+
+    for k in (1, 5, 10):
+        hits = [bool(written & {*ranked(image, held[2::3])[:k]}) for image in side.images]
+        assert found[encoders[0], f"TR@{k}"]["value"] == pytest.approx(np.mean(hits))
+        first = [
+            sorted((-values[caption, image], image) for image in side.images if (caption, image) not in {*held[2::3]})[
+                :k
+            ]
+            for caption in side.captions
+        ]
+        hits = [
+            any((caption, image) in written for _, image in row)
+            for caption, row in zip(side.captions, first, strict=True)
+        ]
+        assert found[encoders[0], f"IR@{k}"]["value"] == pytest.approx(np.mean(hits))
+    by_judge, gold = written | {*held[::3]}, written | {*held}
+    for name, right, without in (("auto E@10", by_judge, held[2::3]), ("E@10", gold, [])):
+        share = [len(right & {*ranked(image, without)[:10]}) / 10 for image in side.images]
+        assert found[encoders[0], name]["value"] == pytest.approx(np.mean(share))
+    for way in ("IR", "TR"):
+        told = trec_eval(report.results / "trec" / way.lower(), plain_name(encoders[0]), 5)
+        assert found[encoders[0], f"TREC {way} MAP@30"]["value"] == pytest.approx(told["MAP"])
 
 
 def test_trec_eval_finds_in_the_files_of_a_gallery_what_we_print(evaluate: Evaluates, encoders: list[str]) -> None:

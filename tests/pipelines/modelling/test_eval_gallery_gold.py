@@ -20,7 +20,8 @@ from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
 from ctxr.problems.gallery.figures import entailment_table
 from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
-from ctxr.problems.gallery.truth import HumanLabels, Labels, gold_of, human_verdicts, published
+from ctxr.problems.gallery.truth import Labels, gold_of, human_verdicts, published
+from ctxr.problems.human_labels import HumanLabels
 from ctxr.store.records import Judgment
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, truth_of

@@ -12,13 +12,13 @@ from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import CandidateRow
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import ProgressTask, Silent
-from ctxr.models.entailment.base import Claim
+from ctxr.models.entailment.base import Claim, Judge
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
 
 
 @dataclass
-class StandIn:
+class StandIn(Judge):
     """Says yes with probabilities of 0.5 and more, to `sensitivity` of what holds and to 1 - `specificity` of the rest.
 
     Attributes:

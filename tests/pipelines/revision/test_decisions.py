@@ -8,6 +8,7 @@ import numpy as np
 from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, Decision
+from ctxr.models.judges.cascade import Verdicts
 from ctxr.pipelines.revision.auditing import judged
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.decisions import decide
@@ -26,7 +27,9 @@ ADDED, BELOW, CAP_IMAGE, CAP_CAPTION = None, "below_threshold", "cap_image", "ca
 
 
 def decided(rows: Candidates, probability: list[float], per_image: int = 0, per_caption: int = 0) -> list[Any]:
-    return decide(rows, np.array(probability), 0.5, per_image, per_caption)
+    chances = np.array(probability)
+    values = np.where(chances >= 0.5, 1, 0)
+    return decide(rows, Verdicts(values, chances, np.zeros_like(values)), per_image, per_caption)
 
 
 def test_a_probability_at_the_threshold_is_entailed_and_one_below_is_not() -> None:

@@ -13,7 +13,7 @@ from ctxr.datasets.rounds import CandidateRow, read_figures
 from ctxr.errors import UsageError
 from ctxr.media.images import read_image
 from ctxr.pipelines.revision import decisions
-from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, mine, mine_table
+from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, mine
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.results import audited_counts
 from ctxr.pipelines.revision.revise_labels import run
@@ -121,21 +121,18 @@ def test_later_rounds_are_byte_equal_resumed_and_nothing_to_do_again(
     assert bytes_of(out) == before == bytes_of(workdir / "revised")
 
 
-def test_a_plan_leaves_out_what_its_round_will_leave_out(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_leaves_out_what_its_round_will_leave_out(workdir: Path) -> None:
     judge = StandIn(workdir / "dataset")
     run(options(workdir, split="test"), classifier=judge)
-    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.find_classifier", lambda config: "stand-in")
-    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.own_threshold", lambda run: (judge.threshold, None))
-    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.own_fingerprint", lambda run: judge.fingerprint)
     below = len(pairs_of(ledger_of(workdir, 1), "below_threshold"))
     config = ReviseLabels(workdir=workdir, by="hashed", split="test", top_k=300)
-    facts = run(config).facts
+    facts = run(config, classifier=judge).facts
     assert facts["rejected"].startswith(f"{below:,} pairs ")
     made = run(options(workdir, split="test", top_k=300), classifier=judge).facts["evaluated"]
-    assert facts["would classify"].split(":")[0] in made
-    wanted = run(options(workdir, entail=False, split="test", precision=0.9)).facts["rejected"]
+    assert facts["would judge"].split(":")[0] in made
+    wanted = run(options(workdir, entail=False, split="test", precision=0.9), classifier=judge).facts["rejected"]
     assert "threshold" in wanted
-    assert "rejected" not in run(options(workdir, entail=False, split="test", threshold=0.1)).facts
+    assert "rejected" not in run(options(workdir, entail=False, split="test", threshold=0.1), classifier=judge).facts
 
 
 def test_where_nothing_is_left_to_look_at_it_is_said(workdir: Path) -> None:
@@ -148,30 +145,21 @@ def test_where_nothing_is_left_to_look_at_it_is_said(workdir: Path) -> None:
     assert bytes_of(workdir / "revised") == before
 
 
-def test_vectors_and_tables_of_scores_leave_out_the_same_pairs() -> None:
+def test_known_pairs_are_no_candidates_and_the_others_are_ranked_without_them() -> None:
     rng = np.random.default_rng(3)
     images, captions = (rng.standard_normal((n, 4)).astype(np.float32) for n in (5, 9))
     names = tuple(map(str, range(9)))
-    gallery = MinedGallery("g", "", names[:5], names, ((0, 1), (2, 8)), rejected=((0, 4), (3, 3), (4, 0)))
+    gallery = MinedGallery("g", "", names[:5], names, ((0, 1), (2, 8)), rejected=((0, 4), (3, 3)), unsure=((4, 0),))
     scores = images @ captions.T
-    for found in (
-        mine(gallery, images, captions, 6, both=True),
-        mine_table(gallery, scores, np.ones_like(scores, bool), 6, both=True),
-    ):
-        pairs = set(zip(found.images.tolist(), found.captions.tolist(), strict=True))
-        assert not pairs & {*gallery.given, *gallery.rejected}
-        np.testing.assert_allclose(
-            found.known_scores, [scores[pair] for pair in (*gallery.given, *gallery.rejected)], rtol=1e-5
-        )
-        for image in range(5):
-            left = [
-                place
-                for place in np.argsort(-scores[image])
-                if (image, place) not in {*gallery.given, *gallery.rejected}
-            ]
-            ranks = {
-                int(one): int(rank)
-                for row, one, rank in zip(found.images, found.captions, found.ranks, strict=True)
-                if row == image
-            }
-            assert [ranks[place] for place in left[:6]] == [1, 2, 3, 4, 5, 6]
+    found = mine(gallery, images, captions, 6, both=True)
+    known = [*gallery.given, *gallery.rejected, *gallery.unsure]
+    assert not {*zip(found.images.tolist(), found.captions.tolist(), strict=True)} & {*known}
+    np.testing.assert_allclose(found.known_scores, [scores[pair] for pair in known], rtol=1e-5)
+    for image in range(5):
+        left = [place for place in np.argsort(-scores[image]) if (image, place) not in known]
+        ranks = {
+            int(one): int(rank)
+            for row, one, rank in zip(found.images, found.captions, found.ranks, strict=True)
+            if row == image
+        }
+        assert [ranks[place] for place in left[:6]] == [1, 2, 3, 4, 5, 6]

@@ -12,7 +12,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict
 from ctxr.errors import DataError, UsageError
-from ctxr.models.entailment.base import Claim
+from ctxr.models.entailment.base import Claim, Judge
 from ctxr.pipelines.revision.candidates import galleries_of
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.inputs import spread
@@ -22,7 +22,7 @@ from tests.releases import TRAIN, VALID, draw, draw_sets, write_release
 
 
 @dataclass
-class LikesImg9:
+class LikesImg9(Judge):
     """Says that whatever is said holds for img9."""
 
     name: str = "likes-img9"

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.models.chat import data_url
 from ctxr.pipelines.modelling import listen as verb
-from ctxr.pipelines.modelling.chat import Reply, data_url, shifts_of
+from ctxr.pipelines.modelling.chat import Reply, shifts_of
 from ctxr.pipelines.modelling.config import Eval, Listen, ListenReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.problems.queries import queries_of

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ctxr.pipelines.modelling.chat import read_answer, read_text, schema, tokens
+from ctxr.models.chat import read_completion
+from ctxr.pipelines.modelling.chat import read_answer, read_text, schema
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_what_holds_no_plain_number_is_unreadable(text: str) -> None:
     ],
 )
 def test_a_completion_of_any_shape_has_an_outcome(completion: dict[str, Any], outcome: str) -> None:
-    assert read_answer(completion, 10).outcome == outcome
+    assert read_answer(read_completion(completion), 10).outcome == outcome
 
 
 def test_the_schema_allows_the_numbers_of_the_set_alone() -> None:
@@ -124,4 +125,4 @@ def test_the_schema_allows_the_numbers_of_the_set_alone() -> None:
     [None, {}, {"prompt_tokens": "9"}, {"prompt_tokens": -1}, {"prompt_tokens": True}, {"prompt_tokens": 10**30}],
 )
 def test_tokens_that_are_not_told_are_none(usage: Any) -> None:
-    assert tokens({"usage": usage}, "prompt_tokens") is None
+    assert read_completion({"usage": usage}).prompt_tokens is None

@@ -76,12 +76,12 @@ def test_pairs_of_a_side_become_weak_positives_only_inside_their_gallery(world: 
     other = next(image for image in dataset.images if image != row.image and image.startswith("train/"))
     far = next(image for image in dataset.images if image.startswith("test/"))
     sides = gallery_splits(
-        dataset, {(row.caption, other): True, (row.caption, far): True, (row.caption, row.image): True}
+        dataset, ({(row.caption, other): True, (row.caption, far): True, (row.caption, row.image): True}, frozenset())
     )
     side = sides["train"]
     assert [(side.captions[caption], side.images[image]) for caption, image in side.weak] == [(row.caption, other)]
     assert not sides["test"].weak
-    assert not gallery_splits(dataset, {(row.caption, other): False})["train"].weak
+    assert not gallery_splits(dataset, ({(row.caption, other): False}, frozenset()))["train"].weak
 
 
 def test_the_latest_round_has_the_last_word() -> None:
@@ -105,3 +105,17 @@ def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, t
     with pytest.raises(UsageError, match="none does not"):
         train("weak=mask-only", judgments=tmp_path / "none")
     assert len(read_judgments(table)) == 1
+
+
+def test_unsure_pairs_train_another_model_unless_the_recipe_leaves_judges_out(
+    train: Trains, world: Path, tmp_path: Path
+) -> None:
+    held = [*extra_pairs(world, "train"), *extra_pairs(world, "test")]
+    write_round(tmp_path / "judgments.jsonl", [], unsure=held)
+    dropped = train("weak=mask-only", "epochs=1", judgments=tmp_path, name="dropped")
+    plain = train("epochs=1", name="plain")
+    assert len({(one.folder / "seed0" / "encoder.safetensors").read_bytes() for one in (dropped, plain)}) == 2
+    rows = read_table(dropped.folder / "rankings.jsonl", QueryRanking)
+    ranked = {(row.query, one) for row in rows if row.asks == "image" for one in row.candidates}
+    assert ranked
+    assert not ranked & {*held}

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.truth import read_judgments
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import load_encoder
@@ -17,8 +18,10 @@ from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features
 from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, queries_of
-from ctxr.problems.weak_positives import with_weak_positives
+from ctxr.problems.weak_positives import verdicts_in, with_weak_positives
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import Judgment
+from ctxr.store.tables import write_table
 from tests.pipelines.galleries import write_round
 from tests.pipelines.modelling.training.conftest import SMALL, Trains
 from tests.pipelines.modelling.training.test_train import Note
@@ -102,7 +105,8 @@ def test_weak_positives_are_those_of_the_set_and_without_context_those_of_all_se
     inside = {one.query: tuple(sorted(others(one)[2:4])) for one in asked[:5]}
 
     def found(recipe: str) -> dict[str, tuple[str, ...]]:
-        marked = with_weak_positives(asked, dataset, load_recipe(recipe), table, Silent())
+        verdicts = verdicts_in(dataset, table, benchmark.parent)
+        marked = with_weak_positives(asked, dataset, load_recipe(recipe), verdicts, Silent())
         assert [one.query for one in marked] == [one.query for one in asked]
         return {one.query: one.weak for one in marked if one.weak}
 
@@ -117,7 +121,8 @@ def test_arrays_mark_the_images_that_were_named(
     benchmark: Path, encoder: str, table: Path, tmp_path: Path, pairs: bool
 ) -> None:
     dataset = read_dataset(benchmark)
-    asked = with_weak_positives(side(benchmark, "train"), dataset, load_recipe("clip-module"), table, Silent())[::-1]
+    verdicts = verdicts_in(dataset, table, tmp_path)
+    asked = with_weak_positives(side(benchmark, "train"), dataset, load_recipe("clip-module"), verdicts, Silent())[::-1]
     files = pictures_of(dataset, asked)
     pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     if pairs:
@@ -156,3 +161,28 @@ def test_what_means_nothing_is_one_sentence_before_anything_is_embedded(
     with pytest.raises(error, match=message):
         train(recipe, *changes, judgments=tables[rows]())
     assert not (tmp_path / "work").exists()
+
+
+def test_unsure_images_are_neither_positives_nor_negatives_of_what_is_trained(
+    benchmark: Path, train: Trains, tmp_path: Path
+) -> None:
+    asked, dataset = side(benchmark, "train"), read_dataset(benchmark)
+    pairs = [(one.query, others(one)[0]) for one in asked[:6]]
+    table = write_round(tmp_path / "doubts.jsonl", [], unsure=pairs)
+    verdicts = verdicts_in(dataset, table, tmp_path)
+    marked = with_weak_positives(asked, dataset, load_recipe("clip-batch"), verdicts, Silent())
+    assert {(one.query, image) for one in marked for image in one.unsure} == {*pairs}
+    assert not any(one.weak for one in marked)
+    dropped = train("clip-batch", "epochs=1", "weak=mask-only", judgments=table, name="dropped")
+    off = train("clip-batch", "epochs=1", name="off")
+    assert len({next(run.folder.glob("seed0/*.safetensors")).read_bytes() for run in (dropped, off)}) == 2
+
+
+def test_what_people_say_of_an_unsure_pair_counts(benchmark: Path, tmp_path: Path) -> None:
+    yes, no, tied, open_pair = [(one.query, others(one)[0]) for one in side(benchmark, "train")[:4]]
+    votes = [(yes, 1.0, "ann"), (no, 0.0, "ann"), (tied, 1.0, "ann"), (tied, 0.0, "bob")]
+    table = write_round(tmp_path / "judgments.jsonl", [], unsure=[yes, no, tied, open_pair])
+    write_table(table, [*read_judgments(table), *(Judgment(*pair, worker, value) for pair, value, worker in votes)])
+    entailed, unsure = verdicts_in(read_dataset(benchmark), table, tmp_path)
+    assert entailed == {yes: True, no: False}
+    assert unsure == {tied, open_pair}

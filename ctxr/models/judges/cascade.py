@@ -1,0 +1,92 @@
+"""Judges in order: each is asked only about the claims that those before it leave unsure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxr.datasets.truth import UNSURE
+from ctxr.metrics.votes import Codes, Doubles
+from ctxr.models.entailment.base import Judge
+from ctxr.store.hashing import sha256_of
+
+Limits = tuple[float, float]
+"""Probabilities below which a claim is not entailed, and from which on it is; between them it is unsure."""
+
+BETWEEN: Limits = (0.1, 0.9)
+"""Limits of a judge that another one follows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """Parallel columns [N].
+
+    Attributes:
+        values: 1 entailed, 0 not, -1 unsure. probabilities: by the judge that decided, NaN where it gave no answer.
+        judges: place in the cascade of the judge that decided.
+    """
+
+    values: Codes
+    probabilities: Doubles
+    judges: Codes
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def part(self, rows: slice) -> "Verdicts":
+        """Some of them."""
+        return Verdicts(self.values[rows], self.probabilities[rows], self.judges[rows])
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """One judge, or several.
+
+    Attributes:
+        limits: of all but the last.
+    """
+
+    judges: tuple[Judge, ...]
+    limits: tuple[Limits, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As outputs call it."""
+        return ", then ".join(one.name for one in self.judges)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the only judge; of several a hash over them and over the limits of all but the last."""
+        own = [one.fingerprint for one in self.judges]
+        return own[0] if len(own) == 1 else sha256_of([own, self.limits])
+
+    @property
+    def threshold(self) -> float:
+        """The last judge's."""
+        return self.judges[-1].threshold
+
+    @property
+    def trained_on(self) -> frozenset[str]:
+        """The union over the judges whose training data are known."""
+        return frozenset().union(*(one.trained_on or () for one in self.judges))
+
+    @property
+    def unknown(self) -> str:
+        """Judges whose training data are unknown, "" for none."""
+        return ", ".join(one.name for one in self.judges if one.trained_on is None)
+
+    @property
+    def toy(self) -> bool:
+        """Whether one of them is the toy."""
+        return any(one.toy for one in self.judges)
+
+    def decide(self, ask: Callable[[Judge, Codes], Doubles], count: int, last: Limits) -> Verdicts:
+        """The verdicts on `count` claims. `ask` gives the probabilities of a judge for some of them; `last` are the last judge's limits."""
+        values, places = np.full(count, int(UNSURE)), np.zeros(count, np.int64)
+        probabilities, left = np.full(count, np.nan), np.arange(count)
+        for place, (judge, (low, high)) in enumerate(zip(self.judges, (*self.limits, last), strict=True)):
+            probability = ask(judge, left)
+            places[left], probabilities[left] = place, probability
+            values[left] = np.where(probability >= high, 1, np.where(probability < low, 0, int(UNSURE)))
+            left = left[values[left] == UNSURE]
+        return Verdicts(values, probabilities, places)

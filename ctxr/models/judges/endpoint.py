@@ -1,0 +1,216 @@
+"""A language model behind an OpenAI-compatible endpoint as a judge: one request asks whether one statement follows."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxr.engine.options import JudgeEndpointOptions
+from ctxr.engine.progress import Progress, Silent
+from ctxr.errors import UnfinishedError
+from ctxr.models import chat
+from ctxr.models.chat import ChatClient, Completion, PricedRequest
+from ctxr.models.endpoint import ServerLimits, resolve_address
+from ctxr.models.entailment.base import Claim, Estimate, Judge
+from ctxr.store.append_only import read_appended
+from ctxr.store.hashing import sha256_if_readable, sha256_of
+from ctxr.store.records import Record
+
+VERSION = 1
+"""Of the prompt: answers to another are not mixed with those to this one."""
+
+SYSTEM = (
+    "You are given a picture, captions that people wrote for it, or both, and a statement. Decide whether the statement follows: "
+    "answer yes if it is certainly true of the picture, and no if it is false or cannot be known. Answer with one word, yes or no."
+)
+
+TOP = 20
+"""Likeliest tokens whose probabilities are asked for."""
+
+CHARACTERS = 1500
+"""Of the captions and the statement of a claim, as an estimate expects them."""
+
+ANSWERS = ("no", "yes")
+"""In the order of their probability of yes."""
+
+Outcome = Literal["token_probabilities", "answer", "unreadable", "refused"]
+
+_AROUND = " \t\r\n▁ĠĊ\"'`*_.,:;!?()[]{}“”‘’"
+
+
+class JudgeReply(Record, frozen=True):
+    """A model's answer to one claim.
+
+    Attributes:
+        asked: hash over what was sent, and the number of the sample.
+        outcome: `token_probabilities`; `answer`, in words alone; `unreadable`; `refused`, by the model or its host.
+        probability: of yes; None for a reply that is unreadable or refused.
+        said: the answer, shortened. prompt_tokens, completion_tokens, model: as the host says.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("asked",)
+
+    asked: str
+    outcome: Outcome
+    probability: float | None
+    said: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    model: str
+
+
+@dataclass(frozen=True)
+class ClaimRequest(PricedRequest):
+    """One request for a claim."""
+
+    claim: Claim
+
+
+def question(claim: Claim) -> str:
+    """What stands behind the picture."""
+    captions = [f"Captions: {claim.premise}"] if claim.premise else []
+    return "\n".join([*captions, f"Statement: {claim.hypothesis}", "Does the statement follow? Answer yes or no."])
+
+
+def read_answer_word(text: str) -> float | None:
+    """1 for yes and 0 for no as the first or the last word of an answer; None for neither, or both.
+
+    >>> [read_answer_word(text) for text in ("**Yes**, it is.", "The answer is no.", "yes or no", "maybe")]
+    [1.0, 0.0, None, None]
+    """
+    words = [_plain(word) for word in chat.final_text(text).split()]
+    answers = {word for word in (*words[:1], *words[-1:]) if word in ANSWERS}
+    return float(ANSWERS.index(answers.pop())) if len(answers) == 1 else None
+
+
+def token_probability(completion: Completion) -> float | None:
+    """P(yes) / (P(yes) + P(no)) over all tokens that mean either, where the answer stands; None where the host does not tell."""
+    try:
+        positions = completion.raw["choices"][0]["logprobs"]["content"]
+        # an answer stands first or last; a thought before it may hold such tokens too
+        first = _plain(completion.text.split()[0]) in ANSWERS
+        position = [one for one in positions if _plain(one["token"]) in ANSWERS][0 if first else -1]
+        likely = {one["token"]: math.exp(one["logprob"]) for one in [position, *position["top_logprobs"]]}
+        no, yes = (sum(share for token, share in likely.items() if _plain(token) == word) for word in ANSWERS)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError):
+        return None
+    usable = len(likely) > 1 and 0 < no + yes < 2 and "think>" not in completion.text
+    return yes / (no + yes) if usable else None
+
+
+def reply_of(request: ClaimRequest, completion: Completion) -> JudgeReply:
+    """What is written down of a completion."""
+    outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
+    probability = None
+    if completion.outcome == "answered":
+        word, told = read_answer_word(completion.text), token_probability(completion)
+        probability = word if word is None or told is None else told
+        outcome = "unreadable" if word is None else "answer" if told is None else "token_probabilities"
+    counts = completion.prompt_tokens, completion.completion_tokens
+    return JudgeReply(request.identity, outcome, probability, completion.said, *counts, completion.model)
+
+
+def _plain(token: str) -> str:
+    return token.strip(_AROUND).casefold()
+
+
+class EndpointJudge(Judge):
+    """A language model behind an endpoint; every reply is on the disk before the next request takes its place, and counts towards
+    `--max-cost` for good.
+
+    Args:
+        url: its address. workdir: project folder.
+
+    Raises UsageError for what is no address, or would send pictures and key in the clear.
+    """
+
+    pause: chat.Pause | None = None
+    """Waits, for tests that do not."""
+
+    def __init__(self, url: str, options: JudgeEndpointOptions, workdir: Path, progress: Progress) -> None:
+        self._address = resolve_address(url, options.insecure, "--judge endpoint:")
+        self.name, self.threshold, self.trained_on = options.model, 0.5, None
+        decisive = (options.model, options.side, options.max_tokens, options.samples)
+        self.fingerprint = sha256_of(["endpoint", self._address.url, VERSION, SYSTEM, *decisive])
+        self._journal = workdir / "judged" / f"{self.fingerprint[:16]}.jsonl"
+        self._options, self._progress = options, progress
+        self._replies = {reply.asked: reply for reply in read_appended(self._journal, JudgeReply)}
+        self._accepted = ServerLimits(structured=False, logprobs=TOP)
+        self._budget = chat.Budget(options)
+        for reply in self._replies.values():
+            self._budget.pay(reply.prompt_tokens, reply.completion_tokens, self._tokens(CHARACTERS))
+
+    def probabilities(
+        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """float32 [n], as `Judge.probabilities` says: of the tokens yes and no, else the share of yes among several answers."""
+        files = {claim.image for claim in claims if claim.image is not None}
+        contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
+        asked = [self._requests(claim, contents[claim.image]) for claim in claims]
+        for sample in range(self._options.samples):
+            self._ask([one[sample] for one in asked if one and not (sample and self._is_settled(one[0]))])
+        if advance is not None:
+            advance(len(claims))
+        return np.array([self._mean(requests) for requests in asked], np.float32)
+
+    def estimate(self, claims: int) -> Estimate:
+        """As if each claim had a picture, and took all samples where the host is not known to tell probabilities of tokens."""
+        told = any(reply.outcome == "token_probabilities" for reply in self._replies.values())
+        requests = claims * (1 if told else self._options.samples)
+        sent, received = requests * self._tokens(CHARACTERS), requests * self._options.max_tokens
+        return Estimate(requests, sent, received, self._budget.cost(sent, received))
+
+    def _tokens(self, characters: int, picture: bool = True) -> int:
+        return chat.text_tokens(len(SYSTEM) + characters) + picture * chat.picture_tokens(0, 0, self._options.side)
+
+    def _requests(self, claim: Claim, content: str) -> list[ClaimRequest]:
+        """One for each sample; none for a claim without premise and picture."""
+        words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
+        size = self._tokens(len(words), claim.image is not None)
+        return [ClaimRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
+
+    def _is_settled(self, first: ClaimRequest) -> bool:
+        return self._replies[first.identity].outcome in ("token_probabilities", "refused")
+
+    def _mean(self, samples: Sequence[ClaimRequest]) -> float:
+        replies = [self._replies[one.identity] for one in samples if one.identity in self._replies]
+        values = [reply.probability for reply in replies if reply.probability is not None]
+        return sum(values) / len(values) if values else math.nan
+
+    def _ask(self, requests: Sequence[ClaimRequest]) -> None:
+        """Send those without a reply, as far as the budget allows. Raises UnfinishedError where it ends."""
+        distinct = {request.identity: request for request in requests}
+        todo = [request for identity, request in distinct.items() if identity not in self._replies]
+        if not todo:
+            return
+        trusted = any(reply.probability is not None for reply in self._replies.values())
+        state = self._budget, trusted, self._accepted
+        client = ChatClient(self._address, self._options, self._journal, *state, 1, self.pause)
+
+        def ask(request: ClaimRequest) -> JudgeReply:
+            self._replies[request.identity] = reply = client.ask(request, self._messages(request.claim), reply_of)
+            return reply
+
+        replies = client.ask_all(todo, ask, Silent())
+        self._accepted = client.accepted
+        if 2 * sum(reply.outcome == "unreadable" for reply in replies) > len(replies):
+            self._progress.warn(
+                f"{self.name} mostly says neither yes nor no: a reasoning model needs a larger --max-tokens"
+            )
+        if len(replies) < len(todo):
+            done = f"{len(distinct) - len(todo) + len(replies)} of {len(distinct)} requests at hand"
+            raise UnfinishedError(
+                f"--max-cost {self._options.max_cost:g} is reached: {self.name} answered {done}, {len(self._replies)} in all",
+                hint="run the same command with a higher --max-cost: no answer is paid for twice",
+            )
+
+    def _messages(self, claim: Claim) -> list[dict[str, Any]]:
+        content: list[dict[str, Any]] = [{"type": "text", "text": question(claim)}]
+        if claim.image is not None:
+            url = chat.data_url(claim.image, self._options.side)
+            content = [{"type": "image_url", "image_url": {"url": url}}, *content]
+        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]

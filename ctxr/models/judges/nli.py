@@ -1,0 +1,120 @@
+"""Published models of natural language inference as judges: do the captions of a picture entail the hypothesis?"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ctxr.errors import DataError
+from ctxr.models.entailment.base import Claim, Judge
+from ctxr.models.published import careful, fingerprint_of, load, model_folder, quiet, read_object
+from ctxr.store.hashing import sha256_file
+
+AT_ONCE = 16
+"""Claims in one pass, those of like length together."""
+
+LEAST, LONGEST = 16, 512
+"""Tokens of premise and hypothesis together: how many it must read, and how many where a model does not say."""
+
+_TEXTS = ("*config.json", "tokenizer.json", "vocab*", "*.model", "merges.txt", "*tokens*.json")
+
+
+class NliJudge(Judge):
+    """A sequence classifier of transformers, of any architecture, with a class that its config calls entailment.
+
+    A premise that does not fit is cut; a claim without a premise gets no answer.
+
+    Args:
+        source: a folder that transformers wrote, or OWNER/NAME of the hub. device: where it runs.
+
+    Raises UsageError for neither; DataError for a folder whose files are not all there, cannot be read, or hold no such classifier;
+    CtxrError for files that cannot be fetched.
+    """
+
+    threshold = 0.5
+    trained_on = None
+
+    def __init__(self, source: str, device: str = "cpu") -> None:
+        patterns = [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]]
+        folder = model_folder("nli", source, patterns)
+        self.name = f"nli:{Path(source).resolve().name}"
+        self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
+        self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
+        self.most = _most_tokens(self.model, self.tokenizer)
+        self.special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
+        longest = [Claim("a " * self.most, None, "a")]
+        if not np.isfinite(careful(self.name, lambda: self.probabilities(longest * 2))()).all():
+            raise DataError(f"{folder} holds weights that give no probabilities", hint="fetch the model again")
+        texts = {file.name: sha256_file(file) for name in _TEXTS for file in folder.glob(name) if file.is_file()}
+        self.fingerprint = fingerprint_of(self.model.state_dict(), json.dumps(texts, sort_keys=True).encode())
+        self.model.to(device)
+        self.device = device
+
+    @torch.no_grad()
+    def probabilities(
+        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """float32 [n] in 0..1 that the premise entails the hypothesis, NaN where one of them is empty."""
+        entailed = np.full(len(claims), np.nan, np.float32)
+        rows = [row for row, claim in enumerate(claims) if claim.premise.strip() and claim.hypothesis.strip()]
+        rows.sort(key=lambda row: len(claims[row].premise) + len(claims[row].hypothesis))
+        for start in range(0, len(rows), AT_ONCE):
+            part = rows[start : start + AT_ONCE]
+            with quiet():
+                tokens = self.tokenizer.pad([self._tokens(claims[row]) for row in part], return_tensors="pt")
+            logits = self.model(**tokens.to(self.device)).logits.float()
+            shares = logits.softmax(1) if logits.shape[1] > 1 else logits.sigmoid()
+            entailed[part] = shares[:, self.entailment].cpu().numpy()
+        if advance:
+            advance(len(claims))
+        return entailed
+
+    def _tokens(self, claim: Claim) -> Any:
+        """Tokens of a claim: the premise gives way, and both where the hypothesis alone is too long."""
+        premise, hypothesis = (self.special.sub(" ", text) for text in (claim.premise, claim.hypothesis))
+        room = self.most - self.tokenizer.num_special_tokens_to_add(pair=True)
+        fits = len(self.tokenizer(hypothesis, add_special_tokens=False)["input_ids"]) < room
+        cut = "only_first" if fits else "longest_first"
+        return self.tokenizer(premise, hypothesis, truncation=cut, max_length=self.most)
+
+
+def entailment_class(config: Path) -> int:
+    """The class that a model's config calls entailment, in whatever case. Raises DataError unless there is exactly one."""
+    labels = read_object(config).get("id2label")
+    names = [str(labels.get(str(row))) for row in range(len(labels))] if isinstance(labels, dict) else []
+    rows = [row for row, name in enumerate(names) if name.strip().casefold() == "entailment"]
+    if len(rows) != 1:
+        raise DataError(
+            f"{config} must call one class entailment, and has {', '.join(names) or 'no names'}",
+            hint=f"in id2label of {config} write entailment for the class that means it",
+        )
+    return rows[0]
+
+
+def _read(folder: Path) -> tuple[Any, Any]:
+    """Model and tokenizer."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = load(AutoModelForSequenceClassification, folder, "take a model that was trained for inference")
+    if not any(file for name in _TEXTS[1:4] for file in folder.glob(name)):
+        raise DataError(f"{folder} holds no vocabulary", hint="put the files of its tokenizer there")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if len(tokenizer) > (known := model.get_input_embeddings().num_embeddings):
+        raise DataError(f"{folder} has a tokenizer of {len(tokenizer)} tokens and a model of {known}")
+    return model.requires_grad_(False), tokenizer
+
+
+def _most_tokens(model: Any, tokenizer: Any) -> int:
+    """How many tokens it reads at once; RoBERTa counts positions from behind that of padding."""
+    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    places = getattr(model.config, "max_position_embeddings", None) or LONGEST
+    most = min(places - (0 if padding is None else padding + 1), int(tokenizer.model_max_length))
+    if most < LEAST:
+        raise DataError(f"{model.name_or_path} reads no more than {most} tokens", hint="take another model")
+    return most

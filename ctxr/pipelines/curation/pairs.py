@@ -1,0 +1,207 @@
+"""`ctxr pairs`: pairs to train an entailment classifier on, from captions, descriptions that people checked, or published pairs.
+
+An image with its other captions entails a held-out caption, and not one of another image of its split: of a few, every second time the
+one that shares most words with the held-out caption. Nobody checks that these do not hold.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from msgspec import structs
+
+from ctxr.annotation.artifacts import Answered, read_judgments
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import origin_of, read_dataset
+from ctxr.datasets.pairs import EntailmentPair, published_image
+from ctxr.datasets.splits import SPLITS, assign_splits
+from ctxr.datasets.truth import WORKER
+from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.project import CHAIN, latest
+from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.errors import DataError, UnfinishedError, UsageError, plural
+from ctxr.media.images import image_size
+from ctxr.metrics.positions import MOST_POSITIONS
+from ctxr.pipelines.curation.config import DocumentsReport, Pairs
+from ctxr.problems.entailment.pairs import PAIRS, EntailmentPairs, open_pairs
+from ctxr.store import kinds
+from ctxr.store.artifacts import MANIFEST, Content, Parent
+from ctxr.store.atomic import link_or_copy
+from ctxr.store.hashing import sha256_of
+from ctxr.store.records import Image, SplitName
+from ctxr.store.tables import write_tables
+from ctxr.store.units import IMAGES
+
+SHIPPED = Path(__file__).parent / "sample_pairs"
+"""Pairs that ship with ctxr (`scripts/sample_pairs.py`)."""
+
+_POOL = 16  # captions of other images among which one is chosen
+_RULES = ("gold", "aggregate", WORKER)  # how workers are named that are no people
+_REJECTED = 2  # people who chose other images, and nobody the right one
+
+
+def captioned(
+    dataset: Dataset, origin: Parent, accepted: Collection[str], workdir: Path, progress: Progress
+) -> EntailmentPairs:
+    """Pairs of the captions of a dataset, on their sides in a project. Raises DataError for a dataset without captions.
+
+    Args:
+        accepted: queries whose captions hold; of the others, those for which people chose other images alone do not.
+    """
+    sets = {image: image_set for image_set in dataset.sets for image in image_set.images}
+    files = {image: file for image in sets if (file := dataset.picture(dataset.images[image])) and file.is_file()}
+    texts = {query.id: " ".join(dataset.texts[text].text for text in query.texts) for query in dataset.queries.values()}
+    picks = [row for row in dataset.judgments if row.value > 0]
+    holds = {(row.query, row.candidate) for row in picks if row.worker.startswith(_RULES)}
+    own, chosen = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for pick in picks:
+        chosen[pick.query] += [] if pick.worker.startswith(_RULES) else [pick.candidate]
+    claims: list[tuple[str, str, str]] = []
+    for query, image in ((query.id, image_set.images[place]) for query, image_set, place in dataset.targets()):
+        if query in accepted:
+            own[image].append(query)
+            wrong = [(query, other, "wrong_choice") for other in chosen[query] if (query, other) not in holds]
+            claims += [(query, image, "entailment"), *wrong[:1]]
+        elif len(chosen[query]) >= _REJECTED and image not in chosen[query]:
+            claims.append((query, image, "rejected"))
+    rows = []
+    for query, image, relation in claims:
+        premise = [texts[name] for name in own[image] if texts[name] != texts[query]]
+        row, image_set = dataset.images[image], sets[image]
+        # photos of a gallery are single ones, unless it says what belongs together
+        single = len(image_set.images) > MOST_POSITIONS and row.group == image_set.group
+        pair = EntailmentPair(
+            f"{dataset.name}/{query}/{relation}", " ".join(premise) or None, texts[query], image if image in files else None,
+            1 if relation == "entailment" else 0, relation, dataset.name, dataset.split_of(image_set),
+            row.sha256 or image if single else row.group, query,
+        )  # fmt: skip
+        rows += [pair] if pair.kind != "none" else []
+    if not rows:
+        hint = "name a dataset with them; ctxr export-tasks describe   asks people for captions"
+        raise DataError(f"{dataset.name} has neither pictures with captions nor several captions of one", hint=hint)
+    contents = {name: dataset.images[name].sha256 for name in files}
+    pairs = with_sides(EntailmentPairs(dataset.name, tuple(rows), files, contents, origin), workdir, progress)
+    return replace(pairs, rows=(*pairs.rows, *_others(pairs.rows, holds)))
+
+
+def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) -> Iterator[EntailmentPair]:
+    """Beside each entailed pair one with a caption of another image of its side, unless there is a wrong choice of a person."""
+    entailed = [pair for pair in rows if pair.label]
+    words = {pair.id: {*str(pair.hypothesis).casefold().split()} for pair in entailed}
+    own, among = defaultdict[str, list[set[str]]](list), defaultdict[str | None, list[EntailmentPair]](list)
+    for pair in entailed:
+        own[pair.image or pair.group].append(words[pair.id])
+        among[pair.split].append(pair)
+    chosen, rng = {pair.caption for pair in rows if not pair.label}, np.random.default_rng(0)
+    for number, pair in enumerate(entailed):
+        image, mine = pair.image or pair.group, words[pair.id]
+        drawn = [among[pair.split][place] for place in rng.integers(len(among[pair.split]), size=_POOL).tolist()]
+        free = [one for one in drawn if words[one.id] not in own[image] and (one.caption, image) not in holds]
+        if free and pair.caption not in chosen:
+            near = (
+                min(free, key=lambda one: len(words[one.id] ^ mine) / len(words[one.id] | mine))
+                if number % 2
+                else free[0]
+            )
+            name = f"{pair.id.removesuffix(pair.relation)}other"
+            fields = {"hypothesis": near.hypothesis, "caption": near.caption, "label": 0, "relation": "other"}
+            yield structs.replace(pair, id=name, **fields)
+
+
+def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
+    """The dataset with the descriptions that people wrote and did not accept."""
+    # absolute paths, since these pictures lie elsewhere
+    images = {name: structs.replace(row, path=str(answered.root / row.path)) for name, row in answered.images.items()}
+    splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
+    sets = {**answered.sets, **{image_set.id: image_set for image_set in dataset.sets}}
+    return replace(
+        dataset, sets=tuple(sets.values()), images=images | dataset.images, splits=splits | dataset.splits,
+        texts={text.id: text for text in answered.texts} | dataset.texts,
+        queries={query.id: query for query in answered.queries} | dataset.queries,
+        judgments=(*dataset.judgments, *(row for row in answered.judgments if row.query not in dataset.queries)),
+    )  # fmt: skip
+
+
+def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> EntailmentPairs:
+    """The pairs with each group on one side: that on which the project evaluates one of its pictures, test before valid before train.
+
+    Groups without a side are dealt by hash, and those of train too where none is on valid.
+    """
+    evaluated: dict[str, SplitName | None] = {}
+    with suppress(UnfinishedError):
+        dataset = read_dataset(latest(workdir, CHAIN)[0])
+        for image_set in dataset.sets:
+            for image in image_set.images if dataset.split_of(image_set) in ("valid", "test") else ():
+                marks = (dataset.images[image].sha256, published_image(image))
+                evaluated |= {mark: dataset.split_of(image_set) for mark in marks if mark}
+    sides: dict[str, set[SplitName]] = defaultdict(set)
+    for pair in pairs.rows:
+        sides[pair.group] |= {side for side in (pair.split, *map(evaluated.get, pairs.marks([pair]))) if side}
+    fixed = {group: max(several, key=SPLITS.index) for group, several in sides.items() if several}
+    if "valid" not in fixed.values():
+        fixed = {group: side for group, side in fixed.items() if side != "train"}
+    dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(sides, True), fixed=fixed)}
+    if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
+        progress.note(
+            f"{plural(moved, 'pair')} moved: to where their group is evaluated, or to valid and test if valid was empty"
+        )
+    return replace(pairs, rows=tuple(structs.replace(pair, split=dealt[pair.group]) for pair in pairs.rows))
+
+
+def run(options: Pairs, progress: Progress | None = None) -> DocumentsReport:
+    """Make pairs and report how many.
+
+    Raises UsageError for wrong arguments, UnfinishedError without the project's descriptions, DataError for a source without pairs.
+    """
+    stage = _PairsStage(options)
+    result = execute(stage, progress or Silent())
+    assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
+    return DocumentsReport(options.folder(), stage.read, result.up_to_date, dict(result.artifact.manifest.counts), [])
+
+
+class _PairsStage(Stage):
+    KIND = kinds.PAIRS
+    STAGED = True
+    options: Pairs
+
+    def out(self) -> Path:
+        return self.options.folder()
+
+    def inputs(self, progress: Progress) -> Inputs:
+        source, workdir, dataset = self.options.source, self.options.workdir, None
+        named, answers = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
+        path = latest(workdir, ("dataset",))[0] if source == "own" else named
+        if source == "own" or not (path.name == PAIRS or (path / PAIRS).is_file()):
+            with suppress(UsageError):  # what is no dataset may hold published pairs
+                dataset = read_dataset(path)
+        if dataset is None:
+            pairs = with_sides(open_pairs(path, workdir, progress), workdir, progress)
+        else:
+            whole = dataset.of_sets("ctxr pairs")
+            for note in dataset.notes:
+                progress.note(note)
+            if source == "own" and (answers / MANIFEST).is_file():
+                whole = with_answers(dataset, read_judgments(answers))
+            pairs = captioned(whole, origin_of(dataset), dataset.queries, workdir, progress)
+        self.read = pairs.name
+        return Inputs([pairs.origin], pairs, {"pairs": sha256_of([repr(pair) for pair in pairs.rows])})
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        pairs: EntailmentPairs = inputs.data
+        groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
+        images = []
+        with progress.task("pictures", len(groups)) as task:
+            for name, group in groups.items():
+                file, sha256 = pairs.files[name], pairs.contents[name]
+                path = f"{IMAGES}/{sha256}{file.suffix.lower()}"
+                images.append(Image(name, path, sha256, group, *image_size(file)))
+                link_or_copy(file, out / path)
+                task.advance()
+        write_tables(out, {"pairs": pairs.rows, "images": images})
+        splits = Counter(pair.split for pair in pairs.rows)
+        counts = {"pairs": len(pairs.rows), "entailed": sum(pair.label for pair in pairs.rows), "images": len(images)}
+        files = {"pairs.jsonl", "images.jsonl"} | {image.path for image in images}
+        return Content(sorted(files), counts | {"splits": {split: splits[split] for split in SPLITS}}, {})
