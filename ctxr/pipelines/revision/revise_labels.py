@@ -53,7 +53,7 @@ from ctxr.pipelines.revision.inputs import (
     with_distances,
     without_rejected,
 )
-from ctxr.pipelines.revision.licence import Licence, read_licence
+from ctxr.pipelines.revision.licence import JudgeLicence, read_licence
 from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import MANIFEST
@@ -151,7 +151,7 @@ def _prices(cascade: Cascade, claims: int) -> Iterator[tuple[str, str]]:
 
 
 def _rejected(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None
 ) -> tuple[RevisionInput, dict[str, str]]:
     """The input without pairs that were rejected before, and a note on these; unchanged where the threshold is not known yet."""
     own = cascade.threshold if licence is None or licence.threshold is None else licence.threshold
@@ -188,7 +188,7 @@ def proposer(config: ReviseLabels) -> str:
     )
 
 
-def threshold(config: ReviseLabels, cascade: Cascade, licence: Licence | None) -> str:
+def threshold(config: ReviseLabels, cascade: Cascade, licence: JudgeLicence | None) -> str:
     """The threshold and how it is chosen."""
     if config.threshold is not None:
         return f"{config.threshold:g}, by --threshold or the judge's name"
@@ -285,7 +285,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
 
 
 def in_force(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None, threshold: float
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
 ) -> tuple[ReviseLabels, frozenset[str], str]:
     """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
 

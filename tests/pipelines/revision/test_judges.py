@@ -17,7 +17,7 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.models.entailment.base import Estimate, Judge
 from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.licence import Licence
+from ctxr.pipelines.revision.licence import JudgeLicence
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Judgment
@@ -193,9 +193,11 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
     assert not in_force(published)
     base = []
 
-    def read_licence(workdir: Path, fingerprint: str, content: str) -> Licence | None:
+    def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
         base.append((workdir, fingerprint, content))
-        return Licence(True, "as good as 3 of 3 people", "stand-in", fingerprint, content, epsilon=0.1, threshold=0.7)
+        return JudgeLicence(
+            True, "as good as 3 of 3 people", "stand-in", fingerprint, content, epsilon=0.1, threshold=0.7
+        )
 
     monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.read_licence", read_licence)
     licensed = run(options(published, split="test"), classifier=judge)
