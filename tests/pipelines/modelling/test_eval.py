@@ -10,6 +10,8 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
+from ctxr.annotation.artifacts import Answered, write_judgments
+from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import Round
@@ -113,9 +115,13 @@ def test_unsure_candidates_leave_the_ranking_of_their_set(tmp_path: Path) -> Non
         images[pick],
         images[other],
     }
+    assert "unsure of 2 pairs" in after.tables["valid/accuracy"].note
     # people overrule the judge
-    votes = [Judgment(missed, images[pick], "ann", 0.0)]
-    again = evaluate(revised(dataset, votes), file, out=tmp_path / "after")
+    verdict = Judgment(f"entail/{images[pick]}/{missed}", ENTAILMENT, "ann", 0.0)
+    write_judgments(tmp_path / "work" / "judgments", Answered(root=dataset, judgments=(verdict,)), [])
+    again = evaluate(dataset, file, out=tmp_path / "after")
+    assert not again.up_to_date
+    assert "unsure of 1 pair," in again.tables["valid/accuracy"].note
     assert share(cells(again.tables["valid/accuracy"])["a"][0]) == 66.7
 
 
