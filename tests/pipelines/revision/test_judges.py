@@ -253,7 +253,7 @@ def test_answers_of_a_judge_whose_budget_ends_are_kept(workdir: Path, judges: Op
     [
         ({"judge": ("toy",), "classifier": "x"}, "--judge and --classifier"),
         ({"judge": ("toy@0.2-0.8",), "threshold": 0.5}, "toy@0.2-0.8 gives limits"),
-        ({"judge": ("toy",), "threshold": 0.5, "unsure": 0.6}, "--unsure 0.6 lies above the threshold 0.5"),
+        ({"judge": ("toy",), "threshold": 0.5, "unsure": 0.6}, r"--unsure 0\.6 .* 0\.5"),
         ({"judge": ("tory",)}, "--judge tory"),
         ({"entail": False, "audit": True, "dry_run": True}, "--dry-run and --audit"),
     ],
