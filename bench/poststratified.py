@@ -1,12 +1,18 @@
 """How often intervals of an audit by strata hold the truth of a gallery whose best captions hold most often: Entail@K, precision,
-recall.
+recall; and how often those that allow for people's errors do, with how many answers fewer than by simple random sampling.
 
 python -m bench.poststratified
+python -m bench.poststratified votes [studies]
 """
 
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
+from scipy.special import betainccinv, betaincinv, expit, logit
 
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.stratified import (
@@ -19,6 +25,7 @@ from ctxr.metrics.stratified import (
     entailed_share,
     reliability,
 )
+from ctxr.metrics.vote_errors import PairVotes
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 MINED, GIVEN = 30, 2
@@ -151,7 +158,119 @@ def audits(kind: Kind, looks: int, count: int = 400, errors: float = 0.0) -> dic
     return {name: Covered(*np.array(held, np.float64).mean(axis=0).tolist()) for name, held in rows.items()}
 
 
-if __name__ == "__main__":
+@dataclass(frozen=True)
+class Judge:
+    """Evidence of a pair is normal, `apart` deviations apart for entailed pairs and others; `sharp` multiplies the log odds of the
+    probability made of it, which is calibrated at 1 with `fair` and takes half of all pairs for entailed without."""
+
+    apart: float
+    sharp: float = 1.0
+    fair: bool = True
+
+
+JUDGES = {"good": Judge(4), "mediocre": Judge(2), "miscalibrated": Judge(3, 2.0, fair=False)}
+PREVALENCES = (0.05, 0.1, 0.2, 0.4)
+ERRORS = ((0.0, 0.0), (0.02, 0.02), (0.05, 0.05), (0.1, 0.1), (0.02, 0.1), (0.1, 0.02))
+"""The chance of a vote to say yes of a pair that is not entailed, and no of one that is."""
+
+FIGURES = ("precision", "recall", "entailed")
+
+
+def judged(judge: Judge, prevalence: float, rng: np.random.Generator, pictures: int = 200) -> World:
+    """Candidates of which a share holds, and what the judge says of them."""
+    holds = rng.random((pictures, MINED)) < prevalence
+    evidence = judge.apart * (rng.normal(size=holds.shape) + judge.apart * np.where(holds, 0.5, -0.5))
+    probability = expit(judge.sharp * (evidence + (logit(prevalence) if judge.fair else 0.0)))
+    return World(holds, probability, np.full((pictures, GIVEN), MINED))
+
+
+def voted(
+    one: World, looks: int, errors: tuple[float, float], rng: np.random.Generator
+) -> tuple[Reliability, Reliability]:
+    """Three votes on each pair of an audit: their majority taken as right, and allowing for errors."""
+    strata, drawn = one.drawn(looks, rng)
+    holds, called = one.holds.ravel(), one.probability.ravel() >= 0.5
+    yes = rng.binomial(3, np.where(holds[drawn], 1 - errors[1], errors[0]))
+    parts = []
+    for stratum in range(strata.max() + 1):
+        held, inside = strata == stratum, strata[drawn] == stratum
+        parts.append(Stratum(int(held.sum()), int(inside.sum()), int((yes[inside] > 1).sum()), bool(called[held][0])))
+    return reliability(parts), reliability(parts, PairVotes(strata[drawn], np.full(len(drawn), 3), yes))
+
+
+def simple(one: World, figure: str, width: float, rng: np.random.Generator, draws: int = 300) -> int:
+    """The least simple random sample, answered without an error, whose exact interval of a figure is as narrow on average, the pool being
+    finite."""
+    holds, called = one.holds.ravel(), one.probability.ravel() >= 0.5
+    order = np.argsort(rng.random((draws, len(holds))).astype(np.float32), axis=1)
+    trial = {"precision": called, "recall": holds, "entailed": np.ones_like(holds)}[figure]
+    hit = holds if figure == "entailed" else holds & called
+    trials, hits = (np.cumsum(column[order], axis=1) for column in (trial, hit))
+
+    def narrow(size: int) -> bool:
+        of, count = trials[:, size - 1], hits[:, size - 1]
+        low = np.where(count > 0, betaincinv(np.maximum(count, 1), of - count + 1, 0.025), 0.0)
+        high = np.where(count < of, betainccinv(count + 1, np.maximum(of - count, 1), 0.025), 1.0)
+        return float((high - low).mean() * np.sqrt(1 - size / len(holds))) <= width
+
+    least, most = 0, len(holds)
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if narrow(middle) else (middle, most)
+    return most
+
+
+def voted_studies(
+    name: str, prevalence: float, errors: tuple[float, float], count: int = 1000, looks: int = 200
+) -> dict[str, tuple[float, float, float, int]]:
+    """By figure: shares of studies whose interval holds the truth, taking the majority as right and allowing for errors; mean width of
+    the latter; and the simple random sample, without an error, that gives the same width."""
+    rng = np.random.default_rng(2)
+    rows: dict[str, list[tuple[bool, bool, float]]] = {figure: [] for figure in FIGURES}
+    for _ in range(count):
+        one = judged(JUDGES[name], prevalence, rng)
+        called = one.probability >= 0.5
+        true = (called & one.holds).sum()
+        truths = (true / called.sum(), true / one.holds.sum(), one.holds.sum())
+        plain, corrected = voted(one, looks, errors, rng)
+        for figure, truth in zip(FIGURES, truths, strict=True):
+            ends = [getattr(told, figure) for told in (plain, corrected)]
+            size = one.holds.size if figure == "entailed" else 1
+            held = [told.low - 1e-9 <= truth <= told.high + 1e-9 for told in ends]
+            rows[figure].append((held[0], held[1], (ends[1].high - ends[1].low) / size))
+    means = {figure: np.array(held, np.float64).mean(axis=0) for figure, held in rows.items()}
+    return {
+        figure: (float(plain), float(told), float(width), simple(one, figure, float(width), rng))
+        for figure, (plain, told, width) in means.items()
+    }
+
+
+def rows_of(scenario: tuple[str, float, tuple[float, float], int]) -> Iterator[str]:
+    """The table of one scenario, a row per figure."""
+    name, prevalence, (yes, no), count = scenario
+    for figure, (plain, told, width, size) in voted_studies(name, prevalence, (yes, no), count).items():
+        yield (
+            f"{name:13} {prevalence:5.0%} {yes:5.0%} {no:5.0%} {figure:9} {plain:7.1%} {told:7.1%} {100 * width:6.1f} {size:5d} "
+            f"{1 - 200 / size:6.0%}"
+        )
+
+
+def table(scenario: tuple[str, float, tuple[float, float], int]) -> str:
+    """The rows of a scenario."""
+    return "\n".join(rows_of(scenario))
+
+
+def votes(count: int) -> None:
+    """Print coverage by majority and allowing for errors, and answers saved, of 200 pairs with three votes each."""
+    print("judge         holds  yes*  no*   figure    majority corr.  width simple saved   (* share of votes that err)")
+    scenarios = [(*scenario, count) for scenario in product(JUDGES, PREVALENCES, ERRORS)]
+    with ProcessPoolExecutor(2) as pool:
+        for text in pool.map(table, scenarios):
+            print(text, flush=True)
+
+
+def main() -> None:
+    """Print how the intervals of audits without errors fare."""
     for name, kind in KINDS.items():
         for looks in (100, 200, 600):
             for figure, covered in (studies(kind, looks) | audits(kind, looks)).items():
@@ -159,3 +278,10 @@ if __name__ == "__main__":
         for errors in (0.02, 0.05):
             for figure, covered in audits(kind, 200, errors=errors).items():
                 print(f"{name}, 200 looks, {errors:.0%} of them wrong, {figure}: {covered.told()}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["votes"]:
+        votes(int(sys.argv[2]) if len(sys.argv) > 2 else 1000)
+    else:
+        main()

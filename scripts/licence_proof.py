@@ -5,7 +5,6 @@ The candidates of a round are drawn, people answer its sample, and what `ctxr re
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -18,10 +17,11 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.render import show_table
 from ctxr.datasets.rounds import AuditSample, CandidateRow, Round
 from ctxr.engine.report import Table
+from ctxr.metrics.alternative import LEVEL, Preference
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.pipelines.revision.auditing import judged
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.licence import JudgedPairs, Licence, examine
+from ctxr.pipelines.revision.licence import JudgedPairs, JudgeLicence, examine
 from ctxr.pipelines.revision.results import draw
 from ctxr.store.records import Judgment
 from scripts.ending import exit_code
@@ -88,49 +88,62 @@ def answered(
     return Answered(Path(), judgments=rows)
 
 
-def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Generator) -> Licence:
+def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Generator) -> tuple[JudgeLicence, Preference]:
     """What the audit of a sample says."""
     current = Round(
         1, True, "drawn", "drawn", "judge", "judge", THRESHOLD, "given", PICTURES, len(world.links), 0, 0, 0, ""
     )
     sample = draw(world.links, size, rng)
     answers = judged(sample, answered(sample, world.holds, rng), ()).answers
-    return examine(config, current, "", JudgedPairs(current, sample, world.links, answers))
+    pairs = JudgedPairs(current, sample, world.links, answers)
+    favours = pairs.preference(config.seed)
+    return examine(config, current, "", pairs), favours or Preference(0, 0, 1)
+
+
+def precision(world: Drawn, threshold: float) -> float:
+    """The share of pairs at or above a threshold that hold."""
+    called = [world.holds[link.key()] for link in world.links if (link.probability or 0) >= threshold]
+    return float(np.mean(called))
 
 
 def prove(options: Namespace) -> None:
     """Audit many rounds of each kind, and print the share of licences."""
     config, rows = ReviseLabels(epsilon=options.epsilon, precision=options.precision), []
-    for (world, best), (name, judge) in product(WORLDS.items(), JUDGES.items()):
-        results: dict[int, list[Licence]] = {size: [] for size in SIZES}
+    for (world, best), (name, judge), size in product(WORLDS.items(), JUDGES.items(), SIZES):
+        licences, favoured, right = [], 0, []
         share = []
         for seed in range(options.repetitions):
-            rng = np.random.default_rng((seed, 18))
+            rng = np.random.default_rng((seed, size))
             one = drawn(best, judge, rng)
             share.append(np.mean(list(one.holds.values())))
-            for size, licences in results.items():
-                licences.append(audited(config, one, size, rng))
-        for size, licences in results.items():
-            none = Counter(licence.threshold is None for licence in licences)[True]
-            tested = [licence for licence in licences if licence.omega is not None and licence.rho is not None]
-            mean = [
-                f"{np.mean([getattr(one, key) for one in tested]):.2f}" if tested else "–"
-                for key in ("threshold", "omega", "rho")
-            ]
-            passed = 100 * np.mean([licence.passed for licence in licences])
-            rows.append(
-                (
-                    f"{world} ({100 * np.mean(share):.0f} %)",
-                    name,
-                    size,
-                    f"{passed:.1f}",
-                    f"{100 * none / len(licences):.1f}",
-                    *mean,
-                )
-            )
-    note = f"of {options.repetitions} audits by {PEOPLE} people who err in 5 to 10 %; ε {config.epsilon:g}"
-    columns = ("captions that hold", "judge", "pairs", "licensed %", "no threshold %", "threshold", "ω", "ρ")
+            licence, favours = audited(config, one, size, rng)
+            licences.append(licence)
+            favoured += favours.p <= LEVEL
+            if licence.passed and licence.threshold is not None:
+                right.append(precision(one, licence.threshold))
+        tested = [licence for licence in licences if licence.omega is not None]
+        means = (_mean([getattr(one, key) for one in tested]) for key in ("threshold", "omega", "rho"))
+        none, passed = len(licences) - len(tested), sum(licence.passed for licence in licences)
+        counts = (f"{100 * count / len(licences):.0f}" for count in (passed, none, favoured))
+        rows.append((f"{world} ({100 * np.mean(share):.0f} %)", name, size, *counts, *means, _mean(right)))
+    note = f"of {options.repetitions} audits by {PEOPLE} people who err in 5 to 10 %; ε {config.epsilon:g}; hold: of what it adds"
+    columns = (
+        "captions that hold",
+        "judge",
+        "pairs",
+        "licensed %",
+        "no threshold %",
+        "favours %",
+        "threshold",
+        "ω",
+        "ρ",
+        "hold",
+    )
     show_table(Table("Licences", columns, tuple(rows), note))
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.2f}" if values else "–"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

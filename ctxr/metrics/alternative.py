@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from ctxr.metrics.votes import Codes, Doubles, Votes
+from ctxr.metrics.votes import Codes, Doubles, Flags, Votes
 
 LEVEL = 0.05
 """False discovery rate of the tests over people."""
@@ -18,8 +18,8 @@ FEW_ITEMS = 30
 
 
 @dataclass(frozen=True)
-class Person:
-    """A person left out, against a judge.
+class AnnotatorTest:
+    """The test of a judge against a person left out.
 
     Attributes:
         items: that others answered too; the rest is None or False without any. advantage: share of them on which the judge agrees with
@@ -33,7 +33,7 @@ class Person:
     rejected: bool = False
 
 
-def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: float) -> tuple[Person, ...]:
+def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: float) -> tuple[AnnotatorTest, ...]:
     """Compare a judge with each person by how many of the others agree with either; tests are corrected for each other (Benjamini and
     Yekutieli 2001).
 
@@ -55,17 +55,10 @@ def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: f
     highest = float(ordered[ordered <= LEVEL * ranks / (len(ranks) * (1 / ranks).sum())].max(initial=-1.0))
     tested = iter(p_values.tolist())
     return tuple(
-        Person(
-            str(name),
-            len(row),
-            float(np.average(worse[row] <= 0, weights=weight[row])),
-            p := next(tested),
-            p <= highest,
-        )
-        if len(row)
-        else Person(str(name), 0)
+        AnnotatorTest(str(name), len(row), float(np.average(worse[row] <= 0, weights=weight[row])), p := next(tested), p <= highest)
+        if len(row) else AnnotatorTest(str(name), 0)
         for name, row in zip(votes.worker_names, rows, strict=True)
-    )
+    )  # fmt: skip
 
 
 def inferiority(differences: Doubles, weights: Doubles, epsilon: float) -> float:
@@ -97,16 +90,17 @@ class Preference:
     p: float
 
 
-def preference(
-    probability: Doubles, ranks: Doubles, entailed: Doubles, weights: Doubles, seed: int
-) -> Preference | None:
+def preference(probability: Doubles, ranks: Doubles, entailed: Flags, weights: Doubles, seed: int) -> Preference | None:
     """Whether a judge favours what a retriever ranks high: in 4,000 draws ranks are dealt out anew among pairs [N] of one verdict.
+
+    Args:
+        probability: NaN where the judge gives none. weights: candidates that a pair stands for, 0 to leave it out.
 
     None where all pairs of either verdict rank alike.
     """
     rank, rng, gaps, total = float(np.median(ranks)), np.random.default_rng(seed), np.zeros(4001), 0.0
     for verdict in (False, True):
-        rows = entailed == verdict
+        rows = (entailed == verdict) & ~np.isnan(probability) & (weights > 0)
         high, weight = ranks[rows] <= rank, weights[rows]
         if high.any() and not high.all():
             dealt = np.vstack([high, rng.permuted(np.tile(high, (4000, 1)), axis=1)]).astype(np.float64)

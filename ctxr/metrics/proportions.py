@@ -32,7 +32,7 @@ def exact_interval(hits: float, trials: int) -> tuple[float, float]:
 
 def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles, Doubles]:
     """Wilson's limits of shares [S] with Student's quantile in place of the normal one, which holds the truth of few looks too often
-    rather than too seldom.
+    rather than too seldom; no nearer to the share than the exact limits, since Wilson's hold too little around one hit of many looks.
 
     Args:
         looks: [S] of each, above 0; fewer than there were where the truth is that of few pairs itself, and no whole number then.
@@ -45,7 +45,11 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles
     square = stdtrit(np.maximum(free, 1), (1 + LEVEL) / 2) ** 2 / looks
     middle = (share + square / 2) / (1 + square)
     half = np.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
-    return np.clip(middle - half, 0, share), np.clip(middle + half, share, 1)
+    tail, hits = (1 - LEVEL) / 2, share * looks
+    low, high = betaincinv(hits, looks - hits + 1, tail), betainccinv(hits + 1, looks - hits, tail)
+    # exact limits are not defined without hits or without misses, nor for endless looks
+    low, high = np.where(np.isnan(low), middle - half, low), np.where(np.isnan(high), middle + half, high)
+    return np.clip(np.minimum(middle - half, low), 0, share), np.clip(np.maximum(middle + half, high), share, 1)
 
 
 def bounded_tail(total: float, trials: int, chance: float) -> float:
@@ -83,16 +87,22 @@ def bounded_interval(total: float, trials: int) -> tuple[float, float]:
         """The share at which so large a total has a bound of 2.5 %; 0 for a total of 0."""
         if total <= 1e-9:
             return 0.0
-        return zero_of_fall(lambda share: (1 - LEVEL) / 2 - bounded_tail(total, trials, share), 0.0, 1.0)
+        below = zero_of_fall(
+            lambda share: np.array((1 - LEVEL) / 2 - bounded_tail(total, trials, float(share))),
+            np.zeros(()),
+            np.ones(()),
+        )
+        return float(below)
 
     return limit(total), 1 - limit(trials - total)
 
 
-def zero_of_fall(of: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls from 0 or more to 0 or less between two places is 0, by halving."""
+def zero_of_fall(of: Callable[[Doubles], Doubles], low: Doubles, high: Doubles) -> Doubles:
+    """Where functions that fall from 0 or more to 0 or less between two places are 0, by halving; an entry for each."""
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if of(middle) > 0 else (low, middle)
+        above = of(middle) > 0
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
     return high
 
 

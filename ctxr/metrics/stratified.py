@@ -12,7 +12,6 @@ of its audited pairs among the first K; where these are fewer than `LEAST`, that
 its interval is that of the pictures alone.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,8 @@ from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
 from ctxr.metrics.proportions import share_limits, zero_of_fall
 from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
-from ctxr.metrics.votes import Codes, Doubles
+from ctxr.metrics.vote_errors import PairVotes, likely_shares
+from ctxr.metrics.votes import Codes, Doubles, Flags
 
 DRAWS = 4000
 
@@ -171,6 +171,7 @@ class Reliability:
     Attributes:
         precision: share of the pairs called entailed that are, 0..1. recall: share of the entailed pairs of the pool that were
             called so, 0..1. entailed: how many pairs of the pool are entailed, called so or not.
+        errors: shares of single votes that say yes, and no, by error, which the figures allow for; None: verdicts are taken as right.
         called: pairs called entailed. pairs: of the pool. looked: pairs that people decided.
     """
 
@@ -180,10 +181,11 @@ class Reliability:
     called: int
     pairs: int
     looked: int
+    errors: tuple[Interval, ...] | None = None
 
 
-def reliability(parts: Sequence[Stratum]) -> Reliability:
-    """Precision and recall from what people said in each stratum.
+def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Reliability:
+    """Precision and recall from what people said in each stratum; corrected for their errors where pairs have several `votes`.
 
     No recall, and no number of entailed pairs, where a stratum with pairs was not sampled; no precision where that is so of one
     that was called, or where nothing was. Raises DataError for counts that do not fit each other.
@@ -193,33 +195,55 @@ def reliability(parts: Sequence[Stratum]) -> Reliability:
     >>> found.precision.value, found.recall.value, found.recall.low, found.entailed.value
     (0.9, 0.75, 0.75, 12.0)
     """
-    called, other = ([part for part in parts if part.called is wanted] for wanted in (True, False))
-    count, pairs = (sum(part.population for part in group) for group in (called, parts))
-    sizes = {"called": count, "pairs": pairs, "looked": sum(part.sampled for part in parts)}
-    hits, missed, every = finite_total(called), finite_total(other), finite_total([*called, *other])
-    precision = Interval(None)
-    if hits is not None and count:
-        precision = Interval(hits.value / count, hits.low / count, hits.high / count, len(called))
-    if hits is None or missed is None or every is None or not pairs:
-        return Reliability(precision, Interval(None), Interval(None), **sizes)
-    entailed = Interval(every.value, every.low, every.high, len(parts))
-    recall = replace(_recall(hits, missed), clusters=len(parts))
-    return Reliability(precision, recall, entailed, **sizes)
+    population, called = np.array([(part.population, part.called) for part in parts], np.int64).reshape(-1, 2).T
+    likely = None if votes is None else likely_shares(votes, population.astype(np.float64))
+    reach = np.ones(1) if likely is None else likely.reach
+
+    def total(kind: Flags) -> Doubles:
+        """How many pairs of a kind of strata are entailed, and between which numbers, [3, G]."""
+        group = np.flatnonzero(kind & (population > 0))
+        if likely is None:
+            known = finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])
+            return np.array([[np.nan] * 3 if known is None else [known.value, known.low, known.high]]).T
+        share, *limits = likely.shares[:, :, group] * population[group]
+        below, above = (np.linalg.norm(limit - share, axis=1) for limit in limits)
+        value = share.sum(axis=1)
+        return np.asarray(np.clip(np.stack([value, value - below, value + above]), 0, population[group].sum()))
+
+    def widest(ends: Doubles, strata: int) -> Interval:
+        """A figure with its limits [3, G] under all pairs of error rates."""
+        value, low, high = ends
+        if not strata or np.isnan(value).any():
+            return Interval(None)
+        edges = (value - (value - low) * reach).min(), (value + (high - value) * reach).max()
+        return Interval(float(value[reach.argmax()]), float(edges[0]), float(edges[1]), strata)
+
+    hits, missed, every = total(called > 0), total(called == 0), total(called >= 0)
+    count, pairs = int(population @ called), int(population.sum())
+    return Reliability(
+        widest(hits / max(count, 1), int(called.sum()) if count else 0),
+        widest(_recall(hits, missed), len(parts)),
+        widest(every, len(parts) if pairs else 0),
+        count,
+        pairs,
+        sum(part.sampled for part in parts),
+        errors=None if likely is None else tuple(widest(np.tile(rate, (3, 1)), len(parts)) for rate in likely.errors.T),
+    )
 
 
-def _recall(hits: Total, missed: Total) -> Interval:
-    """found / (found + missed), and the shares r for which (1 - r) found - r missed may be 0 (Zou and Donner 2008)."""
-    if not hits.value + missed.value:
-        return Interval(None)
-    value = hits.value / (hits.value + missed.value)
+def _recall(hits: Doubles, missed: Doubles) -> Doubles:
+    """found / (found + missed), and the shares r for which (1 - r) found - r missed may be 0 (Zou and Donner 2008), [3, G]."""
+    with np.errstate(invalid="ignore"):
+        value = hits[0] / (hits[0] + missed[0])
 
-    def end(share: float, found: float, lost: float, sign: int) -> float:
+    def end(share: Doubles, found: Doubles, lost: Doubles, sign: int) -> Doubles:
         """An end of (1 - r) found - r missed, by the opposite ends of both."""
-        away = math.hypot((1 - share) * (hits.value - found), share * (missed.value - lost))
-        return (1 - share) * hits.value - share * missed.value + sign * away
+        away = np.hypot((1 - share) * (hits[0] - found), share * (missed[0] - lost))
+        return np.asarray((1 - share) * hits[0] - share * missed[0] + sign * away)
 
-    low = zero_of_fall(lambda share: end(share, hits.low, missed.high, -1), 0.0, value)
-    return Interval(value, low, zero_of_fall(lambda share: end(share, hits.high, missed.low, 1), value, 1.0))
+    low = zero_of_fall(lambda share: end(share, hits[1], missed[2], -1), np.zeros(len(value)), value)
+    high = zero_of_fall(lambda share: end(share, hits[2], missed[1], 1), value, np.ones(len(value)))
+    return np.stack([value, low, high])
 
 
 def allocate(populations: Sequence[int], size: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
-from ctxr.datasets.rounds import Round, read_rounds
+from ctxr.datasets.rounds import read_rounds
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
@@ -116,20 +116,15 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
 
 def mark_labels(evaluation: Evaluation) -> None:
     """Name the active rounds that a toy judged, or that are in force without a licence, in the notes and below every table."""
-    folders = {one for one in (evaluation.request.dataset.root, evaluation.options.judgments) if one is not None}
-    cautions = {caution_of(row) for folder in folders for row in read_rounds(folder) if row.active} - {""}
-    if said := "; ".join(f"labels of {caution}" for caution in sorted(cautions)):
-        tables = evaluation.findings.tables
-        tables |= {
-            name: replace(table, note=f"{table.note}; {said}".removeprefix("; ")) for name, table in tables.items()
-        }
+    folders = dict.fromkeys((evaluation.request.dataset.root, evaluation.options.judgments))
+    rounds = [row for folder in folders if folder is not None for row in read_rounds(folder) if row.active]
+    free = ", in force without a licence (--unlicensed)"
+    for row in (row for row in rounds if row.toy or row.unlicensed):
+        said = f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
         evaluation.findings.notes.append(said)
-
-
-def caution_of(row: Round) -> str:
-    """A round that a toy judged, or that is in force without a licence, in words; "" for others."""
-    toy, free = ", a toy" * row.toy, ", in force without a licence (--unlicensed)" * row.unlicensed
-    return f"round {row.number} by {row.classifier}{toy}{free}" if toy or free else ""
+        for name, table in evaluation.findings.tables.items():
+            note = f"{table.note}; {said}" if table.note else said
+            evaluation.findings.tables[name] = replace(table, note=note)
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

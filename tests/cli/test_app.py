@@ -365,7 +365,7 @@ def test_a_path_that_does_not_exist_is_a_wrong_argument_of_every_command_and_tol
 ) -> None:
     needed = {"export-tasks": ["describe"], "export": ["--to", "hf"], "filter": ["--brisque", "1"]}.get(name, [])
     needed += ["--endpoint", "http://localhost/v1", "--model", "m"] if name == "listen" else []
-    needed += {"build-sets": ["videos"], "build-documents": ["coco"]}.get(name, [])
+    needed += {"build-sets": ["videos"], "build-documents": ["coco"], "pairs": ["sample"]}.get(name, [])
     named_by = [] if option in COMMANDS[name].arguments else [typed(option)]
     result = runner.invoke(app, [name, *named_by, str(tmp_path / "none"), *needed, "-w", str(tmp_path)])
     assert result.exit_code == 2

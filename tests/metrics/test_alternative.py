@@ -122,30 +122,32 @@ def test_favour_is_measured_among_pairs_of_one_verdict() -> None:
     rng = np.random.default_rng(2)
     ranks, entailed = rng.integers(1, 31, 101), rng.random(101) < 0.4
     weights, p = rng.uniform(1, 9, 101), rng.random(101)
-    result = preference(p, ranks.astype(float), entailed.astype(float), weights, 0)
+    result = preference(p, ranks.astype(float), entailed, weights, 0)
     assert result is not None
     slow = slow_difference(p.tolist(), ranks.tolist(), entailed.tolist(), weights.tolist())
     assert result.difference == pytest.approx(slow)
-    assert result == preference(p, ranks.astype(float), entailed.astype(float), weights, 0)
+    # pairs without a probability or weight are left out, but for the median
+    more, none = np.append(ranks, [99, 99]).astype(float), np.append(p, [np.nan, 1.0])
+    assert result == preference(none, more, np.append(entailed, [True, True]), np.append(weights, [9.0, 0.0]), 0)
     # what follows the verdicts alone is no favour, even where these follow the rank
-    fair = preference(entailed.astype(float), ranks.astype(float), entailed.astype(float), weights, 0)
+    fair = preference(entailed.astype(float), ranks.astype(float), entailed, weights, 0)
     assert fair is not None
     assert fair.difference == pytest.approx(0.0)
     assert fair.p == 1.0
-    favoured = preference(1 / ranks, ranks.astype(float), entailed.astype(float), weights, 0)
+    favoured = preference(1 / ranks, ranks.astype(float), entailed, weights, 0)
     assert favoured is not None
     assert favoured.p == pytest.approx(1 / 4001)
 
 
 def test_without_two_kinds_of_ranks_there_is_no_favour() -> None:
-    assert preference(np.array([0.1, 0.9]), np.array([3.0, 3.0]), np.ones(2), np.ones(2), 0) is None
+    assert preference(np.array([0.1, 0.9]), np.array([3.0, 3.0]), np.ones(2, bool), np.ones(2), 0) is None
 
 
 def test_the_share_of_chance_findings_is_that_of_the_level() -> None:
     rng = np.random.default_rng(3)
     findings = 0
     for seed in range(200):
-        entailed = (rng.random(60) < 0.5).astype(float)
+        entailed = rng.random(60) < 0.5
         result = preference(rng.random(60), rng.permutation(60).astype(float), entailed, np.ones(60), seed)
         assert result is not None
         findings += result.p <= LEVEL

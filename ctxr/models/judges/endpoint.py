@@ -202,9 +202,9 @@ class EndpointJudge(Judge):
                 f"{self.name} mostly says neither yes nor no: a reasoning model needs a larger --max-tokens"
             )
         if len(replies) < len(todo):
-            counts = f"{len(distinct) - len(todo) + len(replies)} of {len(distinct)}"
+            done = f"{len(distinct) - len(todo) + len(replies)} of {len(distinct)} requests at hand"
             raise UnfinishedError(
-                f"--max-cost {self._options.max_cost:g} is reached: {self.name} answered {counts} requests",
+                f"--max-cost {self._options.max_cost:g} is reached: {self.name} answered {done}, {len(self._replies)} in all",
                 hint="run the same command with a higher --max-cost: no answer is paid for twice",
             )
 

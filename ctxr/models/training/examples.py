@@ -123,7 +123,7 @@ class ExampleTable:
         """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
         entailed = PositivePairs.of(weak, len(columns["target"])) if weak else None
-        return cls(images, **tensors, entailed=entailed)
+        return cls(images, **tensors, entailed=entailed, unsure=None)
 
     def __len__(self) -> int:
         return len(self.target)

@@ -5,7 +5,7 @@ one that shares most words with the held-out caption. Nobody checks that these d
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from ctxr.annotation.artifacts import read_judgments
+from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.pairs import EntailmentPair, published_image
@@ -28,7 +28,7 @@ from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.pipelines.curation.config import DocumentsReport, Pairs
 from ctxr.problems.entailment.pairs import PAIRS, EntailmentPairs, open_pairs
 from ctxr.store import kinds
-from ctxr.store.artifacts import Content, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Content, Parent
 from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Image, SplitName
@@ -43,80 +43,86 @@ _RULES = ("gold", "aggregate", WORKER)  # how workers are named that are no peop
 _REJECTED = 2  # people who chose other images, and nobody the right one
 
 
-def captioned(dataset: Dataset, origin: Parent, accepted: Collection[str] | None = None) -> EntailmentPairs:
-    """Pairs of the captions of a dataset, on its own splits. Raises DataError for a dataset without captions.
+def captioned(
+    dataset: Dataset, origin: Parent, accepted: Collection[str], workdir: Path, progress: Progress
+) -> EntailmentPairs:
+    """Pairs of the captions of a dataset, on their sides in a project. Raises DataError for a dataset without captions.
 
     Args:
-        accepted: queries that people accepted; of the others, those that nobody found do not hold for their image. None for all.
+        accepted: queries whose captions hold; of the others, those for which people chose other images alone do not.
     """
     sets = {image: image_set for image_set in dataset.sets for image in image_set.images}
     files = {image: file for image in sets if (file := dataset.picture(dataset.images[image])) and file.is_file()}
     texts = {query.id: " ".join(dataset.texts[text].text for text in query.texts) for query in dataset.queries.values()}
-    targets = {query.id: image_set.images[place] for query, image_set, place in dataset.targets()}
-    own: dict[str, list[str]] = defaultdict(list)
-    for query, image in targets.items():
-        own[image] += [query] if accepted is None or query in accepted else []
+    picks = [row for row in dataset.judgments if row.value > 0]
+    holds = {(row.query, row.candidate) for row in picks if row.worker.startswith(_RULES)}
+    own, chosen = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for pick in picks:
+        chosen[pick.query] += [] if pick.worker.startswith(_RULES) else [pick.candidate]
+    claims: list[tuple[str, str, str]] = []
+    for query, image in ((query.id, image_set.images[place]) for query, image_set, place in dataset.targets()):
+        if query in accepted:
+            own[image].append(query)
+            wrong = [(query, other, "wrong_choice") for other in chosen[query] if (query, other) not in holds]
+            claims += [(query, image, "entailment"), *wrong[:1]]
+        elif len(chosen[query]) >= _REJECTED and image not in chosen[query]:
+            claims.append((query, image, "rejected"))
     rows = []
-    for image, held_out, query, relation in _claims(dataset, texts, targets, own):
-        premise = [texts[name] for name in own[image] if name != held_out and texts[name] != texts[query]]
+    for query, image, relation in claims:
+        premise = [texts[name] for name in own[image] if texts[name] != texts[query]]
         row, image_set = dataset.images[image], sets[image]
         # photos of a gallery are single ones, unless it says what belongs together
         single = len(image_set.images) > MOST_POSITIONS and row.group == image_set.group
         pair = EntailmentPair(
-            f"{dataset.name}/{held_out}/{relation}", " ".join(premise) or None, texts[query], image if image in files else None,
+            f"{dataset.name}/{query}/{relation}", " ".join(premise) or None, texts[query], image if image in files else None,
             1 if relation == "entailment" else 0, relation, dataset.name, dataset.split_of(image_set),
             row.sha256 or image if single else row.group, query,
         )  # fmt: skip
         rows += [pair] if pair.kind != "none" else []
     if not rows:
-        hint = "ctxr export-tasks describe   asks people for descriptions"
-        raise DataError(f"{dataset.name} has no picture with a caption", hint=hint)
+        hint = "name a dataset with them; ctxr export-tasks describe   asks people for captions"
+        raise DataError(f"{dataset.name} has neither pictures with captions nor several captions of one", hint=hint)
     contents = {name: dataset.images[name].sha256 for name in files}
-    return EntailmentPairs(dataset.name, tuple(rows), files, contents, origin)
+    pairs = with_sides(EntailmentPairs(dataset.name, tuple(rows), files, contents, origin), workdir, progress)
+    return replace(pairs, rows=(*pairs.rows, *_others(pairs.rows, holds)))
 
 
-def _claims(
-    dataset: Dataset, texts: Mapping[str, str], targets: Mapping[str, str], own: Mapping[str, list[str]]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Image, caption that is no part of the premise, hypothesis, and relation; a person's wrong choice stands for a drawn caption."""
-    picks = [row for row in dataset.judgments if row.value > 0]
-    holds = {(row.query, row.candidate) for row in picks if row.worker.startswith(_RULES)}
-    chosen: dict[str, list[str]] = defaultdict(list)
-    for row in picks:
-        chosen[row.query] += [] if row.worker.startswith(_RULES) else [row.candidate]
-    sides = {image: dataset.split_of(image_set) for image_set in dataset.sets for image in image_set.images}
-    among: dict[SplitName | None, list[str]] = defaultdict(list)
-    for image, queries in own.items():
-        among[sides[image]] += queries
-    words, rng = {name: {*text.casefold().split()} for name, text in texts.items()}, np.random.default_rng(0)
-    for number, (query, image) in enumerate(targets.items()):
-        if query not in own[image]:
-            if len(chosen[query]) >= _REJECTED and image not in chosen[query]:
-                yield image, query, query, "rejected"
-            continue
-        yield image, query, query, "entailment"
-        drawn = [among[sides[image]][place] for place in rng.integers(len(among[sides[image]]), size=_POOL)]
-        same = [words[name] for name in own[image]]
-        others = [name for name in drawn if words[name] not in same and (name, image) not in holds]
-        others.sort(
-            key=lambda name: -len(words[name] & words[query]) / len(words[name] | words[query]) if number % 2 else 0
-        )
-        if wrong := [other for other in chosen[query] if (query, other) not in holds]:
-            yield wrong[0], query, query, "wrong_choice"
-        elif others:
-            yield image, query, others[0], "other"
+def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) -> Iterator[EntailmentPair]:
+    """Beside each entailed pair one with a caption of another image of its side, unless there is a wrong choice of a person."""
+    entailed = [pair for pair in rows if pair.label]
+    words = {pair.id: {*str(pair.hypothesis).casefold().split()} for pair in entailed}
+    own, among = defaultdict[str, list[set[str]]](list), defaultdict[str | None, list[EntailmentPair]](list)
+    for pair in entailed:
+        own[pair.image or pair.group].append(words[pair.id])
+        among[pair.split].append(pair)
+    chosen, rng = {pair.caption for pair in rows if not pair.label}, np.random.default_rng(0)
+    for number, pair in enumerate(entailed):
+        image, mine = pair.image or pair.group, words[pair.id]
+        drawn = [among[pair.split][place] for place in rng.integers(len(among[pair.split]), size=_POOL).tolist()]
+        free = [one for one in drawn if words[one.id] not in own[image] and (one.caption, image) not in holds]
+        if free and pair.caption not in chosen:
+            near = (
+                min(free, key=lambda one: len(words[one.id] ^ mine) / len(words[one.id] | mine))
+                if number % 2
+                else free[0]
+            )
+            name = f"{pair.id.removesuffix(pair.relation)}other"
+            fields = {"hypothesis": near.hypothesis, "caption": near.caption, "label": 0, "relation": "other"}
+            yield structs.replace(pair, id=name, **fields)
 
 
-def own_pairs(workdir: Path) -> EntailmentPairs:
-    """Pairs of the descriptions that people accepted and rejected in a project. Raises UnfinishedError without any."""
-    accepted = read_dataset(latest(workdir, ("dataset",))[0]).queries
-    answered, artifact = read_judgments(workdir / kinds.JUDGMENTS), open_artifact(workdir / kinds.JUDGMENTS)
-    written = Dataset(
-        "own", answered.root, tuple(answered.sets.values()), dict(answered.images), {text.id: text for text in answered.texts},
-        {query.id: query for query in answered.queries}, answered.judgments,
-        {unit.group: unit.split for unit in answered.units.values() if unit.split is not None},
+def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
+    """The dataset with the descriptions that people wrote and did not accept."""
+    # absolute paths, since these pictures lie elsewhere
+    images = {name: structs.replace(row, path=str(answered.root / row.path)) for name, row in answered.images.items()}
+    splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
+    sets = {**answered.sets, **{image_set.id: image_set for image_set in dataset.sets}}
+    return replace(
+        dataset, sets=tuple(sets.values()), images=images | dataset.images, splits=splits | dataset.splits,
+        texts={text.id: text for text in answered.texts} | dataset.texts,
+        queries={query.id: query for query in answered.queries} | dataset.queries,
+        judgments=(*dataset.judgments, *(row for row in answered.judgments if row.query not in dataset.queries)),
     )  # fmt: skip
-    return captioned(written, Parent("judgments", kinds.JUDGMENTS, artifact.sha256), accepted)
 
 
 def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> EntailmentPairs:
@@ -139,7 +145,9 @@ def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> Ent
         fixed = {group: side for group, side in fixed.items() if side != "train"}
     dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(sides, True), fixed=fixed)}
     if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
-        progress.note(f"{plural(moved, 'pair')} moved to the side that evaluates their group, or to valid and test")
+        progress.note(
+            f"{plural(moved, 'pair')} moved: to where their group is evaluated, or to valid and test if valid was empty"
+        )
     return replace(pairs, rows=tuple(structs.replace(pair, split=dealt[pair.group]) for pair in pairs.rows))
 
 
@@ -163,13 +171,21 @@ class _PairsStage(Stage):
         return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
-        source, workdir = self.options.source, self.options.workdir
-        path, pairs = SHIPPED if source == "sample" else Path(source), own_pairs(workdir) if source == "own" else None
-        if source != "own" and path.name != PAIRS and not (path / PAIRS).is_file():
+        source, workdir, dataset = self.options.source, self.options.workdir, None
+        named, answers = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
+        path = latest(workdir, ("dataset",))[0] if source == "own" else named
+        if source == "own" or not (path.name == PAIRS or (path / PAIRS).is_file()):
             with suppress(UsageError):  # what is no dataset may hold published pairs
                 dataset = read_dataset(path)
-                pairs = captioned(dataset, origin_of(dataset))
-        pairs = with_sides(pairs or open_pairs(path, workdir, progress), workdir, progress)
+        if dataset is None:
+            pairs = with_sides(open_pairs(path, workdir, progress), workdir, progress)
+        else:
+            whole = dataset.of_sets("ctxr pairs")
+            for note in dataset.notes:
+                progress.note(note)
+            if source == "own" and (answers / MANIFEST).is_file():
+                whole = with_answers(dataset, read_judgments(answers))
+            pairs = captioned(whole, origin_of(dataset), dataset.queries, workdir, progress)
         self.read = pairs.name
         return Inputs([pairs.origin], pairs, {"pairs": sha256_of([repr(pair) for pair in pairs.rows])})
 

@@ -44,7 +44,7 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.licence import Answers, JudgedPairs, Licence, examine
+from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, examine
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -142,7 +142,7 @@ class _Audit(Stage):
     round: Round
     audited: Audited
     corrected: list[dict[str, Any]]
-    licence: Licence
+    licence: JudgeLicence
     favours: Preference | None
 
     def out(self) -> Path:
@@ -291,7 +291,7 @@ def _corrected(
     return entail_figures(counts, np.array(figures["counted"]["leaked"], bool), config.seed)
 
 
-def people_table(licence: Licence) -> Table:
+def people_table(licence: JudgeLicence) -> Table:
     """The alternative annotator test, person by person."""
     heads = ("person left out", "pairs", "judge no worse on", "p", "judge may stand in")
     rows = tuple((*vars(person).values(),) for person in licence.people)
@@ -302,7 +302,7 @@ def people_table(licence: Licence) -> Table:
     return Table("Alternative annotator test", heads, rows, note)
 
 
-def licence_facts(config: ReviseLabels, current: Round, licence: Licence) -> dict[str, str]:
+def licence_facts(config: ReviseLabels, current: Round, licence: JudgeLicence) -> dict[str, str]:
     """Whether a judge is licensed and why, its threshold, and the next command."""
     facts = {"licence": f"{licence.judge} {'passes' if licence.passed else 'is refused'}: {licence.reason}"}
     if licence.omega is not None and licence.rho is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from ctxr.datasets.rounds import AUDIT, AUDITS, AuditSample, CandidateRow, Round, read_audit
 from ctxr.datasets.truth import UNSURE
 from ctxr.errors import DataError
-from ctxr.metrics.alternative import WINNING, Person, Preference, alternative_test, preference
+from ctxr.metrics.alternative import WINNING, AnnotatorTest, Preference, alternative_test, preference
 from ctxr.metrics.votes import Codes, Doubles, gather
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.results import CAPPED
@@ -30,7 +30,7 @@ Answers = Mapping[tuple[str | int, ...], Mapping[str, bool]]
 
 
 @dataclass(frozen=True)
-class Licence:
+class JudgeLicence:
     """What an audit says of a judge on a dataset.
 
     Attributes:
@@ -44,16 +44,16 @@ class Licence:
     judge: str
     fingerprint: str
     content: str
+    threshold: float | None
     epsilon: float
-    threshold: float | None = None
     omega: float | None = None
     rho: float | None = None
-    people: tuple[Person, ...] = ()
+    people: tuple[AnnotatorTest, ...] = ()
     items: int = 0
     unsure: int = 0
 
 
-def read_licence(workdir: Path, fingerprint: str, content: str) -> Licence | None:
+def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
     """The licence of a judge on a dataset by the latest audit that tested it; None where none did, or it failed.
 
     Raises DataError for an audit that was changed since it was written.
@@ -61,10 +61,10 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> Licence | Non
     for manifest in sorted((workdir / AUDITS).glob(f"*/{MANIFEST}"), reverse=True):
         open_artifact(manifest.parent, AUDIT).refuse_changed()
         try:
-            licence = msgspec.convert((read_audit(manifest.parent) or {}).get("licence"), Licence | None)
+            licence = msgspec.convert((read_audit(manifest.parent) or {}).get("licence"), JudgeLicence | None)
         except msgspec.ValidationError as error:
             raise DataError(
-                f"{manifest.parent} holds no licence: {error}", hint="ctxr revise-labels --audit"
+                f"{manifest}: its licence is damaged: {error}", hint="ctxr revise-labels --audit"
             ) from error
         if licence and licence.omega is not None and (licence.fingerprint, licence.content) == (fingerprint, content):
             return licence if licence.passed else None
@@ -116,18 +116,14 @@ class JudgedPairs:
 
     def preference(self, seed: int) -> Preference | None:
         """Whether the judge favours what the retriever ranks high."""
-        rows = self.decided & ~np.isnan(self.probability)
-        probability, ranks, entailed, weights = np.stack([self.probability, self.ranks, self.entailed, self.weights])[
-            :, rows
-        ]
-        return preference(probability, ranks, entailed, weights, seed) if rows.any() else None
+        return preference(self.probability, self.ranks, self.entailed, self.weights * self.decided, seed)
 
 
-def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs) -> Licence:
+def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs) -> JudgeLicence:
     """License the judge of a round, or say why not: each half of the audit chooses the threshold at which it decides the other half, and
     the test is over both."""
     wanted = PRECISION if config.precision is None else config.precision
-    licence = Licence(False, "", current.classifier, current.classifier_fingerprint, content, config.epsilon)
+    licence = JudgeLicence(False, "", current.classifier, current.classifier_fingerprint, content, None, config.epsilon)
     thresholds = pairs.thresholds(wanted)
     if np.isinf(thresholds).any():
         reason = f"no threshold calls {LEAST_CALLED} pairs or more in each half, {wanted:.0%} of them rightly"
@@ -147,7 +143,6 @@ def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPai
         return replace(licence, reason="no two people answered the same pair")
     wins = sum(person.rejected for person in tested)
     omega, rho = wins / len(tested), sum(person.advantage or 0 for person in tested) / len(tested)
-    reason = (
-        f"it may stand in for {wins} of {len(tested)} people{', but no audit licenses a toy' if current.toy else ''}"
-    )
+    toy = ", but no audit licenses a toy" if current.toy else ""
+    reason = f"it may stand in for {wins} of {len(tested)} people{toy}"
     return replace(licence, passed=omega >= WINNING and not current.toy, reason=reason, omega=omega, rho=rho)

@@ -167,7 +167,10 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
             pairs = pairs_of(read_positives(file), read_positives(other), captions, source)
             readings[name] = Reading(tuple(pairs), (), len(pairs), source)
     if not readings:
-        raise DataError(f"{path} holds no file of pairs", hint=f"put {', '.join(_TABLES)} there")
+        raise DataError(
+            f"{path} holds no file of pairs",
+            hint=f"put {', '.join(_TABLES)} there; ctxr pairs also takes a dataset with captions",
+        )
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""
         progress.note(f"{name}: {plural(len(reading.pairs), 'pair')} of {reading.source}{among}")

@@ -226,11 +226,11 @@ def test_the_cost_ends_it_in_time_and_more_goes_on(tmp_path: Path) -> None:
     with serving(lambda _body, _number: says("yes", **probabilities_of("yes", yes=0.9, no=0.1))) as server:
         # a reply costs 1.01
         limited = judge(server, tmp_path, replace(prices, max_cost=5.0))
-        with pytest.raises(UnfinishedError, match=r"--max-cost 5 .* 4 of 8 requests") as stopped:
+        with pytest.raises(UnfinishedError, match=r"--max-cost 5 .* 4 of 8 .* 4 in all") as stopped:
             limited.probabilities(claims(8))
         assert "--max-cost" in (stopped.value.hint or "")
         assert len(server.asked) == len(journal(limited, tmp_path).splitlines()) == 4
-        with pytest.raises(UnfinishedError, match="4 of 8 requests"):
+        with pytest.raises(UnfinishedError, match="4 of 8"):
             judge(server, tmp_path, replace(prices, max_cost=5.0)).probabilities(claims(8))
         assert len(server.asked) == 4
         one = judge(server, tmp_path, replace(prices, max_cost=100.0))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from ctxr.datasets.rounds import folder_of, read_figures, read_rounds
+from ctxr.datasets.rounds import AuditVerdict, folder_of, read_audit, read_figures, read_rounds
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.pipelines.inspection.config import Report
@@ -16,10 +17,16 @@ from ctxr.pipelines.inspection.report import run as report
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import Content, finish
+from ctxr.store.tables import read_table, write_table
 from tests.pipelines.report_artifacts import project
-from tests.pipelines.revision.stand_in import StandIn
+from tests.pipelines.revision.stand_in import StandIn, ledger_of
 from tests.pipelines.revision.test_auditing import answer_all, revised
 
+DONE = ("added", "unsure", "rejected")
+LICENCE = {
+    "passed": False, "reason": "it may stand in for 1 of 3 people", "judge": "b", "epsilon": 0.1, "threshold": 0.8,
+    "omega": 1 / 3, "rho": 0.7, "people": [], "items": 120,
+}  # fmt: skip
 NAMES = ("accuracy", "precision", "recall", "F0.5", "majority")
 
 
@@ -39,7 +46,8 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     assert "Fleiss&#39; kappa 1.00" in content
     said = re.search(r'<b class="(good|half)">([0-9.]+)', content)
     assert said is not None
-    assert said[1] == verdict(float(said[2]) / 100, 0.8)
+    precision = read_audit(workdir / "revision-audit" / "001")["revision"]["precision"]  # type: ignore[index]
+    assert said[1] == verdict(precision, 0.8)
     assert ("target of 80 %" in content) == (said[1] == "half")
     assert ">threshold 0.5, the classifier&#39;s own</th>" in content
     assert 'class="note bad"' not in content
@@ -59,10 +67,57 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     assert "ctxr revise-labels --undo --round 1" in content
     (made,) = read_rounds(workdir / "revised")
     rows = read_figures(workdir / "revised" / folder_of(1))["bands"]
+    unanswered = {"stratum": "unsure, p unknown, rank above 10", "pairs": 3, "probability": None}
+    (doubts,) = strata_of([unanswered], made, None)
+    assert (doubts["done"], doubts["rows"][0]["name"]) == ("unsure", "no answer, rank above 10")
+    between = [{"stratum": f"{done}, p 0.1 to 0.5, rank above 10", "pairs": 1, "probability": 0.3} for done in DONE]
+    names = {one["done"]: one["rows"][0]["name"] for one in strata_of(between, replace(made, unsure_below=0.2), None)}
+    assert names["unsure"].startswith("0.2 to 0.3, ")
+    assert names["rejected"].startswith("0.1 to 0.2, ")
     groups = {one["done"]: [row["name"] for row in one["rows"]] for one in strata_of(rows, made, None)}
     assert groups["added"][-1].startswith("0.3 to 0.5, rank ")
     assert groups["rejected"][0].startswith("0.1 to 0.3, rank ")
     assert sum(map(len, groups.values())) == len(rows)
+
+
+def test_the_page_shows_three_verdicts_what_is_not_in_force_and_what_people_overruled(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", sensitivity=0.8, specificity=0.8)
+    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", sample=200), classifier=judge)
+    answer_all(workdir)
+    run(ReviseLabels(workdir=workdir, audit=True))
+    folder, audit = workdir / "revised", workdir / "revision-audit" / "001"
+    (made,) = read_rounds(folder)
+    changes = {"toy": True, "unlicensed": True, "pending": 7, "unsure": 11, "judges": ("a", "b")}
+    write_table(folder / "rounds.jsonl", [replace(made, **changes)])
+    counts = {"asked": 1_100, "entailed": 310, "not": 420, "unsure": 370}
+    cascade = [{"name": name, "toy": name == "dear", "low": 0.1, "high": 0.9, **counts} for name in ("cheap", "dear")]
+    for file, more in (
+        (folder / folder_of(1) / "figures.json", {"judges": cascade}),
+        (audit / "figures.json", {"licence": LICENCE}),
+    ):
+        file.write_bytes(msgspec.json.encode(msgspec.json.decode(file.read_bytes()) | more))
+    content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
+    for name in ("toy", "unlicensed", "no licence"):
+        assert f'<span class="mark">{name}</span>' in content
+    assert "<b>7 pairs of valid and test" in content
+    assert "<code>ctxr export-tasks entail</code>" in content
+    assert "<code>ctxr revise-labels --entail --unlicensed</code>" in content
+    assert f"<b>{made.added + made.capped + 7:,}</b> entailed" in content
+    assert "<b>11</b> unsure" in content
+    assert content.count('<td class="n">1,100</td>') == 2
+    assert "ω 0.33" in content
+    people = {(row.image, row.caption): row.entailed for row in read_table(audit / "looked.jsonl", AuditVerdict)}
+    wrong = {
+        row.image
+        for row in ledger_of(workdir)
+        if people.get((row.image, row.caption), row.decision == "added") != (row.decision == "added")
+    }
+    said = content.partition(">What people overruled<")[2].partition('<h3 class="browse">')[0]
+    cards = set(re.findall(r'class="link-card" aria-label="([^"]+)"', said))
+    assert cards <= wrong
+    assert len(cards) == min(12, len(wrong)) > 3
+    assert "judge: entailed, people: not" in said
+    assert "judge: not, people: entailed" in said
 
 
 def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir: Path) -> None:

@@ -11,6 +11,8 @@ from ctxr.datasets.rounds import (
     AUDITS,
     FOLDER,
     LEDGER,
+    LOOKED,
+    AuditVerdict,
     CandidateRow,
     Round,
     folder_of,
@@ -32,11 +34,17 @@ WANTED = 0.8
 DONE = (
     ("added", "added", "kept"),
     ("capped", "entailed, beyond a cap: not added", "capped"),
+    ("unsure", "unsure: neither positive nor negative", "unsure"),
     ("rejected", "not entailed", "dropped"),
 )
 """What can become of a candidate: its name in a stratum, in words, and its colour."""
 
-CHOSEN_BY = {"given": "by --threshold", "dev": "chosen on dev by --precision", "classifier": "the classifier's own"}
+CHOSEN_BY = {
+    "given": "by --threshold",
+    "dev": "by --precision",
+    "classifier": "the classifier's own",
+    "audit": "by the audit",
+}
 """Who chose the threshold, in words."""
 
 MOST_EXAMPLES = 12
@@ -55,10 +63,13 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
     shown = next((one for one in reversed(rounds) if one.active), rounds[-1])
     links = read_table(folder / folder_of(shown.number) / LEDGER, CandidateRow)
     figures = read_figures(folder / folder_of(shown.number))
-    audited = read_audit(folder.parent / AUDITS / f"{shown.number:03d}")
+    audit = folder.parent / AUDITS / f"{shown.number:03d}"
+    audited = read_audit(audit)
+    verdicts = [] if audited is None else read_table(audit / LOOKED, AuditVerdict)
     heads, entail = _entail((audited or figures)["entail_at"])
-    examples = _examples(read_dataset(folder), shown, links)
+    overruled, others = _examples(read_dataset(folder), links, verdicts)
     return {
+        "judges": figures.get("judges", ()),
         "rounds": rounds,
         "shown": shown,
         "chosen_by": CHOSEN_BY[shown.threshold_from],
@@ -66,8 +77,9 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
         "audited": None if audited is None else _audited(audited, shown),
         "entail_heads": heads,
         "entail": entail,
-        "examples": examples,
-        "columns": columns_of(len(examples)),
+        "overruled": overruled,
+        "others": others,
+        "columns_of": columns_of,
         "edited": open_artifact(folder).changed_files()[:1],
     }
 
@@ -87,18 +99,22 @@ def strata_of(
     """The outcome of the candidates, by decreasing probability, each band of probabilities and ranks with its share of the largest in
     `percent` and the verdict of the audit: `people`, and whether it was added and they call less than half of it entailed (`wrong`).
 
-    A band that the threshold lies in is cut there."""
+    A band that a threshold of a single judge lies in is cut there."""
     rows = list(bands)
     most = max((row["pairs"] for row in rows), default=1)
     verdicts = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
+    below = shown.threshold if shown.unsure_below is None else shown.unsure_below
+    cuts = {"rejected": (0.0, below), "unsure": (below, shown.threshold)}
     groups: dict[str, list[tuple[float, dict[str, Any]]]] = defaultdict(list)
     for row in rows:
         done, band, rank = row["stratum"].split(", ")
-        low, high = (float(edge) for edge in band.removeprefix("p ").split(" to "))
-        low, high = (low, min(high, shown.threshold)) if done == "rejected" else (max(low, shown.threshold), high)
+        least, largest = (0.0, 1.0) if shown.judges else cuts.get(done, (shown.threshold, 1.0))
+        answered = row["probability"] is not None
+        low, high = (float(edge) for edge in (band.removeprefix("p ") if answered else "0 to 0").split(" to "))
+        low, high = max(low, least), min(high, largest)
         seen = verdicts.get(row["stratum"])
         cells = {
-            "name": f"{low:.3g} to {high:.3g}, {rank}",
+            "name": f"{low:.3g} to {high:.3g}, {rank}" if answered else f"no answer, {rank}",
             "pairs": row["pairs"],
             "percent": round(100 * row["pairs"] / most, 1),
             "probability": row["probability"],
@@ -120,7 +136,8 @@ def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, Any]:
     precision = audit["revision"]["precision"]
     return {
         "precision": share_with_interval(precision),
-        "verdict": verdict(precision["value"], shown.wanted or WANTED),
+        "verdict": verdict(precision, shown.wanted or WANTED),
+        "licence": audit.get("licence"),
         "wanted": f"{100 * (shown.wanted or WANTED):.0f}",
         "recall": share_with_interval(audit["revision"]["recall"]),
         "looked": audit["revision"]["looked"],
@@ -131,15 +148,15 @@ def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, Any]:
     }
 
 
-def verdict(precision: float | None, wanted: float) -> str:
-    """The verdict on a round: `good`, `half` below the wanted precision, `bad` below one half; "" if unknown.
+def verdict(precision: Mapping[str, float | None], wanted: float) -> str:
+    """The verdict on a round: `good` with the whole interval at the wanted precision, `bad` below one half, else `half`; "" if unknown.
 
-    >>> [verdict(one, 0.8) for one in (0.9, 0.7, 0.4, None)]
+    >>> [verdict({"value": value, "low": low}, 0.8) for value, low in ((0.9, 0.8), (0.9, 0.7), (0.4, 0.3), (None, None))]
     ['good', 'half', 'bad', '']
     """
-    if precision is None:
+    if precision["value"] is None:
         return ""
-    return "bad" if precision < 1 / 2 else "half" if precision < wanted else "good"
+    return "bad" if precision["value"] < 1 / 2 else "good" if (precision["low"] or 0) >= wanted else "half"
 
 
 def columns_of(count: int) -> int:
@@ -168,38 +185,54 @@ def _entail(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str
     return [*heads.values(), *(["leaked"] if leaking else [])], cells
 
 
-def _examples(dataset: Dataset, shown: Round, links: Iterable[CandidateRow]) -> list[dict[str, Any]]:
-    """Pictures with their own captions, what was `added`, and what came closest to it (`near`): (text, probability), surest first.
+def _chance(link: CandidateRow) -> float:
+    return link.probability or 0.0
+
+
+def _examples(
+    dataset: Dataset, links: Sequence[CandidateRow], verdicts: Iterable[AuditVerdict]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Pictures with their own captions, what was `added`, what is `unsure`, and what came closest to it (`near`): (text, probability),
+    surest first; before them those on which people overruled the judge, with `wrong` and `missed` captions.
 
     `more` counts further additions; `picture` is a data address, "" where it cannot be shown."""
+    people = {(row.image, row.caption): row.entailed for row in verdicts if row.decision != "unsure"}
     by_image: dict[str, list[CandidateRow]] = {}
     for link in links:
         by_image.setdefault(link.image, []).append(link)
     added = {
-        image: sorted((row for row in rows if row.decision == "added"), key=lambda row: (-row.probability, row.caption))
+        image: sorted((row for row in rows if row.decision == "added"), key=lambda row: (-_chance(row), row.caption))
         for image, rows in by_image.items()
     }
     rich = sorted((name for name in added if added[name]), key=lambda name: (-len(added[name]), name))
-    unsure = sorted(rich, key=lambda name: (added[name][-1].probability, name))
-    names = list(dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *unsure]))[:MOST_EXAMPLES]
+    least = sorted(rich, key=lambda name: (_chance(added[name][-1]), name))
+    names = list(dict.fromkeys([*rich[: MOST_EXAMPLES // 2], *least]))[:MOST_EXAMPLES]
+    # people say yes where the judge says no, or no where it says yes
+    wrong = [link for link in links if people.get((link.image, link.caption)) is (link.reason == "below_threshold")]
+    wrong.sort(key=lambda link: (-abs(_chance(link) - 1 / 2), link.image))
+    overruled = list(dict.fromkeys(link.image for link in wrong))[:MOST_EXAMPLES]
     own = written_for(dataset)
     pictures = None if dataset.root is None else Thumbnails(dataset.root)
 
     def lines(rows: Iterable[CandidateRow], most: int) -> list[tuple[str, float]]:
-        texts = [(text_of(dataset, row.caption), row.probability) for row in rows]
+        texts = [(text_of(dataset, row.caption), _chance(row)) for row in rows]
         return list(dict(reversed(texts)).items())[::-1][:most]
 
     def example(name: str) -> dict[str, Any]:
-        near = [row for row in by_image[name] if row.reason == "below_threshold"]
+        closest = sorted(by_image[name], key=lambda row: -_chance(row))
+        near = [row for row in closest if row.reason == "below_threshold"]
         number = NONE if pictures is None else pictures.number(dataset.images[name].path)
         return {
             "image": name,
             "picture": pictures.addresses("")[number] if pictures and number >= 0 else "",
             "own": own.get(name, [])[:MOST_LINES],
             "added": lines(added[name], MOST_LINES),
-            "near": lines(sorted(near, key=lambda row: -row.probability), 2),
+            "unsure": lines([row for row in closest if row.reason == "between_thresholds"], 2),
+            "near": lines(near, 2),
+            "wrong": lines([row for row in closest if row in wrong and row not in near], MOST_LINES),
+            "missed": lines([row for row in near if row in wrong], MOST_LINES),
             "more": max(0, len(added[name]) - MOST_LINES),
             "leaked": any(row.leaked for row in by_image[name]),
         }
 
-    return [example(name) for name in names]
+    return [example(name) for name in overruled], [example(name) for name in names]

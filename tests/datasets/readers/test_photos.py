@@ -1,0 +1,77 @@
+"""Photos with captions in a table beside them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctxr.datasets.open import read_dataset
+from ctxr.errors import DataError
+from tests.releases import draw
+
+ROWS = (("a.jpg", "A cat."), ("b.jpg", "A dog, asleep."), ("a.jpg", "Something\nsits."))
+CSV = '{0},{1}\na.jpg,A cat.\nb.jpg,"A dog, asleep."\na.jpg,"Something\nsits."\n'
+TABLES = {
+    "metadata.jsonl": "".join(json.dumps({"file_name": name, "text": text}) + "\n\n" for name, text in ROWS),
+    "metadata.csv": "\ufeff" + CSV.format("file_name", "caption"),
+    "captions.txt": CSV.format("image", "caption").replace("\n", "\r\n").replace("Something\r\n", "Something\n"),
+}
+
+
+def write(folder: Path, name: str, content: str) -> Path:
+    draw(folder / "a.jpg", 1)
+    draw(folder / "Images" / "b.jpg", 2)
+    draw(folder.parent / "outside.jpg", 3)
+    (folder / name).write_bytes(content.encode())
+    return folder
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_a_table_is_a_query_against_all_photos(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "album", name, TABLES[name])
+    dataset = read_dataset(folder)
+    (gallery,) = dataset.sets
+    assert (dataset.name, gallery.images, dataset.split_of(gallery)) == (
+        "album",
+        ("photos/a.jpg", "photos/b.jpg"),
+        None,
+    )
+    said = {dataset.texts[query.id].text: image_set.images[place] for query, image_set, place in dataset.targets()}
+    assert said == {text: f"photos/{photo}" for photo, text in ROWS}
+    assert {image.path for image in dataset.images.values()} == {"a.jpg", "Images/b.jpg"}
+    named = read_dataset(folder / name)
+    assert (named.sets, named.texts, named.judgments) == (dataset.sets, dataset.texts, dataset.judgments)
+
+
+def test_photos_and_captions_that_are_missing_are_counted_and_rows_without_their_columns_left_out(
+    tmp_path: Path,
+) -> None:
+    content = "file_name,text\na.jpg,A cat.\nb.jpg,\ngone.jpg,A bird.\nb.jpg,A dog, asleep.\n"
+    dataset = read_dataset(write(tmp_path / "album", "metadata.csv", content))
+    assert [text.text for text in dataset.texts.values()] == ["A cat.", "A bird."]
+    for place in ("metadata.csv:3", "metadata.csv:5", "1 of 3 photos"):
+        assert sum(place in note for note in dataset.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("metadata.jsonl", '{"file_name": "a.jpg", "text": "A cat."}\n{"file_name": "a.jpg"}\n', r"jsonl:2: `text`"),
+        ("metadata.jsonl", '{"file_name": "a.jpg", "text": "\\ud800"}\n', r"jsonl:1: `text`"),
+        ("metadata.jsonl", '{"file_name": "../outside.jpg", "text": "A cat."}\n', r"jsonl:1: '\.\.'"),
+        ("metadata.csv", f"file_name,text\n{Path('/outside.jpg')},A cat.\n", r"csv:2: '/'"),
+        ("metadata.csv", "file_name,label\na.jpg,cat\n", r"csv:2: `text`"),
+        ("captions.txt", "image,caption\n,A cat.\n", r"txt:2: ''"),
+        ("captions.txt", "image,caption\na.jpg,\n", "no caption"),
+        ("captions.txt", "", "is empty"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named(name: str, content: str, place: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=place):
+        read_dataset(write(tmp_path / "album", name, content))
+
+
+def test_a_link_out_of_the_folder_is_a_missing_photo(tmp_path: Path) -> None:
+    folder = write(tmp_path / "album", "metadata.csv", "file_name,text\nlink.jpg,A cat.\na.jpg,A dog.\n")
+    (folder / "link.jpg").symlink_to(folder.parent / "outside.jpg")
+    assert read_dataset(folder).images["photos/link.jpg"].path == ""
