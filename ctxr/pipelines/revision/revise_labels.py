@@ -53,7 +53,7 @@ from ctxr.pipelines.revision.inputs import (
     with_distances,
     without_rejected,
 )
-from ctxr.pipelines.revision.licence import Licence, read_licence
+from ctxr.pipelines.revision.licence import JudgeLicence, read_licence
 from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import MANIFEST
@@ -122,6 +122,7 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     licensed, edge = licence.threshold if licence else None, None
     if config.precision is None:
         edge = choose_threshold(config, base, cascade, licensed, progress)
+    _, force, _ = in_force(config, inputs, cascade, licence, edge.value if edge else 1.0)
     inputs, rejected = _rejected(config, inputs, cascade, edge)
     pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
     sides = [(gallery, column) for gallery in inputs.galleries for column in range(1 + config.both)]
@@ -137,6 +138,8 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
         **dict(_prices(cascade, sum(counts))),
         "threshold": threshold(config, edge),
         "would add": f"pairs at or above it, {_caps(config)}",
+        "would count on": ", ".join(sorted(split or "sets without a split" for split in force))
+        or "nothing, without --unlicensed",
         "rounds": ", ".join(_described(one) for one in rounds) or "none yet",
         "command": command,
     }
@@ -282,7 +285,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
 
 
 def in_force(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None, threshold: float
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
 ) -> tuple[ReviseLabels, frozenset[str], str]:
     """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
 
