@@ -324,7 +324,7 @@ def licence_facts(config: ReviseLabels, current: Round, licence: JudgeLicence) -
     if licence.threshold is not None:
         facts["threshold"] = f"{licence.threshold:.3g} by the audit, {current.threshold:.3g} in the round"
     if current.pending:
-        command = config.followup("--entail", *([] if licence.passed else ["--unlicensed"]))
+        command = config.followup("--entail", *([] if licence.passed and not current.toy else ["--unlicensed"]))
         facts["next"] = f"{command}, with the judges of this round, puts {current.pending:,} pairs in force"
     return facts
 
