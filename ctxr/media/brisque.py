@@ -46,9 +46,8 @@ LANES = 64  # float32 columns that torch sums one after the other with AVX-512; 
 def check_picture(rgb: NDArray[np.uint8]) -> None:
     """DataError, saying what to do, unless `rgb` is uint8 and [H, W, 3] or grey [H, W]."""
     if rgb.dtype != np.uint8:
-        raise DataError(
-            f"pixels are {rgb.dtype}, not uint8", hint="scale to 0..255 and round: (x * 255).round().astype('uint8')"
-        )
+        hint = "scale to 0..255 and round: (x * 255).round().astype('uint8')"
+        raise DataError(f"pixels are {rgb.dtype}, not uint8", hint=hint)
     if rgb.ndim == 3 and rgb.shape[2] == 4:
         raise DataError(f"a picture of shape {rgb.shape} has an alpha channel", hint="drop it: image.convert('RGB')")
     if not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
@@ -425,7 +424,9 @@ class Brisque:
         it. A picture of nearly one colour is measured like any other. Raises DataError as `check_picture` does.
         """
         check_picture(rgb)
-        if not rgb.size or _is_flat(rgb):
+        # most pictures differ at their last pixel or in their middle, which is faster to see
+        few = (rgb[-1, -1], rgb[rgb.shape[0] // 2, rgb.shape[1] // 2], rgb) if rgb.size else ()
+        if all(bool((part == rgb[0, 0]).all()) for part in few):
             return UNMEASURABLE
         statistics = features(np.ascontiguousarray(rgb))
         return UNMEASURABLE if statistics is None else self._regressor(statistics) / 100
@@ -438,12 +439,6 @@ class Brisque:
             "weights": self.name,
             "weights_sha256": self.weights_sha256,
         }
-
-
-def _is_flat(rgb: NDArray[np.uint8]) -> bool:
-    # most pictures differ at their last pixel or in their middle, which is faster to see
-    few = rgb[-1, -1], rgb[rgb.shape[0] // 2, rgb.shape[1] // 2], rgb
-    return all(bool((part == rgb[0, 0]).all()) for part in few)
 
 
 def _live() -> Regressor:
@@ -465,10 +460,8 @@ def _piq() -> Regressor:
             path.parent.mkdir(parents=True, exist_ok=True)
             torch.hub.download_url_to_file(_PIQ_URL, str(path), progress=False)
         except OSError as error:
-            raise CtxrError(
-                f"piq's BRISQUE weights are not at {path} and cannot be fetched: {error}",
-                hint="use --brisque-weights live, which needs no download",
-            ) from error
+            message = f"piq's BRISQUE weights are not at {path} and cannot be fetched: {error}"
+            raise CtxrError(message, hint="use --brisque-weights live, which needs no download") from error
     try:
         coefficients, support = torch.load(path, map_location="cpu", weights_only=True)
         support, coefficients = support.double().numpy(), coefficients.double().numpy().reshape(-1)
@@ -476,10 +469,8 @@ def _piq() -> Regressor:
     except Exception as error:  # whatever torch says about a damaged file
         raise DataError(f"{path} does not hold piq's BRISQUE weights: {error}", hint=f"delete {path}") from error
     if sha256_bytes(b"".join(sorted(row.tobytes() for row in rows))) != _PIQ_SHA256:
-        raise DataError(
-            f"{path} holds other values than piq's BRISQUE weights",
-            hint=f"delete {path}, or use --brisque-weights live",
-        )
+        hint = f"delete {path}, or use --brisque-weights live"
+        raise DataError(f"{path} holds other values than piq's BRISQUE weights", hint=hint)
     ranges = json.loads((_WEIGHTS / "brisque-piq" / "ranges.json").read_text(encoding="utf-8"))
     low, high = np.array(ranges["low"]), np.array(ranges["high"])
     return Regressor(support, coefficients, low, high, ranges["gamma"], ranges["rho"], sha256_file(path))

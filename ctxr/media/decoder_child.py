@@ -83,7 +83,8 @@ class ScanPass:
             self._held_bytes += frame.nbytes
             self.frames += 1
             for cut in finder.feed(frame):
-                self._mark(cut)
+                self.late_cuts += cut < waiting[0].index
+                self._cuts.add(max(cut, waiting[0].index))
             while waiting and (
                 (
                     frame.index - waiting[0].index >= lag_frames
@@ -97,13 +98,6 @@ class ScanPass:
             self._release()
         if frame is not None:
             self.end = frame.time + self._frame_seconds
-
-    def _mark(self, cut: int) -> None:
-        oldest = self._held[0].index
-        if cut < oldest:
-            self.late_cuts += 1
-            cut = oldest
-        self._cuts.add(cut)
 
     def _release(self) -> None:
         """Let the oldest held frame go: to the parent if it is sampled, with its pixels if it opens a shot or passes the gate."""
@@ -124,8 +118,7 @@ class ScanPass:
         difference = None
         if not opens and self._reference is not None:
             difference = float(cv2.norm(thumbnail, self._reference, cv2.NORM_L1)) / thumbnail.size
-        passes = difference is None or difference >= self._gate
-        if passes:
+        if passes := difference is None or difference >= self._gate:
             self._reference = thumbnail
         thumbnail_hash = blake2b(thumbnail.tobytes(), digest_size=8).hexdigest()
         candidate = CandidateFrame(frame.index, frame.time, len(self.starts) - 1, difference, thumbnail_hash, None)

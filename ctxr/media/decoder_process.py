@@ -34,7 +34,6 @@ _MAGIC = b"ctxR"
 _LARGEST_JSON = 64 << 20
 _LARGEST_PIXELS = 4 << 30
 
-
 _OUT_OF_MEMORY = re.compile(
     "memoryerror|bad_alloc|cannot allocate memory|insufficient memory|outofmemory|failed to map segment|can't start new thread",
     re.IGNORECASE,
@@ -228,7 +227,12 @@ class ChildProcess:
         self._ahead_bytes = 0
         self._changed = threading.Condition()
         self._unwanted = False
-        _widen(self._stdout)
+        if sys.platform == "linux":
+            import fcntl
+
+            # a frame then takes a few switches between the processes, not dozens
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._stdout.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
         self._reader = threading.Thread(target=self._read, name="ctxr-scan-reader", daemon=True)
         self._reader.start()
 
@@ -313,16 +317,11 @@ class ChildProcess:
 
     def _how_it_ended(self) -> VideoError:
         status = self._process.wait()
+        how = f"ended with status {status}" if status else "ended without a result"
         if status < 0:
-            try:
-                how = f"the decoder process was killed by {signal.Signals(-status).name}"
-            except ValueError:
-                how = f"the decoder process was killed by signal {-status}"
-        elif status:
-            how = f"the decoder process ended with status {status}"
-        else:
-            how = "the decoder process ended without a result"
-        return self._crashed(how)
+            names = {number.value: number.name for number in signal.Signals}
+            how = f"was killed by {names.get(-status, f'signal {-status}')}"
+        return self._crashed(f"the decoder process {how}")
 
     def _crashed(self, how: str) -> VideoError:
         noise = self._last_noise()
@@ -357,12 +356,3 @@ def _environment() -> dict[str, str]:
         # Each thread's own heap counts against the memory limit whether it is used or not.
         "MALLOC_ARENA_MAX": "2",
     }
-
-
-def _widen(pipe: IO[bytes]) -> None:
-    """A larger pipe where that is possible: a frame then takes a few switches between the processes, not dozens."""
-    if sys.platform == "linux":
-        import fcntl
-
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)

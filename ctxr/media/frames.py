@@ -123,7 +123,7 @@ def software() -> dict[str, str]:
 def other_software(recorded: Mapping[str, str]) -> str:
     """How what is installed here differs from what was recorded, as part of a sentence; empty if it does not."""
     here = software()
-    other = [
+    other = (
         f"{name} {then} then, {here[name]} here" for name, then in recorded.items() if here.get(name, then) != then
-    ]
+    )
     return "; ".join(other)

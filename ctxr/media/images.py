@@ -192,6 +192,5 @@ def troubles(read: Callable[..., Pixels], *arguments: Sequence[Any]) -> Iterator
         return None
 
     cores = os.cpu_count() or 1
-    yield from (
-        error for _, error in parallel(trouble, zip(*arguments, strict=True), cores, ordered=True, queued=cores)
-    )
+    rows = parallel(trouble, zip(*arguments, strict=True), cores, ordered=True, queued=cores)
+    yield from (error for _, error in rows)

@@ -148,8 +148,7 @@ class FrameReader(Closing):
         """
         if self._frames is None:
             self._video = self._video or self._open()
-            pixels = self._video.rgb_at(time)
-            if pixels is not None:
+            if (pixels := self._video.rgb_at(time)) is not None:
                 return pixels
         if self._frames is None or index <= self._position:
             self.close()
@@ -162,12 +161,11 @@ class FrameReader(Closing):
                     break
                 return frame.rgb()
             self._passed()
-        raise VideoError(
-            "frame_not_found",
+        problem, hint = (
             f"frame {index} at {float(time):.3f} s is not in the file",
-            "the file changed since it was scanned: scan it again",
-            self._path,
+            "the file changed since it was scanned",
         )
+        raise VideoError("frame_not_found", problem, f"{hint}: scan it again", self._path)
 
     @property
     def stream(self) -> int | None:

@@ -83,13 +83,11 @@ def small_bgr(frame: Any, longest: int) -> Pixels:
         return _packed(frame.reformat(width, height, "bgr24", threads=1), 3)
     planes = frame.planes
     i420 = np.empty(width * height * 3 // 2, np.uint8)
-    luma, chroma = width * height, width * height // 4
+    luma = width * height
     _reduce(planes[0], bits, i420[:luma].reshape(height, width))
-    if len(planes) < 3:
-        i420[luma:] = _NEUTRAL_CHROMA
-    else:
-        _reduce(planes[1], bits, i420[luma : luma + chroma].reshape(height // 2, width // 2))
-        _reduce(planes[2], bits, i420[luma + chroma :].reshape(height // 2, width // 2))
+    i420[luma:] = _NEUTRAL_CHROMA
+    for plane, chroma in zip(planes[1:3], i420[luma:].reshape(2, height // 2, width // 2), strict=False):
+        _reduce(plane, bits, chroma)
     return np.asarray(cv2.cvtColor(i420.reshape(height * 3 // 2, width), cv2.COLOR_YUV2BGR_I420), np.uint8)
 
 

@@ -60,7 +60,6 @@ class PyavVideo(Video):
 
     def __init__(self, path: Path, threads: int) -> None:
         self._path = path
-        self._threads = threads
         self._packets = self._count = self._failures = self._failures_in_a_row = self._left_out = 0
         self._waiting_for_keyframe = False
         self._keys: list[int] | None = None
@@ -124,9 +123,8 @@ class PyavVideo(Video):
         if cut and not short and (form not in (AVI, MATROSKA) or not length):
             short = Damage(f"the file is cut off, and {float(seen):.1f} seconds of it could be decoded", 1.0)
         elif short and not cut and (form == AVI or not short_of(length, self._end_of_others(), gap)):
-            short = (
-                None  # AVI counts frames without a packet, which repeat the one before; elsewhere, the sound goes on
-            )
+            # AVI counts frames without a packet, which repeat the one before; elsewhere, the sound goes on
+            short = None
         share = lost / max(1, self._packets)
         if not lost or (short and short.share >= share):
             return short
@@ -285,9 +283,8 @@ def short_of(duration: Fraction | None, seen: Fraction, gap: Fraction) -> Damage
     in their own ways, and by more than a hundredth, since they round."""
     if not duration or duration - seen <= max(duration / 100, 2 * gap):
         return None
-    return Damage(
-        f"{float(seen):.1f} of {float(duration):.1f} promised seconds could be decoded", float(1 - seen / duration)
-    )
+    message = f"{float(seen):.1f} of {float(duration):.1f} promised seconds could be decoded"
+    return Damage(message, float(1 - seen / duration))
 
 
 def _open_container(path: Path) -> Any:
@@ -300,9 +297,8 @@ def _open_container(path: Path) -> Any:
         if head[4:8] == b"ftyp":
             problem = "the file is cut off: its index (moov) is missing"
             raise VideoError("truncated", problem, "download or copy it again", path) from error
-        raise VideoError(
-            "not_a_video", "the file is not a video: its content fits no known format", file=path
-        ) from error
+        problem = "the file is not a video: its content fits no known format"
+        raise VideoError("not_a_video", problem, file=path) from error
     except MemoryError:
         raise
     except (av.FFmpegError, OSError, ValueError) as error:

@@ -3,6 +3,7 @@
 PySceneDetect calls its detector interface unstable, so this is the only file that knows it (versions 0.7.x).
 """
 
+import bisect
 import contextlib
 import math
 import shutil
@@ -62,15 +63,11 @@ def check_detector(name: str, threshold: float | None = None) -> None:
         raise UsageError(f"unknown shot detector {name!r}", f"one of: {', '.join(DETECTORS)}")
     largest = _LARGEST.get(name, 255.0)
     if threshold is not None and not 0 < threshold <= largest:
-        raise UsageError(
-            f"the threshold of shot detector {name} must be above 0 and at most {largest:g}, not {threshold:g}",
-            f"its default is {THRESHOLDS[name]:g}",
-        )
+        message = f"the threshold of shot detector {name} must be above 0 and at most {largest:g}, not {threshold:g}"
+        raise UsageError(message, f"its default is {THRESHOLDS[name]:g}")
     if name == "ffmpeg" and shutil.which("ffmpeg") is None:
-        raise UsageError(
-            "shot detector ffmpeg needs the ffmpeg program, which is not on the PATH",
-            "install ffmpeg, or take adaptive",
-        )
+        message = "shot detector ffmpeg needs the ffmpeg program, which is not on the PATH"
+        raise UsageError(message, "install ffmpeg, or take adaptive")
 
 
 def cut_finder(
@@ -123,21 +120,18 @@ class FixedCuts:
     lag_seconds = 0.0
 
     def __init__(self, times: Sequence[Fraction]) -> None:
-        self._times = times
-        self._next = 0
+        self._times, self._passed = times, 0
 
     def feed(self, frame: Frame) -> Sequence[int]:
         """See `CutFinder.feed`."""
-        before = self._next
-        while self._next < len(self._times) and frame.time >= self._times[self._next]:
-            self._next += 1
-        return [frame.index] if self._next > before else []
+        before, self._passed = self._passed, bisect.bisect_right(self._times, frame.time, lo=self._passed)
+        return [frame.index] if self._passed > before else []
 
 
 class PySceneDetectCuts:
     """A finder that feeds one of PySceneDetect's detectors with small views and exact times."""
 
-    def __init__(self, detector: Any, rate: Fraction | None, lag_frames: int, lag_seconds: float) -> None:
+    def __init__(self, detector: Any, rate: Fraction, lag_frames: int, lag_seconds: float) -> None:
         from scenedetect.common import FrameTimecode, Timecode
 
         class FrameTime(FrameTimecode):  # type: ignore[misc]  # an untyped base
@@ -147,10 +141,8 @@ class PySceneDetectCuts:
                 super().__init__(time, rate)
                 self.index = index
 
-        self.lag_frames = lag_frames
-        self.lag_seconds = lag_seconds
-        self._detector = detector
-        self._rate = FrameTimecode(0, rate or _FALLBACK_RATE)
+        self.lag_frames, self.lag_seconds = lag_frames, lag_seconds
+        self._detector, self._rate = detector, FrameTimecode(0, rate)
         self._timecode, self._frame_time = Timecode, FrameTime
         self._first: Fraction | None = None
         self._ticks, self._time_base = 1, Fraction(1)
@@ -177,12 +169,9 @@ class PySceneDetectCuts:
 
     def _view(self, frame: Frame) -> Pixels:
         view = frame.small_bgr(_VIEW_WIDTH)
-        if self._shape is None:
-            self._shape = view.shape
-        if view.shape != self._shape:
-            # A stream may change its size on the way; detectors compare pixel by pixel.
-            view = cv2.resize(view, self._shape[1::-1])
-        return view
+        self._shape = self._shape or view.shape
+        # A stream may change its size on the way; detectors compare pixel by pixel.
+        return view if view.shape == self._shape else cv2.resize(view, self._shape[1::-1])
 
 
 def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:

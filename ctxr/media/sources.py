@@ -97,9 +97,7 @@ def require_sources(folder: Path) -> None:
     _files([str(folder)])
 
 
-def _files(
-    typed: Sequence[str],
-) -> tuple[dict[Path, None], dict[Path, dict[Path, None]], list[tuple[Path, str]]]:
+def _files(typed: Sequence[str]) -> tuple[dict[Path, None], dict[Path, dict[Path, None]], list[tuple[Path, str]]]:
     """Videos, photos by album, and files that are left out, with the reason."""
     videos: dict[Path, None] = {}
     albums: dict[Path, dict[Path, None]] = defaultdict(dict)
@@ -152,13 +150,11 @@ def _expand(text: str, left_out: list[tuple[Path, str]]) -> list[Path]:
         exists = path.exists()
     except RuntimeError as error:  # ~somebody
         user = Path(text).parts[0].removeprefix("~")
-        raise UsageError(
-            f"{text}: there is no user {user!r}", hint=f"write ./{text} for a folder of that name"
-        ) from error
+        hint = f"write ./{text} for a folder of that name"
+        raise UsageError(f"{text}: there is no user {user!r}", hint=hint) from error
     except OSError as error:
-        raise UsageError(
-            f"{text} cannot be read: {error.strerror}", hint="check the path and its permissions"
-        ) from error
+        hint = "check the path and its permissions"
+        raise UsageError(f"{text} cannot be read: {error.strerror}", hint=hint) from error
     if exists and _is_ours(path):
         raise UsageError(f"{text} is an artifact of ctxr, not footage", hint="name the videos, not the artifact")
     matches = [os.fspath(path)] if exists else sorted(glob.glob(os.fspath(path), recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -251,8 +247,6 @@ def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[
 
 def _with_unique_names(sources: list[InputSource]) -> list[InputSource]:
     counts = Counter(source.name.lower() for source in sources)  # some file systems do not tell A from a
-    unique = [
-        source if counts[source.name.lower()] == 1 else replace(source, name=f"{source.name}-{source.sha256[:8]}")
-        for source in sources
-    ]
+    marks = ("" if counts[source.name.lower()] == 1 else f"-{source.sha256[:8]}" for source in sources)
+    unique = [replace(source, name=source.name + mark) for source, mark in zip(sources, marks, strict=True)]
     return sorted(unique, key=lambda source: source.name)

@@ -267,10 +267,9 @@ class _Pytesseract:
             self.version = str(pytesseract.get_tesseract_version())
             languages = pytesseract.get_languages()
         except (OSError, RuntimeError, SystemExit) as error:
-            raise CtxrError(
-                "Tesseract is not installed: the program `tesseract` is not to be found or does not start",
-                hint="apt install tesseract-ocr, or brew install tesseract; or leave out --max-text",
-            ) from error
+            message = "Tesseract is not installed: the program `tesseract` is not to be found or does not start"
+            hint = "apt install tesseract-ocr, or brew install tesseract; or leave out --max-text"
+            raise CtxrError(message, hint=hint) from error
         if LANGUAGE not in languages:
             raise CtxrError(f"Tesseract has no language file {LANGUAGE!r}", hint=NO_LANGUAGE)
         self._pytesseract: Any = pytesseract
@@ -280,16 +279,13 @@ class _Pytesseract:
 
         image = Image.fromarray(grey)
         image.format = "PPM"  # else it is packed as PNG, which takes longer than the rest of the way
+        settings = {"lang": LANGUAGE, "config": f"--psm {segmentation}", "timeout": TIMEOUT}
         try:
-            table = self._pytesseract.image_to_data(
-                image, lang=LANGUAGE, config=f"--psm {segmentation}", timeout=TIMEOUT
-            )
+            return str(self._pytesseract.image_to_data(image, **settings))
         except (OSError, RuntimeError) as error:
             # pytesseract kills a process that is late, and says so in a RuntimeError
-            raise DataError(
-                f"Tesseract could not read a picture of {grey.shape[1]}x{grey.shape[0]}: {error}"
-            ) from error
-        return str(table)
+            size = f"{grey.shape[1]}x{grey.shape[0]}"
+            raise DataError(f"Tesseract could not read a picture of {size}: {error}") from error
 
 
 class _Tesserocr:
@@ -301,9 +297,8 @@ class _Tesserocr:
         try:
             import tesserocr
         except ImportError as error:
-            raise CtxrError(
-                "tesserocr is not installed", hint="pip install tesserocr, or use engine pytesseract"
-            ) from error
+            hint = "pip install tesserocr, or use engine pytesseract"
+            raise CtxrError("tesserocr is not installed", hint=hint) from error
         tesserocr.set_leptonica_log_level(tesserocr.LeptLogLevel.NONE)
         try:
             self._api = tesserocr.PyTessBaseAPI(path=_language_folder(), lang=LANGUAGE, psm=tesserocr.PSM.SPARSE_TEXT)
@@ -323,11 +318,9 @@ class _Tesserocr:
 
 def _language_folder() -> str:
     """Where language files are: TESSDATA_PREFIX, or what an installed `tesseract` says, or "" for the library's own choice."""
-    if os.environ.get("TESSDATA_PREFIX"):
-        return os.environ["TESSDATA_PREFIX"]
-    program = shutil.which("tesseract")
-    if program is None:
-        return ""
+    prefix, program = os.environ.get("TESSDATA_PREFIX", ""), shutil.which("tesseract")
+    if prefix or program is None:
+        return prefix
     command = [program, "--list-langs"]
     listed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False).stdout
     folder = re.search(r'"(.+)"', listed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -63,9 +63,8 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
     from transformers import BertTokenizerFast
 
     if not any((folder / name).is_file() for name in VOCABULARIES):
-        raise DataError(
-            f"{folder} holds neither {' nor '.join(VOCABULARIES)}", hint="put the published vocabulary there"
-        )
+        hint = "put the published vocabulary there"
+        raise DataError(f"{folder} holds neither {' nor '.join(VOCABULARIES)}", hint=hint)
     try:
         tokenizer = BertTokenizerFast.from_pretrained(folder, local_files_only=True)
         words = sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
@@ -172,7 +171,14 @@ def load_blip(name: str) -> CrossSource:
         raise UsageError(f"{name!r} names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
     folder = model_folder("blip", named, _PATTERNS, _is_fetched)
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
-    return _source(name, careful(f"encoder {name!r}", lambda: _pretrained(folder)), preprocess, tokenize, words)
+
+    def build() -> Any:
+        from transformers import BlipForImageTextRetrieval
+
+        hint = "name a model for image-text retrieval (itm): those for captions have no such head"
+        return load(BlipForImageTextRetrieval, folder, hint)
+
+    return _source(name, careful(f"encoder {name!r}", build), preprocess, tokenize, words)
 
 
 def _source(
@@ -182,13 +188,15 @@ def _source(
     config = model.config.to_dict()
     pixels = config["vision_config"]["image_size"]
     if preprocess.size != (pixels, pixels):
-        raise DataError(
-            f"{name}: pictures are made {preprocess.size} pixels large, and the model looks at {(pixels, pixels)}"
-        )
-    settings = {"config": _plain(config), "words": words}
+        wanted = f"and the model looks at {(pixels, pixels)}"
+        raise DataError(f"{name}: pictures are made {preprocess.size} pixels large, {wanted}")
+    lasting = json.loads(
+        json.dumps(config, default=str),
+        object_hook=lambda part: {key: value for key, value in part.items() if key not in _VOLATILE},
+    )
     return CrossSource(
         name=name,
-        fingerprint=fingerprint(model, settings, preprocess),
+        fingerprint=fingerprint(model, {"config": lasting, "words": words}, preprocess),
         width=int(config["text_config"]["hidden_size"]),
         looks_at="pixels",
         features=0,
@@ -223,20 +231,3 @@ def _padded(rows: list[list[int]]) -> Tensor:
     """int64 [B, T], rows filled up with 0 to the longest, one column at least."""
     most = max((len(row) for row in rows), default=1)
     return torch.tensor([row + [0] * (most - len(row)) for row in rows], dtype=torch.int64).reshape(len(rows), most)
-
-
-def _pretrained(folder: Path) -> Any:
-    """The model in a folder, every weight of it from there."""
-    from transformers import BlipForImageTextRetrieval
-
-    hint = "name a model for image-text retrieval (itm): those for captions have no such head"
-    return load(BlipForImageTextRetrieval, folder, hint)
-
-
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config without what says nothing of the model."""
-    settings: dict[str, Any] = json.loads(
-        json.dumps(config, default=str),
-        object_hook=lambda part: {key: value for key, value in part.items() if key not in _VOLATILE},
-    )
-    return settings

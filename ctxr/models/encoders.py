@@ -110,7 +110,8 @@ class Encoder:
         if self.precision == "fp32":
             return 0.0
         pictures = _probes()
-        rough, exact = (_distances(self.encode_images(pictures, exact=fine)) for fine in (False, True))
+        vectors = np.stack([self.encode_images(pictures, exact=fine) for fine in (False, True)])
+        rough, exact = np.sqrt(((vectors[:, :, None] - vectors[:, None]) ** 2).sum(-1))
         return 3 * float(np.abs(rough - exact).max())
 
     def encode_images(self, images: Sequence[np.ndarray], exact: bool = False) -> np.ndarray:
@@ -133,11 +134,8 @@ class Encoder:
             limit = min(self._rows, 4) if exact and self.precision == "bf16" else self._rows
             part = images[done : done + limit]
             # filled up with zeros
-            pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, limit - len(part))).to(
-                self.device, dtype
-            )
-            vectors = self._forward(tower, pixels)
-            if vectors is not None:
+            pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, limit - len(part)))
+            if (vectors := self._forward(tower, pixels.to(self.device, dtype))) is not None:
                 rows.append(vectors[: len(part)])
                 done += len(part)
         return stack_vectors(rows, self.dim)
@@ -211,16 +209,8 @@ def _rounded(tower: Any) -> Any:
     """A copy of a module in bf16, made weight by weight: a copy in fp32 first would cost its memory once more."""
     import torch
 
-    memo: dict[int, Any] = {}
-    for weights in tower.parameters():
-        memo[id(weights)] = torch.nn.Parameter(weights.detach().bfloat16(), requires_grad=False)
-    return deepcopy(tower, memo).bfloat16()
-
-
-def _distances(vectors: np.ndarray) -> np.ndarray:
-    """Euclidean distances of all pairs of rows."""
-    difference = vectors[:, None] - vectors[None]
-    return np.asarray(np.sqrt((difference**2).sum(-1)))
+    rounded = {id(own): torch.nn.Parameter(own.detach().bfloat16(), requires_grad=False) for own in tower.parameters()}
+    return deepcopy(tower, rounded).bfloat16()
 
 
 def _probes() -> list[np.ndarray]:

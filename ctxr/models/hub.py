@@ -61,8 +61,7 @@ def cached_weights(arch: str, tag: str) -> Path | None:
     config = open_clip.get_pretrained_cfg(arch, tag)
     repo, names = _hub_files(config)
     for file in names:
-        path = huggingface_hub.try_to_load_from_cache(repo, file)
-        if isinstance(path, str):
+        if isinstance(path := huggingface_hub.try_to_load_from_cache(repo, file), str):
             return Path(path)
     url = str(config.get("url") or "")
     older = Path("~/.cache/clip").expanduser() / url.rpartition("/")[2]
@@ -77,8 +76,7 @@ def fetched_weights(arch: str, tag: str) -> Path:
     import open_clip
     from open_clip.pretrained import download_pretrained
 
-    cached = cached_weights(arch, tag)
-    if cached is not None:
+    if cached := cached_weights(arch, tag):
         return cached
     config = open_clip.get_pretrained_cfg(arch, tag)
     hint = (
@@ -165,9 +163,8 @@ def _hub_files(config: dict[str, Any]) -> tuple[str, list[str]]:
     repo, _, file = str(config.get("hf_hub") or "").rpartition("/")
     if not repo:
         return "", []
-    if not file:
-        return repo, [HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME]
-    return repo, [str(Path(file).with_suffix(".safetensors")), file]
+    safe = str(Path(file).with_suffix(".safetensors")) if file else HF_SAFE_WEIGHTS_NAME
+    return repo, [safe, file or HF_WEIGHTS_NAME]
 
 
 def _hub_address(repository: str, file: str) -> str:

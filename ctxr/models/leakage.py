@@ -125,11 +125,8 @@ def leakage_table(near: Nearness, dataset: Dataset, vectors: PictureVectors | No
     for image_set in dataset.sets:
         for name in image_set.images:
             of_image.setdefault(name, []).append((splits[image_set.id], image_set.id))
-    leaks = shared_things(
-        "source video or album",
-        ((_source(image_set), splits[image_set.id], image_set.id) for image_set in dataset.sets),
-        present,
-    )
+    sources = ((_source(image_set), splits[image_set.id], image_set.id) for image_set in dataset.sets)
+    leaks = shared_things("source video or album", sources, present)
     leaks += shared_things("same file (sha256)", _files(dataset, of_image), present)
     leaks += shared_things("same description", _texts(dataset, splits), present)
     notes = []
@@ -179,10 +176,7 @@ def _alike(
 
 def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progress: Progress) -> PictureVectors | None:
     files = {name: file for name in sorted(of_image) if (file := dataset.picture(dataset.images[name])) is not None}
-    rows: dict[str, int] = {}
-    prints = []
     with open_pictures(files, "looking at pictures", progress) as opened:
-        for name, pixels in opened:
-            rows[name] = len(rows)
-            prints.append(look_print(pixels))
-    return PictureVectors("look", 1.0, rows, np.stack(prints)) if prints else None
+        prints = {name: look_print(pixels) for name, pixels in opened}
+    rows = {name: row for row, name in enumerate(prints)}
+    return PictureVectors("look", 1.0, rows, np.stack([*prints.values()])) if prints else None

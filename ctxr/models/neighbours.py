@@ -37,13 +37,7 @@ class Matches:
 
 
 def best_matches(
-    queries: Vectors,
-    pool: Vectors,
-    k: int,
-    without: Pairs | None = None,
-    block: int = 512,
-    *,
-    engine: str = "auto",
+    queries: Vectors, pool: Vectors, k: int, without: Pairs | None = None, block: int = 512, *, engine: str = "auto"
 ) -> Matches:
     """The `k` candidates of the highest dot product for every query, equal ones by index.
 
@@ -211,9 +205,8 @@ def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") ->
         raise DataError(f"vectors have shape {pool.shape}, not [N, D]")
     most = len(pool) - 1
     if not 1 <= k <= max(most, 0) or block < 1:
-        raise UsageError(
-            f"cannot take {k} neighbours of {len(pool)} vectors in blocks of {block}", hint=f"at most {most}"
-        )
+        message = f"cannot take {k} neighbours of {len(pool)} vectors in blocks of {block}"
+        raise UsageError(message, hint=f"at most {most}")
     lengths = np.sqrt(np.einsum("nd,nd->n", pool, pool))
     wrong = np.flatnonzero(~(np.abs(lengths - 1) <= NORM_ERROR))
     if wrong.size:

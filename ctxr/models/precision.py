@@ -64,9 +64,8 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
             if not is_memory(error):
                 raise
             if len(part) == 1:
-                raise CtxrError(
-                    f"no memory left on {device} for one query", hint="use a smaller encoder, or --device cpu"
-                ) from error
+                hint = "use a smaller encoder, or --device cpu"
+                raise CtxrError(f"no memory left on {device} for one query", hint=hint) from error
             at_once = len(part) // 2
             continue
         rows = rows[len(part) :]

@@ -52,20 +52,12 @@ class Preprocess:
         height, width = (size, size) if isinstance(size, int) else (int(length) for length in size)
         mode = config.get("resize_mode") or "shortest"
         if mode not in RESIZE_MODES:
-            raise DataError(
-                f"preprocess_cfg has resize_mode {mode!r}, known are {', '.join(RESIZE_MODES)}",
-                hint="mend preprocess_cfg in open_clip_config.json",
-            )
+            message = f"preprocess_cfg has resize_mode {mode!r}, known are {', '.join(RESIZE_MODES)}"
+            raise DataError(message, hint="mend preprocess_cfg in open_clip_config.json")
         # "random" is a training choice of open_clip's; its evaluation transform takes bicubic for it
         interpolation = "bilinear" if config.get("interpolation") == "bilinear" else "bicubic"
-        return cls(
-            size=(height, width),
-            mean=_per_channel(config["mean"]),
-            std=_per_channel(config["std"]),
-            interpolation=interpolation,
-            resize_mode=mode,
-            fill=int(config.get("fill_color") or 0),
-        )
+        mean, std = _per_channel(config["mean"]), _per_channel(config["std"])
+        return cls((height, width), mean, std, interpolation, mode, int(config.get("fill_color") or 0))
 
     def describe(self) -> dict[str, object]:
         """The settings as plain values: for a manifest and for the fingerprint."""

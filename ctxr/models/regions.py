@@ -146,8 +146,7 @@ def grid_boxes(height: int, width: int) -> Array:
     [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
     """
     y, x = (edge.ravel() for edge in np.mgrid[:height, :width])
-    boxes = np.stack([x / width, y / height, (x + 1) / width, (y + 1) / height], axis=1)
-    return np.asarray(boxes, np.float32)
+    return np.stack([x / width, y / height, (x + 1) / width, (y + 1) / height], axis=1).astype(np.float32)
 
 
 def coarser(height: int, width: int, most: int) -> tuple[int, int]:
@@ -302,11 +301,8 @@ def weights_here() -> Path:
     from torchvision.models import detection
 
     folder = Path(torch.hub.get_dir()) / "checkpoints"
-    published = (
-        detection.FasterRCNN_ResNet50_FPN_V2_Weights.DEFAULT,
-        detection.FasterRCNN_ResNet50_FPN_Weights.DEFAULT,
-    )
-    names = [str(weights.url).rpartition("/")[2] for weights in published]
+    kinds = (detection.FasterRCNN_ResNet50_FPN_V2_Weights, detection.FasterRCNN_ResNet50_FPN_Weights)
+    names = [str(kind.DEFAULT.url).rpartition("/")[2] for kind in kinds]
     for name in names:
         if (folder / name).is_file():
             return folder / name

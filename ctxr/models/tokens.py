@@ -60,9 +60,8 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     why = f"tree depth needs a parsing model, and {PARSER} is not installed: {fetch}"
-    return Tokenizer(
-        f"spaCy {version}, English rules, rule sentencizer", lambda texts: _by_spacy(nlp, texts, False), why
-    )
+    name = f"spaCy {version}, English rules, rule sentencizer"
+    return Tokenizer(name, lambda texts: _by_spacy(nlp, texts, False), why)
 
 
 def _with_parser(spacy: Any, wanted: str, version: str) -> Tokenizer:

@@ -30,7 +30,6 @@ from ctxr.synthetic.world.sets import SIZE, sample_sets
 
 Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 
-
 TABLES = ("sets", "images", "splits", "texts", "queries", "judgments")
 
 

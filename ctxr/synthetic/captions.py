@@ -44,17 +44,15 @@ from ctxr.synthetic.world.predicates import (
     RelativePosition,
     Shows,
     Within,
-    name_of,
 )
 from ctxr.synthetic.world.scenes import Scene, choose, sample_scene
 from ctxr.synthetic.world.sets import neighbour, neighbours
 from ctxr.synthetic.world.sights import SceneView
-from ctxr.synthetic.world.statements import POOLS, Statement, propose, state
+from ctxr.synthetic.world.statements import POOLS, Statement, state, true_predicates
 from ctxr.synthetic.world.words import PLACE_PHRASES, SIDE_PHRASES
 
 PREDICATES = ("Shows", "Before", "Counts", "Beside", "Within")
 """What captions say by default (`ctxr.synthetic.world.predicates`)."""
-
 
 Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 
@@ -127,7 +125,11 @@ class _Captions(SyntheticDataset):
                     kept.append(Family(family.scenes[:count], family.statements[:count], family.pictures[:count]))
                     task.advance(count)
                 _add_gallery(config, plans[number], kept, rows)
-        _refuse_leaks(rows)
+        # pairs for training stand on no picture, and on no family, of a gallery that is searched or judged
+        asked = {query.image_set for query in rows["queries"]}
+        searched = {image for image_set in rows["sets"] if image_set.id in asked for image in image_set.images}
+        judged = {name for pair in rows["pairs"] if pair.split != "train" for name in (pair.image, pair.group) if name}
+        refuse_leaks([pair for pair in rows["pairs"] if pair.split == "train"], searched | judged)
         return Content([f"{name}.jsonl" for name in TABLES], write_tables(out, rows), {})
 
 
@@ -149,6 +151,7 @@ def pairs_about(
     another picture, a near neighbour first. Nothing doubtful is among them, and no premise holds its hypothesis word by word.
     """
     pairs: list[EntailmentPair] = []
+    said = [(owner, gallery.captions[at], gallery.statements[at].text) for at, owner in enumerate(gallery.owners)]
     for position, image in enumerate(gallery.images):
         holding = _holding(rng, gallery, position, hypotheses // 2)
         details = [_details(gallery, index) for index in holding]
@@ -157,7 +160,8 @@ def pairs_about(
         ]
         chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, details)
         for number, (text, caption, relation, label) in enumerate(chosen):
-            premise = " ".join(_premise(gallery, position, caption, text))
+            own = (premise for owner, key, premise in said if owner == position and key != caption)
+            premise = " ".join(premise for premise in own if text not in premise)
             pairs.append(
                 EntailmentPair(
                     f"{SOURCE}/{image}/{number}", premise or None, text, image, 1 if label else 0, relation, SOURCE, split,
@@ -191,8 +195,6 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
             options = [{"side": choose(rng, [name for name in SIDE_PHRASES if name != side])}]
         case Within(_, region):
             options = [{"region": choose(rng, [name for name in PLACE_PHRASES if name != region])}]
-        case _:
-            pass
     for name in ("kind", "other"):
         kind = getattr(predicate, name, None)
         if isinstance(kind, Kind):
@@ -240,30 +242,17 @@ def _failing(
     failing: list[Hypothesis] = []
     for number, much in enumerate(wanted):
         alike = [index for index in true if _details(gallery, index) == much]
-        if number < round(_ALTERED_SHARE * count) and alike:
-            changed = altered(rng, gallery.statements[int(rng.choice(alike))], gallery, position)
-            if changed is not None:
-                failing.append((changed.text, None, "altered", False))
-                continue
-        if false:
+        early = alike and number < round(_ALTERED_SHARE * count)
+        if early and (changed := altered(rng, gallery.statements[int(rng.choice(alike))], gallery, position)):
+            failing.append((changed.text, None, "altered", False))
+        elif false:
             # of what is as detailed a near neighbour's comes first
-            best = min(
-                false,
-                key=lambda index: (
-                    abs(_details(gallery, index) - much),
-                    gallery.families[gallery.owners[index]] != family,
-                ),
-            )
+            far = {index: gallery.families[gallery.owners[index]] != family for index in false}
+            best = min(false, key=lambda index: (abs(_details(gallery, index) - much), far[index]))
             false.remove(best)
-            relation = "neighbour" if gallery.families[gallery.owners[best]] == family else "other"
+            relation = "other" if far[best] else "neighbour"
             failing.append((gallery.statements[best].text, gallery.captions[best], relation, False))
     return failing
-
-
-def _premise(gallery: "GalleryTruth", position: int, caption: str | None, text: str) -> Iterator[str]:
-    for index, owner in enumerate(gallery.owners):
-        if owner == position and gallery.captions[index] != caption and text not in gallery.statements[index].text:
-            yield gallery.statements[index].text
 
 
 def _details(gallery: "GalleryTruth", index: int) -> int:
@@ -279,12 +268,10 @@ def text_pairs(rng: np.random.Generator, gallery: "GalleryTruth", split: SplitNa
     Both come from the same premises and say equally much: neither premise nor length predicts the label.
     """
     pairs: list[EntailmentPair] = []
-    of_image: list[list[int]] = [[] for _ in gallery.images]
-    for caption, owner in enumerate(gallery.owners):
-        of_image[owner].append(caption)
     for position, image in enumerate(gallery.images):
+        own = [caption for caption, owner in enumerate(gallery.owners) if owner == position]
         for number in range(count // 2):
-            index = int(rng.choice(of_image[position]))
+            index = int(rng.choice(own))
             premise = gallery.statements[index]
             weaker = weakened(rng, premise)
             other = altered(rng, weaker, gallery, position)
@@ -321,15 +308,11 @@ def _consequences(rng: np.random.Generator, predicate: Predicate) -> Iterator[Pr
             yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind))
         case RelativePosition(kind, _, other):
             yield msgspec.structs.replace(predicate, kind=_fewer(rng, kind), other=_fewer(rng, other))
-        case _:
-            pass
     match predicate:
         case Within(kind, _) | RelativePosition(kind, _, _):
             yield Shows(_fewer(rng, kind))
         case Counts(kind, number) if number > 0:
             yield Shows(kind)
-        case _:
-            pass
 
 
 def _fewer(rng: np.random.Generator, kind: Kind) -> Kind:
@@ -423,13 +406,7 @@ def draw_family(config: WorldCaptions, gallery: int, number: int) -> Family:
 def statement_about(rng: np.random.Generator, view: SceneView, say: Sequence[str]) -> Statement:
     """A true statement of one to three details, made of the predicates in `say`."""
     wanted = 1 + int(np.searchsorted(_DETAILS, rng.random()))
-    predicates: list[Predicate] = []
-    for _ in range(_GALLERY_TRIES * wanted):
-        predicate = propose(rng, view)
-        if name_of(predicate) in say and predicate not in predicates and predicate.verdict(view) is True:
-            predicates.append(predicate)
-            if len(predicates) == wanted:
-                break
+    predicates = true_predicates(rng, view, wanted, say, _GALLERY_TRIES)
     return state(rng, predicates or [Before(view.scene.backdrop.name)])
 
 
@@ -508,11 +485,3 @@ def _distances(pictures: Sequence[bytes]) -> tuple[float, float]:
     upper = np.triu_indices(len(pictures), 1)
     distances = np.sqrt(np.maximum(0.0, 2 - 2 * (vectors @ vectors.T)[upper]))
     return round(float(distances.min()), 6), round(float(distances.mean()), 6)
-
-
-def _refuse_leaks(rows: dict[str, list[Any]]) -> None:
-    """Pairs for training stand on no picture, and on no family, of a gallery that is searched or judged."""
-    searched_sets = {query.image_set for query in rows["queries"]}
-    searched = {image for image_set in rows["sets"] if image_set.id in searched_sets for image in image_set.images}
-    judged = {name for pair in rows["pairs"] if pair.split != "train" for name in (pair.image, pair.group) if name}
-    refuse_leaks([pair for pair in rows["pairs"] if pair.split == "train"], searched | judged)

@@ -316,7 +316,10 @@ class SimulatedTruth:
         """A text about `target` with its verdicts: one that picks it out, where one is found, else a true one; or, not `truly`, an
         empty one."""
         if not truly:
-            return _nothing(rng), dict.fromkeys(image_set.images, None)
+            quality, other = rng.choice(EMPTY[0], 2, replace=False)
+            thing, part = rng.choice(EMPTY[1]), rng.choice(EMPTY[2])
+            text = f"A {quality} {thing} and some {other} {part} can be seen"
+            return text, dict.fromkeys(image_set.images, None)
         scenes = [self.scene(image) for image in image_set.images]
         views = [SceneView(scene) for scene in scenes]
         position = image_set.images.index(target)
@@ -326,12 +329,6 @@ class SimulatedTruth:
             return description.text, dict(zip(image_set.images, verdicts, strict=True))
         (statement, *_) = true_statements(scenes[position], rng, 1)
         return statement.text, dict(zip(image_set.images, map(statement.verdict, views), strict=True))
-
-
-def _nothing(rng: np.random.Generator) -> str:
-    quality, other = rng.choice(EMPTY[0], 2, replace=False)
-    thing, part = rng.choice(EMPTY[1]), rng.choice(EMPTY[2])
-    return f"A {quality} {thing} and some {other} {part} can be seen"
 
 
 class Person(Visitor):
@@ -354,11 +351,9 @@ class Person(Visitor):
         text = " ".join(page.quotes[0].split()) if page.quotes else ""
         order = tuple(images.values())
         attention = attention_index(text)
-        verdicts: dict[str, Verdict]
+        verdicts: Mapping[str, Verdict] = self._known.verdicts.get(text, {})
         if attention is not None:
             verdicts = {image: position == attention for position, image in enumerate(order)}
-        else:
-            verdicts = dict(self._known.verdicts.get(text, {}))
         spread = chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if text in self._known.targets:
@@ -368,9 +363,7 @@ class Person(Visitor):
     def _describe(self, page: Page) -> Page:
         images = self.images(page)
         target = images[page.marked or page.pictures[0]]
-        image_set = next(
-            image_set for image_set in self._known.dataset.sets if set(image_set.images) == set(images.values())
-        )
+        image_set = next(row for row in self._known.dataset.sets if set(row.images) == set(images.values()))
         for _ in range(_TRIES):
             truly = self._rng.random() < self.profile.writes
             description, verdicts = self._known.describe(image_set, target, truly, self._rng)

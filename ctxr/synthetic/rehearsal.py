@@ -19,16 +19,7 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
-from ctxr.synthetic.crowd import (
-    BIASED,
-    CAREFUL,
-    HASTY,
-    SPAMMER,
-    Cast,
-    Person,
-    SimulatedTruth,
-    work_in_turns,
-)  # fmt: skip
+from ctxr.synthetic.crowd import BIASED, CAREFUL, HASTY, SPAMMER, Cast, Person, SimulatedTruth, work_in_turns
 from ctxr.synthetic.world.footage import World
 
 CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
@@ -36,7 +27,6 @@ CAST = ((CAREFUL, 10), (HASTY, 2), (BIASED, 2), (SPAMMER, 2))
 
 ROUNDS = 1000
 """Draws of the simulation's own picks, among which its figures must lie."""
-
 
 Range = tuple[float, float, float]
 

@@ -126,8 +126,7 @@ class RegionEmbeddings(nn.Module):
 def present(items: Tensor) -> Tensor:
     """bool [N, R], where items [N, R] or [N, R, ...] are not all 0; always the first, as attention needs an object."""
     mask = items.flatten(2).any(-1) if items.ndim > 2 else items != 0
-    first = torch.arange(mask.shape[1], device=mask.device) == 0
-    return mask | first
+    return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
 
 
 class CoAttention(nn.Module):
@@ -179,8 +178,11 @@ class Own(nn.Module):
 
     def __init__(self, config: CrossConfig, text: bool, vision: bool) -> None:
         super().__init__()
-        self.text = _block(config.text, config.dropout) if text else None
-        self.vision = _block(config.vision, config.dropout) if vision else None
+        streams = ((config.text, text), (config.vision, vision))
+        self.text, self.vision = (
+            Block(stream.width, stream.heads, stream.inner, config.dropout) if takes_part else None
+            for stream, takes_part in streams
+        )
 
     def forward(
         self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor
@@ -206,10 +208,6 @@ def make_stage(kind: Stage, config: CrossConfig) -> nn.Module:
     if kind == "crossed":
         return Crossed(config)
     return Own(config, text=kind != "vision", vision=kind != "text")
-
-
-def _block(stream: Stream, dropout: float) -> Block:
-    return Block(stream.width, stream.heads, stream.inner, dropout)
 
 
 PAIRS = 160
@@ -258,11 +256,9 @@ class RegionEncoder(nn.Module):
             words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
         image = candidates[query, candidate]
+        passes = zip(torch.split(query, self.most), torch.split(image, self.most), strict=True)
         pairs = torch.cat(
-            [
-                self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing)
-                for of, at in zip(torch.split(query, self.most), torch.split(image, self.most), strict=True)
-            ]
+            [self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing) for of, at in passes]
         )
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 

@@ -75,10 +75,8 @@ def _volta(name: str, folder: Path) -> CrossSource:
     config = read_volta_config(config_path)
     pieces = read_vocabulary(folder / VOCABULARY)
     if len(pieces) > config.vocabulary:
-        raise DataError(
-            f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}",
-            hint="give the vocabulary of these weights",
-        )
+        message = f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}"
+        raise DataError(message, hint="give the vocabulary of these weights")
     return _source(name, config, pieces, lambda: load_volta(config, weights))
 
 

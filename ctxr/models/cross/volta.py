@@ -58,14 +58,6 @@ def _is_size(value: object, least: int = 1) -> bool:
     return type(value) is int and least <= value <= _MOST
 
 
-def _are_sublayers(value: object) -> bool:
-    return isinstance(value, list) and all(_is_size(item, 0) for item in value)
-
-
-def _is_share(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < 1
-
-
 class _Reader:
     def __init__(self, path: Path, raw: Mapping[str, Any]) -> None:
         self.path, self.raw = path, raw
@@ -155,7 +147,10 @@ class _Reader:
         return int(sizes.get(str(layer), self._whole(key)))
 
     def _sublayers(self, key: str) -> set[int]:
-        return set(self._take(key, [], _are_sublayers, "a list of sublayers"))
+        def fits(value: object) -> bool:
+            return isinstance(value, list) and all(_is_size(item, 0) for item in value)
+
+        return set(self._take(key, [], fits, "a list of sublayers"))
 
     def _dropout(self) -> float:
         names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -168,7 +163,8 @@ class _Reader:
         return int(self._take(key, None, _is_size, "a whole number"))
 
     def _share(self, key: str, default: float) -> float:
-        return float(self._take(key, default, _is_share, "a number from 0 to 1"))
+        fitting = (lambda value: type(value) in (int, float) and 0 <= value < 1), "a number from 0 to 1"
+        return float(self._take(key, default, *fitting))
 
     def _take(self, key: str, default: object, fits: Callable[[Any], bool], wanted: str) -> Any:
         """The value of a key. Raises DataError for one that does not fit."""
@@ -222,8 +218,7 @@ def translate(state: Mapping[str, Tensor], config: CrossConfig, path: Path) -> d
 
     Raises DataError for weights that are missing, unexpected, or not equal where they are shared; `path` is named.
     """
-    state = {key.removeprefix("module."): value.float() for key, value in state.items()}
-    state = _with_match(state)
+    state = _with_match({key.removeprefix("module."): value.float() for key, value in state.items()})
     copies = {copy: key for copy, key in _copies(config) if copy in state}
     # safetensors stores shared weights once, under either name
     state = {key: state[copy] for copy, key in copies.items()} | state
@@ -257,12 +252,11 @@ def _names(config: CrossConfig) -> Iterator[tuple[str, str]]:
     module, parts = ("embeddings", _UNITER) if config.embedding == "uniter" else ("v_embeddings", _VILBERT)
     modules |= {f"bert.{module}.{theirs}": f"regions.{ours}" for theirs, ours in parts.items()}
     for index, kind in enumerate(config.stages):
-        if kind == "joint":
-            modules |= _layer(index, "", f"stages.{index}.", "attention.")
-        if kind in ("text", "both", "crossed"):
-            modules |= _layer(index, "", f"stages.{index}.text.", "" if kind == "crossed" else "attention.")
+        attention = "" if kind == "crossed" else "attention."
+        if kind != "vision":
+            modules |= _layer(index, "", f"stages.{index}.{'' if kind == 'joint' else 'text.'}", attention)
         if kind in ("vision", "both", "crossed"):
-            modules |= _layer(index, "v_", f"stages.{index}.vision.", "" if kind == "crossed" else "attention.")
+            modules |= _layer(index, "v_", f"stages.{index}.vision.", attention)
     modules |= {"bert.t_pooler.dense": "pool_text", "bert.v_pooler.dense": "pool_vision", _MATCH: "aligned"}
     for theirs, ours in modules.items():
         yield from ((f"{theirs}.{part}", f"{ours}.{part}") for part in ("weight", "bias"))
@@ -270,14 +264,10 @@ def _names(config: CrossConfig) -> Iterator[tuple[str, str]]:
 
 def _layer(index: int, mark: str, stage: str, attention: str) -> dict[str, str]:
     """Modules of the attention sublayer and the feed-forward one of a stage; `mark` is "v_" for vision."""
-    at = f"bert.encoder.layer.{2 * index}."
-    names = {at + name.format(mark): stage + _within(ours, attention) for name, ours in _LAYER.items()}
-    at = f"bert.encoder.layer.{2 * index + 1}."
-    return names | {at + name.format(mark): stage + ours for name, ours in _FEED.items()}
-
-
-def _within(name: str, attention: str) -> str:
-    return name if name == "after_attention" else attention + name
+    at, after = (f"bert.encoder.layer.{layer}." for layer in (2 * index, 2 * index + 1))
+    inside = {name: ours if ours == "after_attention" else attention + ours for name, ours in _LAYER.items()}
+    names = {at + name.format(mark): stage + ours for name, ours in inside.items()}
+    return names | {after + name.format(mark): stage + ours for name, ours in _FEED.items()}
 
 
 def _copies(config: CrossConfig) -> Iterator[tuple[str, str]]:

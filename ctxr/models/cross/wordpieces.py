@@ -28,9 +28,8 @@ def read_vocabulary(path: Path) -> list[str]:
     try:
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
-        raise DataError(
-            f"there is no vocabulary {path}", hint="put bert-base-uncased's vocab.txt beside the weights"
-        ) from None
+        hint = "put bert-base-uncased's vocab.txt beside the weights"
+        raise DataError(f"there is no vocabulary {path}", hint=hint) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not readable as UTF-8 text: {error}") from error
     pieces = [piece.removesuffix("\r") for piece in pieces]
@@ -50,8 +49,7 @@ def tiny_vocabulary() -> list[str]:
     """A vocabulary for models without one: the toy world's words, every letter, pair of letters, digit and sign."""
     pairs = [first + second for first in string.ascii_lowercase for second in string.ascii_lowercase]
     inside = [*string.ascii_lowercase, *string.digits, *pairs]
-    signs = list(string.punctuation)
-    pieces = [PADDING, UNKNOWN, START, END, MASK, *signs, *inside, *(f"##{piece}" for piece in inside)]
+    pieces = [PADDING, UNKNOWN, START, END, MASK, *string.punctuation, *inside, *(f"##{piece}" for piece in inside)]
     return list(dict.fromkeys([*pieces, *WORDS.read_text(encoding="utf-8").split()]))
 
 

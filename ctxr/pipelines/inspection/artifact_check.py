@@ -153,7 +153,7 @@ def _troubles(what: str, path: Path, hashes: Mapping[str, str], changed: str, pr
     return broken
 
 
-def _check_source(path: Path, source: "Source") -> Check:
+def _check_source(path: Path, source: Source) -> Check:
     name = f"source {source.name}"
     found_at = last_path(path, source.sha256)
     try:
@@ -165,10 +165,9 @@ def _check_source(path: Path, source: "Source") -> Check:
             cure = "restore the file, or run ctxr build-sets again"
             return Check(name, "problem", f"{found_at} has changed since", cure)
         # images that a recipe gave stand alone: their album was never walked
-        if source.kind == "photos" and unit_folder(path, source.name).is_dir():
-            wrong = album_files(read_unit(path, source.name), found_at)[2]
-            if wrong:
-                return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
+        walked = source.kind == "photos" and unit_folder(path, source.name).is_dir()
+        if walked and (wrong := album_files(read_unit(path, source.name), found_at)[2]):
+            return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
     except (CtxrError, OSError) as error:
         return _failed(name, error)
     if source.damage:
@@ -188,10 +187,9 @@ def _failed(name: str, error: CtxrError | OSError, cure: str = "") -> Check:
 def _cure(artifact: Artifact, units: set[str]) -> str:
     """How to rebuild the pictures of these units: the command looks only at younger ones, so their units are removed first."""
     # only folders that are there: a name in a table may be anyone's, and this is a command to remove
-    gone = sorted(folder for folder in artifact.path.glob("sources/*") if folder.name in units)
-    if not gone:
-        return artifact.cure
-    return f"{shlex.join(['rm', '-r', *map(str, gone)])}   then run ctxr {artifact.manifest.verb} again as before"
+    gone = sorted(str(folder) for folder in artifact.path.glob("sources/*") if folder.name in units)
+    again = f"{shlex.join(['rm', '-r', *gone])}   then run ctxr {artifact.manifest.verb} again as before"
+    return again if gone else artifact.cure
 
 
 def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:
@@ -208,9 +206,7 @@ DECODE = "put them back as they were published; the commands stop at a picture t
 def check_release(dataset: Dataset, progress: Progress) -> Iterator[Check]:
     """Sets that lack pictures where others have theirs, pictures that cannot be decoded, and what the reader left out or took on
     trust."""
-    readable = {
-        image_set.id: [bool(dataset.images[name].path) for name in image_set.images] for image_set in dataset.sets
-    }
+    readable = {row.id: [bool(dataset.images[name].path) for name in row.images] for row in dataset.sets}
     lacking = [name for name, flags in readable.items() if not all(flags)]
     if not any(any(flags) for flags in readable.values()):
         yield Check("pictures", "note", "none here: nothing can be trained on or scored by a model")

@@ -50,14 +50,12 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     the others were found by, and their last is like any other.
     """
     in_order = [query.size <= MOST_POSITIONS for query in trials]
-    galleries = {query.image_set for query in trials if query.size > MOST_POSITIONS}
-    if galleries:
+    if galleries := {query.image_set for query in trials if query.size > MOST_POSITIONS}:
         yield (
             f"first, last, anchor and commonest position in {plural(len(galleries), 'set')}: a gallery of more than "
             f"{MOST_POSITIONS} images has no order"
         )
-    full = _fully_targeted(trials)
-    if full:
+    if full := _fully_targeted(trials):
         yield (
             f"rules that choose one image, in {plural(len(full), 'set')}: every image is a target there, so each of them is right "
             "on exactly one, whatever it looks at"
@@ -84,7 +82,7 @@ def rules(dataset: Dataset, trials: list[Trial], skip_pictures: bool, progress: 
     wanted = {query.image_set for query in trials} - full
     if not wanted:
         return
-    brisque = _measure(dataset, wanted, lambda image: _brisque(dataset, image))
+    brisque = _measure(dataset, wanted, lambda image: getattr(dataset.facts.get(image.id), "brisque", None))
     why = "BRISQUE was not measured (run ctxr filter)"
     yield from _both_ends(("least", "most"), "distorted (BRISQUE)", trials, wanted, brisque, why=why)
     if skip_pictures:
@@ -106,31 +104,24 @@ def _fully_targeted(trials: list[Trial]) -> set[str]:
 
 
 def _both_ends(
-    ends: tuple[str, str],
-    what: str,
-    trials: list[Trial],
-    wanted: set[str],
-    values: Mapping[str, Doubles],
-    *,
-    why: str,
+    ends: tuple[str, str], what: str, trials: list[Trial], wanted: set[str], values: Mapping[str, Doubles], *, why: str
 ) -> Iterator[Rule | str]:
     if not values:
         yield f"{ends[0]} and {ends[1]} {what}: {why}"
         return
     for end, largest in zip(ends, (False, True), strict=True):
         yield f"{end} {what}", extreme_credits(trials, values, largest)
-    without = len(wanted - values.keys())
-    if without:
+    if without := len(wanted - values.keys()):
         left = plural(without, "set is", "sets are")
         yield f"{ends[0]} and {ends[1]} {what}: {left} left out (not every image has a value)"
 
 
-def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float]) -> dict[str, Doubles]:
+def _measure(dataset: Dataset, wanted: Container[str], value: Callable[[Image], float | None]) -> dict[str, Doubles]:
     """A value for each image of each set whose images all have one."""
     values: dict[str, Doubles] = {}
     for image_set in dataset.sets:
         if image_set.id in wanted:
-            numbers = np.array([value(dataset.images[name]) for name in image_set.images])
+            numbers = np.array([value(dataset.images[name]) for name in image_set.images], np.float64)
             if not np.isnan(numbers).any():
                 values[image_set.id] = numbers
     return values
@@ -141,20 +132,14 @@ def _sharpnesses(dataset: Dataset, wanted: Container[str], progress: Progress) -
     files = {name: file for name in images if (file := dataset.picture(dataset.images[name])) is not None}
     with open_pictures(files, "sharpness", progress) as opened:
         seen = {name: sharpness(pixels) for name, pixels in opened}
-    return _measure(dataset, wanted, lambda image: seen.get(image.id, np.nan))
+    return _measure(dataset, wanted, lambda image: seen.get(image.id))
 
 
-def _brisque(dataset: Dataset, image: Image) -> float:
-    facts = dataset.facts.get(image.id)
-    return np.nan if facts is None or facts.brisque is None else facts.brisque
-
-
-def _bytes(dataset: Dataset, image: Image) -> float:
-    file = dataset.picture(image)
+def _bytes(dataset: Dataset, image: Image) -> float | None:
     try:
-        return np.nan if file is None else float(file.stat().st_size)
+        return None if (file := dataset.picture(image)) is None else file.stat().st_size
     except OSError:
-        return np.nan
+        return None
 
 
 def run(config: Audit, progress: Progress | None = None) -> AuditReport:
@@ -177,9 +162,8 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
         name, credits = rule
         tried = [query for query, credit in zip(trials, credits.tolist(), strict=True) if not math.isnan(credit)]
         # a rule for videos alone would say the same twice, and be corrected for it twice
-        for part in (
-            _parts(trials) if len(_parts(tried)) == len(_parts(trials)) else sorted({one.kind for one in tried})
-        ):
+        whole = len(_parts(tried)) == len(_parts(trials))
+        for part in _parts(trials) if whole else sorted({one.kind for one in tried}):
             rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
             verdict = judge(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
             if verdict is not None:
@@ -188,17 +172,14 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
     return AuditReport(dataset.name, len(trials), tuple(corrected(verdicts)), tuple(missing), dataset.notes, learnt)
 
 
-def _parts(trials: "list[Trial]") -> tuple[str, ...]:
+def _parts(trials: list[Trial]) -> tuple[str, ...]:
     kinds = sorted({query.kind for query in trials}, reverse=True)
     return ("all", *kinds) if len(kinds) > 1 else ("all",)
 
 
-def _check_worker(dataset: "Dataset", worker: str) -> None:
-    named = sorted({
-        row.worker
-        for row in dataset.judgments
-        if row.value > 0 and dataset.queries[row.query].labels is None
-    })  # fmt: skip
+def _check_worker(dataset: Dataset, worker: str) -> None:
+    targets = (row for row in dataset.judgments if row.value > 0 and dataset.queries[row.query].labels is None)
+    named = sorted({row.worker for row in targets})
     if named and worker not in named:
         raise UsageError(
             f"no target is named by {worker!r}", hint=f"--worker {named[0]}   (known: {', '.join(named[:5])})"

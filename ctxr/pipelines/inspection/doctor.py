@@ -32,23 +32,18 @@ def run(config: Doctor, progress: Progress | None = None) -> list[Check]:
 def check_machine(workdir: Path) -> Iterator[Check]:
     """Python, packages, devices, outside programs, encoders, disk."""
     yield Check("python", "ok", ".".join(map(str, sys.version_info[:3])))
-    versions = package_versions()
-    for name, version in versions.items():
+    for name, version in package_versions().items():
         missing = Check(name, "problem", "not installed", f"pip install {name}")
         yield Check(name, "ok", version) if version else missing
-    yield from _torch_family()
-    yield from _programs()
-    yield from _encoders()
-    yield from _disk(workdir)
-
-
-def _torch_family() -> Iterator[Check]:
     try:
         from ctxr.models.precision import devices
 
         yield Check("devices", "ok", ", ".join(devices()))
     except Exception as error:
         yield Check("torch", "problem", f"torch and torchvision are incompatible: {first_line(error)}", REINSTALL)
+    yield from _programs()
+    yield from _encoders()
+    yield from _disk(workdir)
 
 
 def _programs() -> Iterator[Check]:

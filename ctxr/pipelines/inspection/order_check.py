@@ -103,10 +103,8 @@ def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[
     if not named:
         return
     if as_set < named and by_number == named:
-        detail = (
-            f"{named - as_set} of {named} targets have the position of their id by number and another one in their set"
-        )
-        yield Check("targets", "problem", detail, CURE)
+        detail = "targets have the position of their id by number and another one in their set"
+        yield Check("targets", "problem", f"{named - as_set} of {named} {detail}", CURE)
     elif as_set == named:
         yield Check("targets", "ok", f"{named} targets stand at the position that their query names")
 
@@ -176,9 +174,8 @@ def _explained(
         what: [moved(orders[name], position, what) if name in orders else position for name, position, _ in rows]
         for what in (AS_TEXT, BY_NUMBER)
     }
-    changed = sum(
-        set(alternatives) != {row[1]} for *alternatives, row in zip(*alternatives_of.values(), rows, strict=True)
-    )
+    orders_of = zip(*alternatives_of.values(), rows, strict=True)
+    changed = sum(set(alternatives) != {row[1]} for *alternatives, row in orders_of)
     if not changed:
         why = "no set has names whose order as text is another one" if orders else "no numbers of frames are known"
         return Check(label, "ok" if orders else "note", f"{split}: {why}, so no other order can be tested")

@@ -82,7 +82,11 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
     others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]
     edition = Edition(chain, pictures, _link(page, chain.root), progress)
     content = write_page(edition, folder.name if separate else "", others)
-    _put_folder(folder, separate)
+    if separate:
+        replace_folder(_unfinished(folder), folder)
+    elif _is_ours(folder):  # the pictures of an earlier page; what is not ours is left alone
+        with disk_errors(folder):
+            shutil.rmtree(folder)
     write_bytes(page, content)
     if pictures.missing:
         lacking = f"{pictures.missing[0]}{and_more(len(pictures.missing))}"
@@ -135,20 +139,12 @@ def _new_folder(folder: Path) -> Path:
     """An empty folder that takes the place of `folder` when it is full."""
     if folder.exists() and not _is_ours(folder):
         raise UsageError(f"{folder} is not an image folder written by ctxr", hint="choose another --out")
-    with disk_errors(_unfinished(folder)):
-        shutil.rmtree(_unfinished(folder), ignore_errors=True)
-        _unfinished(folder).mkdir(parents=True)
-    write_bytes(_unfinished(folder) / MARKER, b"", durable=False)
-    return _unfinished(folder)
-
-
-def _put_folder(folder: Path, wanted: bool) -> None:
-    """Put the new pictures in place, or remove those of an earlier page; what is not ours is left alone."""
-    if wanted:
-        replace_folder(_unfinished(folder), folder)
-    elif _is_ours(folder):
-        with disk_errors(folder):
-            shutil.rmtree(folder)
+    new = _unfinished(folder)
+    with disk_errors(new):
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+    write_bytes(new / MARKER, b"", durable=False)
+    return new
 
 
 def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
@@ -209,10 +205,8 @@ def _static(name: str, must: bool = True) -> str:
 def _policy(style: str, script: str, folder: str) -> str:
     """Content Security Policy: nothing may be fetched; pictures come from the page, or from the folder beside it."""
     pictures = "data: 'self' file:" if folder else "data:"
-    return (
-        f"default-src 'none'; img-src {pictures}; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    sources = f"img-src {pictures}; style-src {_hash(style)}; script-src {_hash(script)}"
+    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:

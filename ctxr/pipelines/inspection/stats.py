@@ -86,12 +86,10 @@ def published_table(
         same = abs(round(here, digits) - published) < 1e-9
         verdict = "same" if same else "differs" if whole else "a part is here"
         rows.append((name, round(here, digits) if digits else int(here), published, verdict))
-    equal = sum(row[3] == "same" for row in rows)
-    count = len(image_queries(dataset))
+    equal, count = sum(row[3] == "same" for row in rows), len(image_queries(dataset))
     note = f"{count} of the {DESCRIPTIONS} published descriptions are here; {equal} of {len(rows)} figures are the published ones"
-    return Table(
-        "Beside the published figures of ImageCoDe", ("figure", "here", "published", ""), tuple(rows), note, digits=1
-    )
+    heads = ("figure", "here", "published", "")
+    return Table("Beside the published figures of ImageCoDe", heads, tuple(rows), note, digits=1)
 
 
 def _figures(
@@ -110,13 +108,12 @@ def _figures(
         value = getattr(everything, attribute, None)
         yield name, None if value is None else scale * value, published_value, digits, whole
     parts = parts_of(dataset, parsed)
-    for name, lexicon, said_of in (
-        ("body parts", "body_parts", {"video": 72.1, "photos": 30.2}),
-        ("colours", "colours", {"video": 33.6, "photos": 61.4}),
+    for lexicon, said_of in zip(
+        LEXICONS, ({"video": 72.1, "photos": 30.2}, {"video": 33.6, "photos": 61.4}), strict=True
     ):
         for part, published_value in said_of.items():
             percent = mention_percent(parts[part], load_lexicon(lexicon))
-            yield f"{name}, {part} %", percent, published_value, 1, whole
+            yield f"{lexicon.replace('_', ' ')}, {part} %", percent, published_value, 1, whole
     yield "photo sets over video sets, mean distance", mean_distances(dataset, distances)[1], 1.13, 2, whole
     phenomena = {one.phenomenon: one for one in phenomena_shares(dataset)}
     for name, published in _PHENOMENA.items():
@@ -338,9 +335,8 @@ def distance_table(dataset: Dataset, distances: Mapping[str, tuple[float, float]
     means, ratio = mean_distances(dataset, distances)
     if not means:
         return "no distances: the dataset has no embeddings (use --encoder NAME)"
-    note = ""
-    if ratio is not None:
-        note = f"photo sets over video sets: {ratio:.2f} (above 1, the images of a video set are more alike)"
+    alike = "above 1, the images of a video set are more alike"
+    note = "" if ratio is None else f"photo sets over video sets: {ratio:.2f} ({alike})"
     heads = ("kind", "sets", "mean distance", "mean of the closest pair")
     return Table("Distances within sets", heads, tuple((kind, *row) for kind, row in means.items()), note)
 
@@ -381,9 +377,8 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
         leaks = leakage_table(Nearness(None, config.near_embedding), dataset, None, progress)
         shown = {"documents": by_document(dataset)} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
-    described = {
-        query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in image_queries(dataset)
-    }
+    asked = image_queries(dataset)
+    described = {query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in asked}
     if described and config.tokenizer == "auto" and tokenizer.name.startswith("regex"):
         progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
                   "(pip install spacy)")  # fmt: skip
@@ -404,24 +399,19 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
         "licences": licences(dataset),
         "leakage": leakage_table(near, dataset, vectors, progress),
     }
+    missing = [*results.values(), tokenizer.why_no_depth if parsed else ""]
+    results["published"] = published_table(dataset, parsed, distances) or ""
     tables = {name: one for name, one in results.items() if isinstance(one, Table)}
-    missing = [result for result in results.values() if isinstance(result, str) and result]
-    if parsed and tokenizer.why_no_depth:
-        missing.append(tokenizer.why_no_depth)
-    comparison = published_table(dataset, parsed, distances)
-    if comparison is not None:
-        tables["published"] = comparison
-    name = tokenizer.name if parsed else ""
-    return _write(config, StatsReport(dataset.name, name, tables, tuple(missing), dataset.notes))
+    sentences = tuple(one for one in missing if one and isinstance(one, str))
+    return _write(config, StatsReport(dataset.name, tokenizer.name if parsed else "", tables, sentences, dataset.notes))
 
 
 def _write(config: Stats, report: StatsReport) -> StatsReport:
     """The report, which `--out` gets a copy of."""
     if (out := config.out) is not None:
         if out.exists() and not _is_ours(out):
-            raise UsageError(
-                f"{out} is not a statistics file written by ctxr", hint="choose another --out, such as stats.json"
-            )
+            hint = "choose another --out, such as stats.json"
+            raise UsageError(f"{out} is not a statistics file written by ctxr", hint=hint)
         write_bytes(out, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
     return report
 

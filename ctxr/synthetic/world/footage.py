@@ -172,13 +172,8 @@ class PhotoTruth(Record, frozen=True):
 
 def seen_in(scene: Scene, width: int, height: int) -> tuple[Seen, ...]:
     """Return what is seen of each actor in a picture of that size, farthest first."""
-    rows = []
-    sights = measure(scene, width, height)
-    for actor in scene.actors:
-        sight = sights[actor.name]
-        left, top, right, bottom = (round(edge, 4) for edge in sight.box)
-        rows.append(Seen(actor.name, left, top, right, bottom, round(sight.hidden, 4)))
-    return tuple(rows)
+    sights = reversed(measure(scene, width, height).items())  # nearest first
+    return tuple(Seen(name, *(round(share, 4) for share in (*sight.box, sight.hidden))) for name, sight in sights)
 
 
 def frame_rows(video: str, film: Film) -> list[FrameTruth]:

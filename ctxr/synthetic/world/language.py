@@ -202,8 +202,6 @@ def _slots(rng: np.random.Generator, predicate: Predicate | Temporal) -> dict[st
             slots["place"] = choose(rng, words.PLACE_PHRASES[region])
         case FirstTime(inner) | LastTime(inner) | Now(inner):
             slots["clause"] = say(rng, inner, whole=True)
-        case _:
-            pass
     return slots
 
 

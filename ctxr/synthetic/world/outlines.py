@@ -53,22 +53,15 @@ def _regular(corners: int, radii: tuple[float, ...] = (1.0,), turn: float = -90.
     return _polygon(*points)
 
 
-def _polar(radius: "np.ndarray", turn: float = 0.0) -> Contour:
-    angles = np.linspace(0, 2 * np.pi, len(radius), endpoint=False) + math.radians(turn)
-    return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=1)
-
-
 def _heart() -> Contour:
     t = np.linspace(0, 2 * np.pi, 56, endpoint=False)
-    x = 16 * np.sin(t) ** 3
     y = -(13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)) - 2.5
-    return np.stack([x, y], axis=1) / 17.5
+    return np.stack([16 * np.sin(t) ** 3, y], axis=1) / 17.5
 
 
 def _crescent() -> Contour:
     outer = _ellipse(0, 0, 0.98, start=52, stop=308)
-    top = outer[-1]
-    bottom = outer[0]
+    bottom, top = outer[0], outer[-1]
     # the inner arc runs from the upper horn back to the lower one around a centre moved to the right
     centre = np.array([0.45, 0.0])
     start = math.degrees(math.atan2(*(top - centre)[::-1])) % 360
@@ -104,6 +97,7 @@ def _hook() -> Contour:
 def outline(shape: str) -> tuple[Part, ...]:
     """Return the parts of a shape's silhouette. Raises KeyError if the shape is not one of `SHAPES`."""
     angles = np.linspace(0, 2 * np.pi, 80, endpoint=False)
+    petals, turned = 0.76 + 0.22 * np.cos(6 * angles), angles + math.radians(30)
     parts: dict[str, tuple[Part, ...]] = {
         "circle": ((_ellipse(),),),
         "oval": ((_ellipse(a=1.0, b=0.62),),),
@@ -118,7 +112,7 @@ def outline(shape: str) -> tuple[Part, ...]:
         "crescent": ((_crescent(),),),
         "hexagon": ((_regular(6, turn=0.0),),),
         "arrow": ((_polygon((-1, -0.3), (0.1, -0.3), (0.1, -0.8), (1, 0), (0.1, 0.8), (0.1, 0.3), (-1, 0.3)),),),
-        "flower": ((_polar(0.76 + 0.22 * np.cos(6 * angles), turn=30),),),
+        "flower": ((np.stack([petals * np.cos(turned), petals * np.sin(turned)], axis=1),),),
         "fish": ((_ellipse(0.18, 0, 0.78, 0.5),), (_polygon((-0.42, 0), (-0.96, -0.52), (-0.8, 0), (-0.96, 0.52)),)),
         "house": ((_box(-0.68, -0.2, 0.68, 0.86),), (_polygon((-0.95, -0.14), (0, -0.96), (0.95, -0.14)),)),
         "tree": ((_box(-0.14, 0.4, 0.14, 0.98),), (_ellipse(0, -0.5, 0.48),), (_ellipse(-0.38, 0.02, 0.44),),

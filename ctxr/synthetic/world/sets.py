@@ -98,9 +98,8 @@ def neighbours(rng: np.random.Generator, base: Scene, count: int) -> list[Scene]
 
 def unlike(a: Scene, b: Scene) -> float:
     """Return how far two scenes of one shot are apart: 0 for equal ones; an actor's coming or going counts as 1."""
-    names = {actor.name for actor in (*a.actors, *b.actors)}
     total = 0.0
-    for name in names:
+    for name in {actor.name for actor in (*a.actors, *b.actors)}:
         one, two = a.actor(name), b.actor(name)
         if one is None or two is None:
             total += 1.0

@@ -146,19 +146,15 @@ def _course(
     elif style == "cross":
         points = [(begin, *_off(rng, actor, reach, edge)), (end, *_off(rng, actor, reach, edge ^ 1))]
     elif style == "visit":
-        points = [
-            (begin, *_off(rng, actor, reach, edge)),
-            ((begin + end) / 2, *home),
-            (end, *_off(rng, actor, reach, edge)),
-        ]
+        came, went = (_off(rng, actor, reach, edge) for _ in range(2))
+        points = [(begin, *came), ((begin + end) / 2, *home), (end, *went)]
     elif style == "enter":
         points = [(begin, *_off(rng, actor, reach, edge)), (end, *home)]
     elif style == "leave":
         points = [(begin, *home), (end, *_off(rng, actor, reach, edge))]
     elif style == "pass":
         other = choose(rng, others)
-        beyond = (2 * other.x - home[0], 2 * other.y - home[1])
-        points = [(begin, *home), (end, *beyond)]
+        points = [(begin, *home), (end, 2 * other.x - home[0], 2 * other.y - home[1])]
     else:
         legs = np.linspace(0.0, seconds, int(rng.integers(3, 6)))
         points = [(0.0, *home), *((float(leg), *_inside(rng, actor, reach)) for leg in legs[1:])]

@@ -1,6 +1,6 @@
 """Statements: words together with the structure that decides whether they are true."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from ctxr.synthetic.world.predicates import (
     Shows,
     Verdict,
     every,
+    name_of,
 )
 from ctxr.synthetic.world.scenes import COLOURS, SIZES, TEXTURES, Actor, Scene, choose
 from ctxr.synthetic.world.sights import SceneView
@@ -109,12 +110,14 @@ def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
     return msgspec.structs.replace(kind, face="", **{field: choose(rng, POOLS[field])})
 
 
-def true_predicates(rng: np.random.Generator, view: SceneView, count: int) -> list[Predicate]:
-    """Return up to `count` different predicates that hold of a scene, in the order they came up."""
+def true_predicates(
+    rng: np.random.Generator, view: SceneView, count: int, names: Container[str] = BY_NAME, tries: int = 25
+) -> list[Predicate]:
+    """Return up to `count` different predicates, of these names, that hold of a scene, in the order they came up."""
     predicates: list[Predicate] = []
-    for _ in range(25 * count):
+    for _ in range(tries * count):
         predicate = propose(rng, view)
-        if predicate not in predicates and predicate.verdict(view) is True:
+        if name_of(predicate) in names and predicate not in predicates and predicate.verdict(view) is True:
             predicates.append(predicate)
             if len(predicates) == count:
                 break
@@ -141,20 +144,17 @@ def state(rng: np.random.Generator, predicates: Sequence[Predicate]) -> Statemen
 
 def _tableau(rng: np.random.Generator, view: SceneView) -> Statement | None:
     """Return a statement that lists the figures and the backdrop, as a caption of a photograph does."""
-    seen = list(view.clear)
-    if not seen:
+    if not view.clear:
         return None
-    seen = [seen[i] for i in rng.permutation(len(seen))]
-    seen = seen[: int(rng.integers(1, 5))]
+    seen = [view.clear[i] for i in rng.permutation(len(view.clear))][: int(rng.integers(1, 5))]
     detailed = rng.random() < 0.3
     kinds = [full_kind(actor) if detailed else kind_of(rng, actor) for actor in seen]
     things = [a(noun(rng, kind)) for kind in kinds]
     text = things[0] if len(things) == 1 else f"{', '.join(things[:-1])} and {things[-1]}"
     predicates: list[Predicate] = [Shows(kind) for kind in kinds]
     if rng.random() < 0.6:
-        name = view.scene.backdrop.name
-        text = f"{text} {choose(rng, BACKDROP_PHRASES[name])}"
-        predicates.append(Before(name))
+        text = f"{text} {choose(rng, BACKDROP_PHRASES[view.scene.backdrop.name])}"
+        predicates.append(Before(view.scene.backdrop.name))
     return Statement(sentence(text), tuple(predicates))
 
 

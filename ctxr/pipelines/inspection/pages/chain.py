@@ -164,30 +164,19 @@ def runs_as_evaluated(project: Path, parents: Iterable[Parent]) -> Iterator[Arti
 
 
 def _stage(artifact: Artifact) -> ChainStage:
-    manifest = artifact.manifest
+    """The stage of an artifact; pictures of sets that are missing are told where they are wanted."""
+    path, manifest = artifact.path, artifact.manifest
     listed = manifest.kind == IMAGE_SETS or "failures.jsonl" in manifest.files
-    return ChainStage(
-        path=artifact.path,
-        name=artifact.path.resolve().name,
-        kind=manifest.kind,
-        sha256=artifact.sha256,
-        manifest=manifest,
-        counts=manifest.counts,
-        failures=tuple(read_table(artifact.path / "failures.jsonl", Failure)) if listed else (),
-        changed=tuple(_changed(artifact)),
-    )
+    failures = tuple(read_table(path / "failures.jsonl", Failure)) if listed else ()
+    edited = changed(artifact)[0] if manifest.kind == IMAGE_SETS else artifact.changed_files()
+    if manifest.kind == IMAGE_SETS:
+        edited = [name for name in edited if not name.startswith(PICTURES) or (path / name).exists()]
+    about = path.resolve().name, manifest.kind, artifact.sha256, manifest, manifest.counts
+    return ChainStage(path, *about, failures, tuple(edited))
 
 
 PICTURES = ("images/", "dropped/")
 """Folders of pictures in an artifact."""
-
-
-def _changed(artifact: Artifact) -> list[str]:
-    """What in an artifact is not as it was written; pictures that are missing are told where they are wanted."""
-    if artifact.manifest.kind != IMAGE_SETS:
-        return artifact.changed_files()
-    files, _ = changed(artifact)
-    return [name for name in files if not name.startswith(PICTURES) or (artifact.path / name).exists()]
 
 
 Distances = npt.NDArray[np.float64]
@@ -237,10 +226,8 @@ class Chain:
 
     def limit(self, name: str) -> float | None:
         """The current limit by its option name: that of the last artifact that records one."""
-        for stage in reversed(self.stages):
-            if (value := number(stage.setting(name))) is not None:
-                return value
-        return None
+        values = (number(stage.setting(name)) for stage in reversed(self.stages))
+        return next((value for value in values if value is not None), None)
 
     @property
     def threshold(self) -> float | None:

@@ -136,9 +136,8 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     if chain.threshold and number(chain.last.model("selection", "set_size")) and embedded:
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
-        yield curve(
-            "Sets that other thresholds would give", "threshold (log scale)", "video sets, before quality", points, now
-        )
+        labels = "threshold (log scale)", "video sets, before quality"
+        yield curve("Sets that other thresholds would give", *labels, points, now)
     facts = list(edition.facts.values())
     for name, title, label, values in (
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
@@ -148,9 +147,8 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
         if len(measured):
             yield _measured(title, label, measured, chain.limit(name), name == "max_text")
         else:
-            missing.append(
-                f"{title}: not measured (ctxr filter {'--brisque 0.65' if name == 'brisque' else '--max-text 0.02'})."
-            )
+            option = "--brisque 0.65" if name == "brisque" else "--max-text 0.02"
+            missing.append(f"{title}: not measured (ctxr filter {option}).")
     gates = [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]
     if gates:
         limit = chain.limit("gate")
@@ -165,7 +163,7 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
 
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     pairs: dict[str, list[np.ndarray[Any, Any]]] = {"video": [], "photos": [], "document": []}
-    means: dict[str, list[float]] = {"video": [], "photos": [], "document": []}
+    means: dict[str, list[float]] = {kind: [] for kind in pairs}
     for image_set, distances in edition.chain.distances():
         if isfinite(image_set.mean_distance):
             means[image_set.kind].append(image_set.mean_distance)
@@ -179,29 +177,18 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     limit = (threshold, f"threshold for video {threshold:g}") if threshold and means["video"] else None
     values = [(kind, f"pairs {label}", np.concatenate(pairs[kind]) if pairs[kind] else ()) for kind, label in named]
     if pairs["video"] or pairs["photos"] or not edition.chain.without_ledger:
-        yield histogram(
-            "Distances between two images of a set",
-            "Euclidean distance of unit vectors, 0..2",
-            "pairs",
-            values,
-            limit,
-        )
-    yield histogram(
-        "How hard the sets are",
-        "mean distance in a set (smaller is harder)",
-        "sets",
-        [(kind, f"sets {label}", means[kind]) for kind, label in named],
-    )
+        label = "Euclidean distance of unit vectors, 0..2"
+        yield histogram("Distances between two images of a set", label, "pairs", values, limit)
+    shown = [(kind, f"sets {label}", means[kind]) for kind, label in named]
+    yield histogram("How hard the sets are", "mean distance in a set (smaller is harder)", "sets", shown)
 
 
 def _measured(title: str, label: str, measured: "np.ndarray[Any, Any]", limit: float | None, text: bool) -> Plot:
     shown = measured[measured > 0] if text else measured
-    without = (
-        f"{len(measured) - len(shown)} of {len(measured)} measured images have no recognised word and are not drawn."
-    )
+    without = f"{len(measured) - len(shown)} of {len(measured)} measured images"
+    note = f"{without} have no recognised word and are not drawn." if text else ""
     line = None if limit is None else (limit, f"limit {plain(limit * 100)} %" if text else f"limit {limit:g}")
     values = _parted(shown, limit, "within the limit", "above it, dropped", keep_above=False)
-    note = without if text else ""
     return histogram(f"{title} of measured images", label, "images", values, line, percent=text, note=note)
 
 
@@ -210,6 +197,5 @@ def _parted(
 ) -> list[tuple[str, str, "np.ndarray[Any, Any]"]]:
     if limit is None:
         return [("kept", "measured", values)]
-    above = values >= limit if keep_above else values > limit
-    inside = above if keep_above else ~above
+    inside = values >= limit if keep_above else values <= limit
     return [("kept", kept, values[inside]), ("dropped", dropped, values[~inside])]

@@ -147,10 +147,8 @@ class Edition:
         rows = (row for unit in self.chain.units for row in sorted(unit.ledger, key=lambda row: row.index))
         reasons = dict.fromkeys([*REASONS, *(row.reason for row in rows if row.reason is not None)])
         self.reason_numbers = {reason: number for number, reason in enumerate(reasons)}
-        self.data["reasons"] = [
-            {"key": reason, "name": reason_name(reason), "unit": REASONS[reason][2] if reason in REASONS else ""}
-            for reason in reasons
-        ]
+        units = {reason: unit for reason, (_, _, unit) in REASONS.items()}
+        self.data["reasons"] = [{"key": key, "name": reason_name(key), "unit": units.get(key, "")} for key in reasons]
 
     def fill_ledger(self) -> None:
         """Have `data["ledger"]`: by source number, rows of index, time, fate, value, nearest, distance, picture, name."""

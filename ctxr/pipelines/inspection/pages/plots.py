@@ -104,21 +104,14 @@ def histogram(
             box = {"x": left + 0.5, "y": y, "width": round(max(right - left - 1, 0.5), 2), "height": round(foot - y, 2)}
             bars.append(box | {"series": name, "title": count})
         below += heights
-    middle = (
-        f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}" if len(everything) else ""
-    )
-    return Plot(
-        title,
-        x_label,
-        y_label,
-        f"{title}: {len(everything)} values{middle}.",
-        [(across(value), plain(value * scale)) for value in ticks(start, end, 6)],
-        [(up(value), plain(value)) for value in y_values],
-        _limit(across, limit),
-        bars,
-        series=[(name, meaning) for name, meaning, _ in filled],
-        note=note,
-    )
+    says = f"{title}: {len(everything)} values"
+    if len(everything):
+        says += f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}"
+    x_ticks = [(across(value), plain(value * scale)) for value in ticks(start, end, 6)]
+    y_ticks = [(up(value), plain(value)) for value in y_values]
+    series = [(name, meaning) for name, meaning, _ in filled]
+    line = _limit(across, limit)
+    return Plot(title, x_label, y_label, f"{says}.", x_ticks, y_ticks, line, bars, series=series, note=note)
 
 
 def curve(
@@ -132,16 +125,11 @@ def curve(
     def across(value: float) -> float:
         return round(LEFT + (math.log2(value) - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 2)
 
-    return Plot(
-        title,
-        x_label,
-        y_label,
-        f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}.",
-        [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]],
-        [(up(value), plain(value)) for value in y_values],
-        _limit(across, limit),
-        line=[(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points],
-    )
+    says = f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}."
+    x_ticks = [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]]
+    y_ticks = [(up(value), plain(value)) for value in y_values]
+    line = [(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points]
+    return Plot(title, x_label, y_label, says, x_ticks, y_ticks, _limit(across, limit), line=line)
 
 
 def _upright(most: float) -> tuple[list[float], Callable[[float], float]]:
@@ -150,8 +138,7 @@ def _upright(most: float) -> tuple[list[float], Callable[[float], float]]:
     step = values[1] - values[0]
     while values[-1] < most:
         values.append(values[-1] + step)
-    top = values[-1]
-    return values, lambda value: round(HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM), 2)
+    return values, lambda value: round(HEIGHT - BOTTOM - value / values[-1] * (HEIGHT - TOP - BOTTOM), 2)
 
 
 def _limit(across: Callable[[float], float], limit: tuple[float, str] | None) -> tuple[float, str, bool] | None:

@@ -73,9 +73,8 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
         others = sum(len(evaluations) for sha256, evaluations in by_dataset.items() if sha256 != chosen)
         notes.append(f"{others} evaluations on other datasets are in {RESULTS}/ and are not shown")
     if about and chosen != about:
-        notes.append(
-            "these results are of another dataset than the sets above, or of what it was before it was changed"
-        )
+        before = "or of what it was before it was changed"
+        notes.append(f"these results are of another dataset than the sets above, {before}")
     elif about is not None and chosen not in {about, *here}:
         notes.append("the evaluated dataset is not in this project, or was rebuilt since")
     scored = EvaluationRows(chosen, notes)
@@ -143,12 +142,8 @@ def attended(
     where it is given, else it is searched for in the project.
     """
     shares, notes = Attended(), list[str]()
-    origins = [scored.origins[run] for run in scored.runs if run in scored.origins]
-    runs = [
-        run
-        for run in runs_as_evaluated(project, origins)
-        if problem_of(run.manifest.config).explains(run.manifest.config)
-    ]
+    origins = runs_as_evaluated(project, [scored.origins[run] for run in scored.runs if run in scored.origins])
+    runs = [run for run in origins if problem_of(run.manifest.config).explains(run.manifest.config)]
     if not runs or not shown:
         return shares, notes
     folder = next((artifact.path for artifact in artifacts_in(project) if artifact.sha256 == scored.dataset), None)
@@ -211,14 +206,10 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     `names` are (height, run) of each group of whiskers, `x_ticks` (position, label), `chance` the position of the dashed line and what
     it is, `parts` colour and name of each part of the queries, `says` the plot in a sentence.
     """
-    figures = {
-        (row["run"], row["part"], row["measure"]): row
-        for row in scored.figures
-        if row["side"] == split and row["view"] == "overall"
-    }
-    sizes = {
-        run: figures[run, "all", "accuracy"]["queries"] for run in scored.runs if (run, "all", "accuracy") in figures
-    }
+    overall = [row for row in scored.figures if row["side"] == split and row["view"] == "overall"]
+    figures = {(row["run"], row["part"], row["measure"]): row for row in overall}
+    shown = [run for run in scored.runs if (run, "all", "accuracy") in figures]
+    sizes = {run: figures[run, "all", "accuracy"]["queries"] for run in shown}
     total = max(sizes.values())
     # what was scored in part stands last, under its own number
     runs = sorted(sizes, key=lambda run: sizes[run] < total)
@@ -267,17 +258,13 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Map
     """What keeps figures of a panel from being compared, and why some have no whisker."""
     partly = [shown for run, shown in called.items() if shown != run]
     lacking = sum(row["low"] is None for row in ends)
-    notes = []
-    if partly:
-        others = "the others" if whole > 1 else "the other"
-        sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
-        notes.append(f"{sentence}: {', '.join(partly)}.")
-    if lacking:
-        notes.append(
-            f"{plural(lacking, 'dot')} without a whisker, (–) in the table: no interval, as the figure rests on fewer than "
-            f"{LEAST_CLUSTERS} sets or all draws are alike."
-        )
-    return notes
+    others = "the others" if whole > 1 else "the other"
+    sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
+    bare = (
+        f"{plural(lacking, 'dot')} without a whisker, (–) in the table: no interval, as the figure rests on fewer than"
+    )
+    alike = f"{bare} {LEAST_CLUSTERS} sets or all draws are alike."
+    return [f"{sentence}: {', '.join(partly)}."] * bool(partly) + [alike] * bool(lacking)
 
 
 def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Callable[[float], float]) -> dict[str, Any]:
@@ -303,9 +290,8 @@ def _table(
     columns = [("run", runs)]
     if len(set(sizes.values())) > 1:
         columns.append(("queries", [f"{sizes[run]:,}" for run in runs]))
-    columns += [
-        (STATIC.get(part, part), cells(part, "accuracy", lambda row: percent(_interval(row)))) for part in parts
-    ]
+    accuracies = (cells(part, "accuracy", lambda row: percent(_interval(row))) for part in parts)
+    columns += zip((STATIC.get(part, part) for part in parts), accuracies, strict=True)
     if any((run, "all", "mrr") in figures for run in runs):
         columns.append(("MRR", cells("all", "mrr", lambda row: f"{row['value']:.3f}")))
     if tested:
@@ -378,18 +364,10 @@ def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[
 def make_tables(edition: Edition) -> Mapping[str, Any] | None:
     """The tables of evaluations that have no queries to show; None without any."""
     kinds = {problem.evaluation.KIND: problem for problem in problems()}
-    artifacts = [
-        artifact
-        for artifact in artifacts_in(edition.chain.project / RESULTS)
-        if artifact.manifest.kind in kinds.keys() - {EVALUATION}
-    ]
+    found = artifacts_in(edition.chain.project / RESULTS)
+    artifacts = [artifact for artifact in found if artifact.manifest.kind in kinds.keys() - {EVALUATION}]
     if not artifacts:
         return None
     edition.evaluations += tuple(artifacts)
-    edited = [
-        f"{RESULTS}/{artifact.path.name}/{names[0]}" for artifact in artifacts if (names := artifact.changed_files())
-    ]
-    return {
-        "cards": [card for artifact in artifacts for card in kinds[artifact.manifest.kind].cards(artifact)],
-        "edited": edited,
-    }
+    edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
+    return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}

@@ -79,6 +79,8 @@ def _row(
     edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
 ) -> dict[str, Any]:
     """What scripts know of a set; -1 stands for an image that no table has."""
+    values = (image_set.closest, image_set.mean_distance)
+    closest, mean = (value if isfinite(value) and image_set.kind != "document" else None for value in values)
     row: dict[str, Any] = {
         "id": image_set.id,
         "kind": image_set.kind,
@@ -86,22 +88,17 @@ def _row(
         "from": collection_of(image_set),
         "split": edition.chain.splits.get(image_set.group),
         "shot": image_set.shot,
-        "closest": _distance(image_set, image_set.closest),
-        "mean": _distance(image_set, image_set.mean_distance),
+        "closest": closest,
+        "mean": mean,
         "images": [numbers.get(name, -1) for name in image_set.images],
     }
     if distances is not None and len(distances):
         pairs = np.transpose(np.triu_indices(len(image_set.images), 1))
         row["nearest"] = pairs[distances.argmin()].tolist()
         if len(image_set.images) <= MOST_IN_MATRIX:
-            row["distances"] = base64.b64encode(
-                np.rint(np.minimum(distances, 2) / STEP).astype("<u2").tobytes()
-            ).decode()
+            steps = np.rint(np.minimum(distances, 2) / STEP).astype("<u2")
+            row["distances"] = base64.b64encode(steps.tobytes()).decode()
     return row
-
-
-def _distance(image_set: ImageSet, value: float) -> float | None:
-    return value if isfinite(value) and image_set.kind != "document" else None
 
 
 def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:

@@ -64,11 +64,7 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
         "funnels": funnels,
         "rows": [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names],
         "reasons": [
-            (
-                name if name in REASONS else "other",
-                reason_name(name),
-                [counts.get(name, 0) for counts in lost],
-            )
+            (name if name in REASONS else "other", reason_name(name), [counts.get(name, 0) for counts in lost])
             for name in (*(name for name in REASONS if name in reasons), *sorted(reasons - REASONS.keys()))
         ],
         "leak": leak_of(chain),
@@ -114,8 +110,8 @@ def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
     others += [f"{len(units) - gave:,} gave none"] * (gave < len(units))
     if not total:
         return ""
-    of = f"{gave:,} of {plural(total, 'video', form=',')}"
-    return f"{of} ({', '.join(others)})" if others else plural(total, "video", form=",")
+    videos = plural(total, "video", form=",")
+    return f"{gave:,} of {videos} ({', '.join(others)})" if others else videos
 
 
 def _steps(
@@ -139,28 +135,20 @@ def _steps(
         left -= sum(number for _, _, number in lost)
         if lost or name == checks[-1][0]:
             steps.append((name, left, lost))
-    return [
-        {"name": name, "left": left, "percent": round(100 * left / whole, 2), "lost": lost}
-        for name, left, lost in steps
-    ]
+    return [{"name": name, "left": n, "percent": round(100 * n / whole, 2), "lost": lost} for name, n, lost in steps]
 
 
 def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
-    origins = [
-        (stage.name, stage.command, stage.sha256, stage.manifest)
-        for stage in reversed(edition.chain.stages)
-        if stage.sha256
-    ]
+    stages = [stage for stage in reversed(edition.chain.stages) if stage.sha256]
+    origins = [(stage.name, stage.command, stage.sha256, stage.manifest) for stage in stages]
     parents = {parent.name: parent for evaluation in edition.evaluations for parent in evaluation.manifest.parents}
     artifacts = [(RESULTS, evaluation) for evaluation in edition.evaluations]
     artifacts += [(RUNS, run) for run in runs_as_evaluated(edition.chain.project, parents.values())]
-    origins += [
-        (f"{folder}/{one.path.name}", f"ctxr {one.manifest.verb}", one.sha256, one.manifest)
-        for folder, one in artifacts
-    ]
-    heads = ("name", "made_by", "fingerprint")
-    rows = [dict(zip(heads, row, strict=True)) | {"groups": _groups(manifest)} for *row, manifest in origins]
+    for folder, one in artifacts:
+        origins.append((f"{folder}/{one.path.name}", f"ctxr {one.manifest.verb}", one.sha256, one.manifest))
+    heads = ("name", "made_by", "fingerprint", "groups")
+    rows = [dict(zip(heads, (*row, _groups(manifest)), strict=True)) for *row, manifest in origins]
     return {"origins": rows} if rows else None
 
 
