@@ -340,16 +340,10 @@ class SetsStage(Stage):
             return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
         job, models = self.job, self.job.models
         counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
-        return SetsReport(
-            artifact=self.out(),
-            up_to_date=False,
-            encoder=models["encoder"]["name"],
-            threshold=models["selection"]["threshold"],
-            counts=counts,
-            failures=[msgspec.structs.asdict(failure) for failure in job.failures],
-            read=read,
-            rank=f"{self.shard.rank} of {self.shard.world}",
-        )
+        failures = [*map(msgspec.structs.asdict, job.failures)]
+        encoder, threshold = models["encoder"]["name"], models["selection"]["threshold"]
+        rank = f"{self.shard.rank} of {self.shard.world}"
+        return SetsReport(self.out(), False, encoder, threshold, counts, failures, read=read, rank=rank)
 
 
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}

@@ -93,16 +93,9 @@ class RebuildStage(Stage):
 
 
 def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
-    differences = read_table(out / "differences.jsonl", ImageDifference)
-    failures = read_table(out / "failures.jsonl", Failure)
-    return RebuildReport(
-        artifact=out,
-        read=source,
-        up_to_date=up_to_date,
-        counts=open_artifact(out).manifest.counts,
-        differences=[msgspec.structs.asdict(row) for row in differences],
-        failures=[msgspec.structs.asdict(row) for row in failures],
-    )
+    tables: dict[str, Any] = {"differences": ImageDifference, "failures": Failure}
+    rows = {name: [*map(msgspec.structs.asdict, read_table(out / f"{name}.jsonl", tables[name]))] for name in tables}
+    return RebuildReport(out, source, up_to_date, open_artifact(out).manifest.counts, **rows)
 
 
 _RETRY = "ctxr rebuild --videos DIR"

@@ -47,17 +47,10 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
 
 
 def _report(path: Path, kind: str, images: Collection[str], verdicts: Verdicts, originals: Originals) -> VerifyReport:
-    differences = [difference for _, difference in sorted(verdicts.items()) if difference]
-    return VerifyReport(
-        artifact=path,
-        kind=kind,
-        images=len(images),
-        equal=len(verdicts) - len(differences),
-        differences=[msgspec.structs.asdict(difference) for difference in differences],
-        unproven=sorted(set(images) - verdicts.keys()),
-        sources={name: error.message for name, error in sorted(originals.errors.items())},
-        software="",
-    )
+    rows = [msgspec.structs.asdict(difference) for _, difference in sorted(verdicts.items()) if difference]
+    unproven = sorted(set(images) - verdicts.keys())
+    sources = {name: error.message for name, error in sorted(originals.errors.items())}
+    return VerifyReport(path, kind, len(images), len(verdicts) - len(rows), rows, unproven, sources, software="")
 
 
 def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyReport:

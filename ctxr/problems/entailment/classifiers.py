@@ -37,8 +37,16 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
     Raises UnfinishedError for a folder that holds none, DataError for one that was changed since it was trained or whose branches
     are not here.
     """
-    seed, name = _seed_of(Path(run))
-    return TrainedClassifier(seed, name, choose_device(device))
+    folder = Path(run)
+    whole = folder.parent if folder.name.startswith("seed") else folder
+    if not (whole / "manifest.json").is_file():
+        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
+    artifact, name = open_artifact(whole, CLASSIFIER), whole.resolve().name
+    seed = folder if whole != folder else folder / "seed0"
+    if not any(file.startswith(f"{seed.name}/") for file in artifact.manifest.files):
+        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
+    artifact.refuse_changed(f"{seed.name}/")
+    return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
 
 
 @dataclass(frozen=True)
@@ -61,20 +69,6 @@ class OpenClassifier(OpenRun):
 def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenClassifier:
     """A classifier by the folder of the run, which stands for its first seed, or of a seed. Raises what `open_classifier` raises."""
     return OpenClassifier(open_classifier(source, options.device), options, progress)
-
-
-def _seed_of(folder: Path) -> tuple[Path, str]:
-    """The folder of a seed as it was trained, and what it is called."""
-    whole = folder.parent if folder.name.startswith("seed") else folder
-    if not (whole / "manifest.json").is_file():
-        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
-    artifact = open_artifact(whole, CLASSIFIER)
-    seed = folder if whole != folder else folder / "seed0"
-    if not any(name.startswith(f"{seed.name}/") for name in artifact.manifest.files):
-        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
-    artifact.refuse_changed(f"{seed.name}/")
-    name = whole.resolve().name
-    return seed, name if whole == folder else f"{name}/{seed.name}"
 
 
 AT_ONCE = 64
