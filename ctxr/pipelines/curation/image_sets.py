@@ -261,8 +261,7 @@ class SetsStage(Stage):
         else:
             self.deal(job)
         self._require_units(job)
-        failures = [*job.earlier, *job.failures]
-        return complete(out, job.units, failures, job.splits, footage=job.footage, models=job.models)
+        return complete(out, job)
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
@@ -356,34 +355,23 @@ def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
     return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
 
 
-def complete(
-    out: Path,
-    units: Mapping[str, SourceUnit],
-    failures: Sequence[Failure],
-    split_of: Mapping[str, SplitName],
-    *,
-    footage: Sequence[SharedFootage],
-    models: Mapping[str, Any],
-) -> Content:
+def complete(out: Path, job: SetsJob) -> Content:
     """Merge units into the tables of the artifact, and remove leftovers."""
+    units = job.units
     files = merge_units(out, units.values())
-    splits = [Split(name, split_of[name]) for name in units]
-    shared = [row for row in footage if row.first in units and row.second in units]
+    splits = [Split(name, job.splits[name]) for name in units]
+    shared = [row for row in job.footage if row.first in units and row.second in units]
+    failures = [*job.earlier, *job.failures]
     tables: dict[str, Sequence[Any]] = {"failures.jsonl": failures, GROUPS: shared, SPLITS_TABLE: splits}
     for name, rows in tables.items():
         write_table(out / name, rows)
     tidy(out, units)
-    return Content([*files, *tables], count(units, failures, split_of, shared), dict(models))
+    return Content([*files, *tables], count(job, shared), dict(job.models))
 
 
-def count(
-    units: Mapping[str, SourceUnit],
-    failures: Sequence[Failure],
-    split_of: Mapping[str, SplitName],
-    footage: Sequence[SharedFootage],
-) -> dict[str, Any]:
+def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
-    all_units = units.values()
+    all_units, split_of = job.units.values(), job.splits
     sets = [image_set for unit in all_units for image_set in unit.sets]
     ledger = [row for unit in all_units for row in unit.ledger]
     reasons = Counter(row.reason for row in ledger if row.reason)
@@ -393,7 +381,7 @@ def count(
     return {
         "videos": kinds["video"],
         "albums": kinds["photos"],
-        "failed": len(failures),
+        "failed": len(job.earlier) + len(job.failures),
         "frames": sum(unit.source.frames for unit in all_units if unit.source.kind == "video"),
         "photos": sum(unit.source.frames for unit in all_units if unit.source.kind == "photos"),
         "shots": sum(unit.source.shots or 0 for unit in all_units),

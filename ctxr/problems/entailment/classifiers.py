@@ -27,7 +27,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.kinds import CLASSIFIER
 
 
-def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier":
+def open_classifier(run: Path | str, device: str = "auto") -> TrainedClassifier:
     """A trained classifier (`ctxr.models.entailment.base.Judge`).
 
     Args:
@@ -88,7 +88,7 @@ class ClaimRow:
     theta: tuple[bool, bool, bool]
 
 
-def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
+def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
     """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2).
 
     Every pair with a picture is learned from without its premise too; Table 2 does so with SNLI-VE, and not with CxC and ECCV.
@@ -106,7 +106,7 @@ def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[
     return claims
 
 
-def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
+def judged(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
     """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
     claims = []
     for pair in rows:
@@ -117,14 +117,8 @@ def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[C
 
 
 def claim_table(
-    rows: Sequence[ClaimRow],
-    pairs: EntailmentPairs,
-    branches: "Branches",
-    workdir: Path,
-    device: str,
-    *,
-    progress: Progress,
-) -> "PairTable":
+    rows: list[ClaimRow], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
+) -> PairTable:
     """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in rows if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
@@ -139,7 +133,7 @@ def claim_table(
 
 
 def _text_vectors(
-    texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, progress: Progress
+    texts: Sequence[tuple[str, str]], source: TextSource, workdir: Path, device: str, progress: Progress
 ) -> np.ndarray:
     """h^t of premises and hypotheses [N, D] by a text branch that stays as it is, asked once for all runs."""
 
@@ -155,14 +149,8 @@ def _text_vectors(
 
 
 def _images(
-    wanted: Sequence[str],
-    pairs: EntailmentPairs,
-    branches: "Branches",
-    workdir: Path,
-    device: str,
-    *,
-    progress: Progress,
-) -> "Images":
+    wanted: list[str], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
+) -> Images:
     """Pictures by row, a black one first."""
     source, dark = branches.image, black_picture()
     if source is None:
@@ -181,7 +169,7 @@ def _images(
             return VectorTable(np.concatenate(arrays))
         fit = source.preprocess
         origin = {"preprocess": fit.describe()}
-        return PixelTable(
-            cached(workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance),
-            fit, device,
-        )  # fmt: skip
+        arrays = cached(
+            workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance
+        )
+        return PixelTable(arrays, fit, device)
