@@ -187,16 +187,15 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
 
 def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
     size = pictures.size
-    hint = f"a set has {size} images, counted from 0"
-    for name, entry in described.items():
-        for index, _ in entry.descriptions:
-            if index is not None and index >= size:
-                at = entry.file.locate(name, str(index))
-                raise DataError(f"{at}: set {name!r}: target {index} is out of range (0 to {size - 1})", hint=hint)
-    for row in annotated:
-        if row.index >= size:
-            at = f"{row.place}: set {row.image_set!r}"
-            raise DataError(f"{at}: target {row.index} is out of range (0 to {size - 1})", hint=hint)
+    places = [
+        (partial(entry.file.locate, name, str(index)), name, index)
+        for name, entry in described.items()
+        for index, _ in entry.descriptions
+    ]
+    for locate, name, index in [*places, *((partial(str, row.place), row.image_set, row.index) for row in annotated)]:
+        if index is not None and index >= size:
+            message = f"{locate()}: set {name!r}: target {index} is out of range (0 to {size - 1})"
+            raise DataError(message, hint=f"a set has {size} images, counted from 0")
 
 
 def _groups(

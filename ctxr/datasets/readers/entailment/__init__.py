@@ -236,7 +236,11 @@ class Rows:
         first = self._next()
         if first is None:
             raise DataError(f"{path} is empty", hint="fetch it again")
-        header = self._without_mark(first[1])
+        header = first[1]
+        if mark := next((mark for mark in _MARKS if header.startswith(mark)), ""):
+            twice = " that was saved twice" if mark == _MARKS[1] else ""
+            self.note(1, "byte_order_mark", f"the header begins with a byte order mark{twice}", kept=True)
+            header = header.removeprefix(mark)
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
         if self._json:
@@ -265,14 +269,6 @@ class Rows:
 
     def _next(self) -> tuple[int, str] | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
-
-    def _without_mark(self, header: str) -> str:
-        for mark in _MARKS:
-            if header.startswith(mark):
-                twice = " that was saved twice" if mark == _MARKS[1] else ""
-                self.note(1, "byte_order_mark", f"the header begins with a byte order mark{twice}", kept=True)
-                return header.removeprefix(mark)
-        return header
 
     def _cells(self, line: int, text: str) -> dict[str, str] | None:
         if self._json:
