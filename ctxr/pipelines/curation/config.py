@@ -40,16 +40,16 @@ KEEPING = SCAN_LIMITS | {"memory_limit", "keep_damaged", "device", "encoder", "p
 """Options that pick no other sets, or do so through what a manifest records in `models`."""
 
 
+@dataclass(frozen=True)
 class Writing(Options):
-    """Options of a verb that writes one artifact: to `out`, or to FOLDER in the workdir."""
+    """Options of a verb that writes one artifact: to its option `out`, or to FOLDER in the workdir."""
 
     FOLDER: ClassVar[str] = "sets"
-    out: Path | None
-    workdir: Path
 
     def folder(self) -> Path:
         """Where the artifact is written."""
-        return self.out or self.workdir / self.FOLDER
+        folder: Path = vars(self)["out"] or vars(self)["workdir"] / self.FOLDER
+        return folder
 
 
 @dataclass(frozen=True)
