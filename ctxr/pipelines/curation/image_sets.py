@@ -53,9 +53,6 @@ from ctxr.store.units import (
     write_failed,
 )
 
-CommandOf = Callable[[int], str]
-"""The command of a rank."""
-
 
 @dataclass
 class VideoJob(Job):
@@ -193,7 +190,7 @@ class SetsStage(Stage):
         """The folder that the options name."""
         return self.options.folder()
 
-    def __init__(self, options: BuildSets | Filter, of_rank: CommandOf | None = None) -> None:
+    def __init__(self, options: BuildSets | Filter, of_rank: Callable[[int], str] | None = None) -> None:
         """`of_rank`: make no unit of a video; the error about a missing one names this command."""
         super().__init__(options)
         self._of_rank = of_rank

@@ -34,7 +34,10 @@ def run(config: Rebuild, progress: Progress | None = None) -> RebuildReport:
     DataError for a damaged recipe and when no source is found at all.
     """
     progress, out = progress or Silent(), config.folder()
-    report = _report(out, config.source(), execute(RebuildStage(config), progress).up_to_date)
+    up_to_date = execute(RebuildStage(config), progress).up_to_date
+    tables: dict[str, Any] = {"differences": ImageDifference, "failures": Failure}
+    rows = {name: [*map(msgspec.structs.asdict, read_table(out / f"{name}.jsonl", tables[name]))] for name in tables}
+    report = RebuildReport(out, config.source(), up_to_date, open_artifact(out).manifest.counts, **rows)
     if report.differences and not report.up_to_date:
         progress.warn(f"{len(report.differences)} images differ from the recipe: see {out / 'differences.jsonl'}")
     return report
@@ -133,12 +136,6 @@ class RebuildStage(Stage):
             },
         }
         return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
-
-
-def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
-    tables: dict[str, Any] = {"differences": ImageDifference, "failures": Failure}
-    rows = {name: [*map(msgspec.structs.asdict, read_table(out / f"{name}.jsonl", tables[name]))] for name in tables}
-    return RebuildReport(out, source, up_to_date, open_artifact(out).manifest.counts, **rows)
 
 
 _RETRY = "ctxr rebuild --videos DIR"
