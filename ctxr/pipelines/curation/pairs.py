@@ -140,9 +140,8 @@ def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> Ent
         fixed = {group: side for group, side in fixed.items() if side != "train"}
     dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(sides, True), fixed=fixed)}
     if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
-        progress.note(
-            f"{plural(moved, 'pair')} moved: to where their group is evaluated, or to valid and test if valid was empty"
-        )
+        places = "to where their group is evaluated, or to valid and test if valid was empty"
+        progress.note(f"{plural(moved, 'pair')} moved: {places}")
     return replace(pairs, rows=tuple(structs.replace(pair, split=dealt[pair.group]) for pair in pairs.rows))
 
 

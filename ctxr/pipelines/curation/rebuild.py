@@ -1,5 +1,6 @@
 """`ctxr rebuild`: the images of a recipe made again out of the owner's videos and photos."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -122,6 +123,7 @@ class RebuildStage(Stage):
         write_tables(out, tables)
         _tidy(out, recipe, {image.path for image in images}, set(tables))
         split_of = {row.group: row.split for row in recipe.splits}
+        splits = Counter(split_of.get(image_set.group) for image_set in sets)
         counts = {
             "sets": len(sets),
             "images": len(images),
@@ -130,10 +132,7 @@ class RebuildStage(Stage):
             "sets_left_out": len(recipe.sets) - len(sets),
             "images_left_out": len({name for image_set in recipe.sets for name in image_set.images} - used),
             "failed": len(failures),
-            "splits": {
-                name: sum(split_of.get(image_set.group) == name for image_set in sets)
-                for name in sorted(set(split_of.values()))
-            },
+            "splits": {name: splits[name] for name in sorted(set(split_of.values()))},
         }
         return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
 

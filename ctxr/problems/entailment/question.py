@@ -181,9 +181,8 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
             own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
             rng = np.random.default_rng(options.seed)
             measured = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
-            for name, one in zip(
-                FIGURES, (measured.accuracy, measured.precision, measured.recall, measured.f), strict=True
-            ):
+            for name in FIGURES:
+                one = getattr(measured, {"F0.5": "f"}.get(name, name))
                 figures.append((run.name, kind, name, one.value, one.low, one.high, measured.pairs))
             figures.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
             calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
