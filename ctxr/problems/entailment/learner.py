@@ -16,7 +16,7 @@ from ctxr.models.entailment.checkpoint import Notes, read_notes, write_classifie
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_branches, new_classifier
-from ctxr.models.entailment.training import EntailmentObjective, probabilities
+from ctxr.models.entailment.training import EntailmentObjective, PairTable, probabilities
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.scoring import in_bf16
@@ -96,20 +96,15 @@ class ClassifierJob(TrainJob):
         model: EntailmentClassifier = new_classifier(recipe, self.branches, seed).to(self.device)
         trained = train(model, len(claims), partial(EntailmentObjective, recipe, claims, dev))
         fill(model, train.weights, "the classifier that was trained")
-        chosen, lack = None, "no pairs of valid, so the last epoch counts and the threshold stays"
+        value, reached = HALF, None
         if dev is not None:
-            lack = f"no threshold reaches a precision of {recipe.wanted_precision} on dev, so it stays"
             bf16 = in_bf16(recipe.precision, self.device)
-            entailed = np.asarray(probabilities(model.eval(), dev, AT_ONCE, self.device, bf16), np.float64)
-            chosen = threshold_for(dev.label.numpy() == 1, entailed, recipe.wanted_precision)
-        if chosen is None:
-            self.progress.warn(f"seed {seed}: {lack} at {HALF}")
+            entailed = probabilities(model.eval(), dev, AT_ONCE, self.device, bf16)
+            value, reached = _threshold(self, dev, entailed, seed)
         else:
-            self.progress.note(f"seed {seed}: threshold {chosen.value:.3f}, on dev {chosen.in_words()}")
-            if chosen.called < FEW_CALLED:
-                self.progress.warn(f"seed {seed}: on dev {chosen.weakness()}")
-        # as float32 says it: a probability that was on the threshold must stay there
-        value, reached = (float(np.float32(chosen.value)), chosen.precision.value) if chosen else (HALF, None)
+            self.progress.warn(
+                f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}"
+            )
         notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, trained.best or 0, self.seed_key(seed))
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
         return lambda folder: write_classifier(folder, train.weights, notes, marks)
@@ -122,6 +117,20 @@ class ClassifierJob(TrainJob):
         """Both branches."""
         rows = zip(("text", "image"), (self.recipe.text, self.recipe.image), self.fingerprints(), strict=True)
         return {part: {"name": name, "fingerprint": fingerprint} for part, name, fingerprint in rows}
+
+
+def _threshold(job: ClassifierJob, dev: PairTable, entailed: Any, seed: int) -> tuple[float, float | None]:
+    """(threshold, its precision on dev): the lowest that reaches the wanted precision, else 0.5."""
+    wanted, chances = job.recipe.wanted_precision, np.asarray(entailed, np.float64)
+    threshold = threshold_for(dev.label.numpy() == 1, chances, wanted)
+    if threshold is None:
+        job.progress.warn(f"seed {seed}: no threshold reaches a precision of {wanted} on dev, so it stays at {HALF}")
+        return HALF, None
+    job.progress.note(f"seed {seed}: threshold {threshold.value:.3f}, on dev {threshold.in_words()}")
+    if threshold.called < FEW_CALLED:
+        job.progress.warn(f"seed {seed}: on dev {threshold.weakness()}")
+    # as float32 says it: a probability that was on the threshold must stay there
+    return float(np.float32(threshold.value)), threshold.precision.value
 
 
 def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
