@@ -102,9 +102,8 @@ class ClassifierJob(TrainJob):
             entailed = probabilities(model.eval(), dev, AT_ONCE, self.device, bf16)
             value, reached = _threshold(self, dev, entailed, seed)
         else:
-            self.progress.warn(
-                f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}"
-            )
+            lack = "no pairs of valid, so the last epoch counts and the threshold stays at"
+            self.progress.warn(f"seed {seed}: {lack} {HALF}")
         notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, trained.best or 0, self.seed_key(seed))
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
         return lambda folder: write_classifier(folder, train.weights, notes, marks)
