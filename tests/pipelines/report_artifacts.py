@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from PIL import Image as Pillow
@@ -130,7 +132,8 @@ def write(
     verb = "build-sets" if made_from is None else "filter"
     by_name = {unit.source.name: unit for unit in units}
     splits = {row.group: row.split for row in assign_splits(dict.fromkeys(by_name, True), salt="salt")}
-    content = complete(out, by_name, failures, splits, footage=(), models=models)
+    job: Any = SimpleNamespace(units=by_name, earlier=(), failures=failures, splits=splits, footage=(), models=models)
+    content = complete(out, job)
     finish(out, kind=KIND, verb=verb, config=settings | (config or {}), parents=parents, content=content)
     return out
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import in_string_order
@@ -72,48 +72,38 @@ def _by_id(rows: Iterable[R]) -> dict[str, R]:
     return {str(row.key()[0]): row for row in rows}
 
 
+def _refuse(table: Path, what: str, hint: str = "run the command that made this artifact again") -> NoReturn:
+    raise DataError(f"{table}: {what}", hint=hint)
+
+
 def _check_paths(table: Path, images: Iterable[Image]) -> None:
     inside = table.parent.resolve()
     for image in images:
         file = (table.parent / image.path).resolve()
         if image.path and not (stays_inside(image.path) and file.is_relative_to(inside)):
-            raise DataError(
-                f"{table}: image {image.id!r}: the path {image.path!r} does not stay inside the artifact",
-                hint="run the command that made this artifact again",
-            )
+            _refuse(table, f"image {image.id!r}: the path {image.path!r} does not stay inside the artifact")
 
 
 def _check_references(path: Path, dataset: Dataset) -> None:
-    hint, sets, images = "run the command that made this artifact again", _by_id(dataset.sets), dataset.images
+    sets, images = _by_id(dataset.sets), dataset.images
     for image_set in dataset.sets:
         if lost := next((name for name in image_set.images if name not in images), None):
-            raise DataError(
-                f"{path / 'sets.jsonl'}: set {image_set.id!r} names {lost!r}, which images.jsonl does not have",
-                hint=hint,
-            )
-        if image_set.kind == "video" and in_string_order(
-            index for name in image_set.images if (index := images[name].index) is not None
-        ):
-            raise DataError(
-                f"{path / 'sets.jsonl'}: set {image_set.id!r} has its frames in string order (img10 before img2), so targets "
-                "would point at wrong pictures",
-                hint="sort the frames by their number",
-            )
+            _refuse(path / "sets.jsonl", f"set {image_set.id!r} names {lost!r}, which images.jsonl does not have")
+        numbers = (index for name in image_set.images if (index := images[name].index) is not None)
+        if image_set.kind == "video" and in_string_order(numbers):
+            order = "its frames in string order (img10 before img2), so targets would point at wrong pictures"
+            _refuse(path / "sets.jsonl", f"set {image_set.id!r} has {order}", hint="sort the frames by their number")
     for query in dataset.queries.values():
         if query.image_set not in sets or any(name not in dataset.texts for name in query.texts):
-            raise DataError(
-                f"{path / 'queries.jsonl'}: query {query.id!r} names a set or a text that does not exist", hint=hint
-            )
+            _refuse(path / "queries.jsonl", f"query {query.id!r} names a set or a text that does not exist")
     for row in dataset.judgments:
         question = dataset.queries.get(row.query)
         candidates: tuple[str, ...] = ()
         if question is not None:
             candidates = sets[question.image_set].images if question.labels is None else question.labels
         if row.candidate not in candidates:
-            what = (
-                f"judgment of {row.worker!r} on {row.query!r} names {row.candidate!r}, which is not a candidate there"
-            )
-            raise DataError(f"{path / 'judgments.jsonl'}: {what}", hint=hint)
+            what = f"on {row.query!r} names {row.candidate!r}, which is not a candidate there"
+            _refuse(path / "judgments.jsonl", f"judgment of {row.worker!r} {what}")
 
 
 def open_sets(path: Path) -> tuple[Artifact, Dataset]:

@@ -66,8 +66,7 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     listed = list(names)
     pictures = ReleasePictures(root)
     tops = [root / name for name in ("image-sets", "image_sets", "images", ".") if (root / name).is_dir()]
-    top = next((top for top in tops if any((top / name).is_dir() for name in listed[:100])), None)
-    top = top or next((top for top in tops if any((top / name).is_dir() for name in listed)), None)
+    top = next((top for top in tops if any((top / name).is_dir() for name in listed)), None)
     if top is None:
         return pictures
     folders = {name: _ordered(top, top / name) for name in listed if (top / name).is_dir()}

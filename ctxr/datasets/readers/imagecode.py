@@ -187,37 +187,33 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
 
 def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
     size = pictures.size
-    hint = f"a set has {size} images, counted from 0"
-    for name, entry in described.items():
-        for index, _ in entry.descriptions:
-            if index is not None and index >= size:
-                at = entry.file.locate(name, str(index))
-                raise DataError(f"{at}: set {name!r}: target {index} is out of range (0 to {size - 1})", hint=hint)
-    for row in annotated:
-        if row.index >= size:
-            at = f"{row.place}: set {row.image_set!r}"
-            raise DataError(f"{at}: target {row.index} is out of range (0 to {size - 1})", hint=hint)
+    places = [
+        (partial(entry.file.locate, name, str(index)), name, index)
+        for name, entry in described.items()
+        for index, _ in entry.descriptions
+    ]
+    for locate, name, index in [*places, *((partial(str, row.place), row.image_set, row.index) for row in annotated)]:
+        if index is not None and index >= size:
+            message = f"{locate()}: set {name!r}: target {index} is out of range (0 to {size - 1})"
+            raise DataError(message, hint=f"a set has {size} images, counted from 0")
 
 
 def _groups(
     described: Mapping[str, _Described], sources: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, SplitName], list[str]]:
     """Group of each set, side of each group, and a note: a video whose sets the publisher parted is one group per side."""
+    sides = {name: described[name].split if name in described else None for name in sources}
     splits_of: dict[str, set[SplitName | None]] = {}
     for name, source in sources.items():
-        splits_of.setdefault(source, set()).add(described[name].split if name in described else None)
-    groups: dict[str, str] = {}
-    splits: dict[str, SplitName] = {}
-    for name, source in sources.items():
-        split = described[name].split if name in described else None
-        groups[name] = source if len(splits_of[source]) == 1 else f"{source}@{split or 'none'}"
-        if split is not None:
-            splits[groups[name]] = split
-    parted = sum(len(parts - {None}) > 1 for parts in splits_of.values())
-    if not parted:
-        return groups, splits, []
+        splits_of.setdefault(source, set()).add(sides[name])
+    groups = {
+        name: source if len(splits_of[source]) == 1 else f"{source}@{sides[name] or 'none'}"
+        for name, source in sources.items()
+    }
+    splits = {groups[name]: split for name, split in sides.items() if split is not None}
+    parted = sum(len(several - {None}) > 1 for several in splits_of.values())
     note = f"{plural(parted, 'video')} with sets in more than one split, as published; each part is a group of its own here"
-    return groups, splits, [note]
+    return groups, splits, [note] if parted else []
 
 
 def _authors(

@@ -74,12 +74,9 @@ class _Reading:
         captions = 0
         for position, sentence in enumerate(value_of(at, row, "sentences", list)):
             where = f"{at}, sentences[{position}]"
-            if (
-                isinstance(sentence, dict)
-                and "imgid" in sentence
-                and sentence["imgid"] != row.get("imgid", sentence["imgid"])  # type: ignore[attr-defined]
-            ):
-                raise DataError(f"{where} is of the picture {sentence['imgid']!r}", hint="put it under its own picture")
+            marks = [one["imgid"] for one in (sentence, row) if isinstance(one, dict) and "imgid" in one]
+            if len(marks) == 2 and marks[0] != marks[1]:
+                raise DataError(f"{where} is of the picture {marks[0]!r}", hint="put it under its own picture")
             number, text = value_of(where, sentence, "sentid", int), value_of(where, sentence, "raw", str)
             self._once(where, "sentence", number)
             if self.galleries.add_caption(f"{split}/{number}", text, f"{split}/{name}", len(self.galleries.texts)):

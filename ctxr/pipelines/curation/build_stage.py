@@ -102,17 +102,14 @@ class BuildStage(SetsStage):
         remember_paths(out, {source.sha256: source.path for source in sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = Picking(threshold, options.set_size, encoder.margin, quality)
-        context = UnitContext(out, picking, embedder, _scan_options(options))
+        scan = {field.name: getattr(options, field.name) for field in fields(ScanOptions)}
+        scan |= {"gate": 0.0} if options.every_frame else {}
+        context = UnitContext(out, picking, embedder, ScanOptions(**scan))
         # of the encoder's own scale, whatever threshold was asked for
-        self.choice = PhotoPicking(
-            CopyRule.of_encoder(encoder.threshold), options.sample, options.seed, options.neighbours
-        )
-        selection = {
-            "threshold": threshold,
-            "margin": encoder.margin,
-            "set_size": options.set_size,
-            **self.choice.copies.record(),
-        }
+        copies = CopyRule.of_encoder(encoder.threshold)
+        self.choice = PhotoPicking(copies, options.sample, options.seed, options.neighbours)
+        selection = {"threshold": threshold, "margin": encoder.margin, "set_size": options.set_size}
+        selection |= self.choice.copies.record()
         videos = [source for source in sources if source.kind == "video"]
         self.albums = [source for source in sources if source.kind == "photos"]
         self.stamp = partial(_stamp, context, encoder, self.choice)
@@ -299,15 +296,8 @@ def _stamp(context: UnitContext, encoder: Encoder, choice: PhotoPicking, source:
     picking, quality = context.picking, context.picking.quality
     options = {name: value for name, value in vars(context.options).items() if name not in SCAN_LIMITS}
     made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
-    select = [
-        picking.threshold,
-        picking.set_size,
-        choice.copies.strict if pool is None else choice.copies.record(),
-        vars(quality.limits),
-        choice.sample,
-        choice.seed,
-        pool,
-    ]
+    copies = choice.copies.strict if pool is None else choice.copies.record()
+    select = [picking.threshold, picking.set_size, copies, vars(quality.limits), choice.sample, choice.seed, pool]
     return Stamp(sha256_of([source.sha256, *made_with]), sha256_of(select), quality.stamps())
 
 
@@ -318,11 +308,6 @@ def _cure_for_none(report: SetsReport) -> str:
     if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
         return "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
     return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"
-
-
-def _scan_options(config: BuildSets) -> ScanOptions:
-    options = {field.name: getattr(config, field.name) for field in fields(ScanOptions)}
-    return ScanOptions(**options | ({"gate": 0.0} if config.every_frame else {}))
 
 
 def _retry(config: BuildSets) -> str:

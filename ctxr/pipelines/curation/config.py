@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from shutil import which
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from ctxr.engine.options import (
     DEVICE,
@@ -41,7 +41,19 @@ KEEPING = SCAN_LIMITS | {"memory_limit", "keep_damaged", "device", "encoder", "p
 
 
 @dataclass(frozen=True)
-class BuildSets(Options):
+class Writing(Options):
+    """Options of a verb that writes one artifact: to its option `out`, or to FOLDER in the workdir."""
+
+    FOLDER: ClassVar[str] = "sets"
+
+    def folder(self) -> Path:
+        """Where the artifact is written."""
+        folder: Path = vars(self)["out"] or vars(self)["workdir"] / self.FOLDER
+        return folder
+
+
+@dataclass(frozen=True)
+class BuildSets(Writing):
     """Options of `ctxr build-sets`."""
 
     COMMAND = "build-sets"
@@ -133,10 +145,6 @@ class BuildSets(Options):
     yes: Switch = False
     """Go on although the run removes sources, or replaces sets that tasks or answers are about."""
 
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / "sets"
-
     def key(self) -> dict[str, Any]:
         """What decides the result; of the file of splits, its content."""
         return super().key() | ({"splits_sha256": sha256_file(self.splits)} if self.splits else {})
@@ -169,10 +177,11 @@ def require_folders(out: Path, workdir: Path) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Filter(Options):
+class Filter(Writing):
     """Options of `ctxr filter`."""
 
     COMMAND = "filter"
+    FOLDER = "filtered"
 
     input: PathOption = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
@@ -211,10 +220,6 @@ class Filter(Options):
         """The sets that are read."""
         return self.input or self.workdir / "sets"
 
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / "filtered"
-
     def rules(self) -> Iterator[tuple[str, str]]:
         """No limit at all, and places that cannot be used."""
         yield from unit_rules(self.engine, self.rank, self.world_size)
@@ -230,10 +235,11 @@ Documents = Annotated[int, Range(0, 10**6, "a number of documents, 0 or more")]
 
 
 @dataclass(frozen=True)
-class BuildDocuments(Options):
+class BuildDocuments(Writing):
     """Options of `ctxr build-documents`."""
 
     COMMAND = "build-documents"
+    FOLDER = DOCUMENTS
 
     kind: Annotated[str, Choices(("coco", "story-dii", "story-sis", "dii-stress", "recipe"))] = ""
     """What documents are made of: coco (5 linked pairs, 5 images, 5 captions), story-dii (5 photos of an album), story-sis (5
@@ -253,10 +259,6 @@ class BuildDocuments(Options):
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / DOCUMENTS
-
     def spelled(self, name: str) -> str:
         """The kind is an argument."""
         return "KIND {}" if name == "kind" else super().spelled(name)
@@ -269,10 +271,11 @@ class BuildDocuments(Options):
 
 
 @dataclass(frozen=True)
-class Pairs(Options):
+class Pairs(Writing):
     """Options of `ctxr pairs`."""
 
     COMMAND = "pairs"
+    FOLDER = PAIRS
 
     source: Annotated[str, NotDecisive] = ""
     """sample (drawn pictures that ship with ctxr), own (the project's accepted and rejected descriptions), a dataset with captions,
@@ -281,10 +284,6 @@ class Pairs(Options):
     """Artifact folder to write; default: `pairs` in the workdir."""
     workdir: Workdir = Path("work")
     """Project folder, where each command finds what the one before it made."""
-
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / PAIRS
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A source that exists, and places that cannot be used."""
@@ -322,10 +321,11 @@ class Merge(Options):
 
 
 @dataclass(frozen=True)
-class Rebuild(Options):
+class Rebuild(Writing):
     """Options of `ctxr rebuild`. The recipe alone decides the result."""
 
     COMMAND = "rebuild"
+    FOLDER = "rebuilt"
 
     recipe: PathOption = None
     """Folder that `ctxr export --to recipe` wrote; default: `export-recipe` in the workdir."""
@@ -341,10 +341,6 @@ class Rebuild(Options):
     def source(self) -> Path:
         """The recipe that is read."""
         return self.recipe or self.workdir / "export-recipe"
-
-    def folder(self) -> Path:
-        """Where the artifact is written."""
-        return self.out or self.workdir / "rebuilt"
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Places that cannot be used."""

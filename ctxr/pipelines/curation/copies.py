@@ -137,9 +137,8 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     pairs = np.unique(np.concatenate(blocks), axis=0)
     distances, between, shared = _distances(vectors, pairs), owner[pairs], []
     which, group, counts = np.unique(between, axis=0, return_inverse=True, return_counts=True)
-    for (one, other), own in zip(
-        which.tolist(), np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1]), strict=False
-    ):
+    members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
+    for (one, other), own in zip(which.tolist(), members, strict=False):
         copies = np.unique(pairs[own, 1]).tolist()
         if parts[one].kind == parts[other].kind == "video" and _is_still([hashes[at] for at in copies], rule.bits):
             continue

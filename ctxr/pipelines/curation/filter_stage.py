@@ -22,7 +22,7 @@ from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.footage import RESTORE, SourceLocator
 from ctxr.media.sources import InputSource, require_sources
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.pipelines.curation.config import Filter
+from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool
@@ -51,7 +51,8 @@ class FilterStage(SetsStage):
         """The finished sets, and a folder that holds sources if one is named."""
         if self.options.videos is not None:
             require_sources(self.options.videos)
-        built = open_artifact(self.options.source(), IMAGE_SETS, _maker(self.options))
+        maker = BuildSets(out=self.options.input, workdir=self.options.workdir).command_line("videos/")
+        built = open_artifact(self.options.source(), IMAGE_SETS, maker)
         _check_built(built)
         refuse_changed(built)
         _check_same_limits(built.manifest.config, self.options)
@@ -163,13 +164,6 @@ class FilterVideos(VideoJob):
         """Pick the sets of a video again."""
         video = partial(self.sources.video, unit.payload)
         pick_from_ledger(self.context, read_unit(self.built, unit.name), self.built, video, unit.stamp)
-
-
-def _maker(config: Filter) -> str:
-    """The command that makes what this filter reads."""
-    if config.input is not None:
-        return f"ctxr build-sets videos/ --out {config.input}"
-    return "ctxr build-sets videos/" + ("" if config.workdir == Filter().workdir else f" -w {config.workdir}")
 
 
 def _check_same_limits(built: dict[str, Any], config: Filter) -> None:

@@ -53,9 +53,6 @@ from ctxr.store.units import (
     write_failed,
 )
 
-CommandOf = Callable[[int], str]
-"""The command of a rank."""
-
 
 @dataclass
 class VideoJob(Job):
@@ -193,7 +190,7 @@ class SetsStage(Stage):
         """The folder that the options name."""
         return self.options.folder()
 
-    def __init__(self, options: BuildSets | Filter, of_rank: CommandOf | None = None) -> None:
+    def __init__(self, options: BuildSets | Filter, of_rank: Callable[[int], str] | None = None) -> None:
         """`of_rank`: make no unit of a video; the error about a missing one names this command."""
         super().__init__(options)
         self._of_rank = of_rank
@@ -261,8 +258,7 @@ class SetsStage(Stage):
         else:
             self.deal(job)
         self._require_units(job)
-        failures = [*job.earlier, *job.failures]
-        return complete(out, job.units, failures, job.splits, footage=job.footage, models=job.models)
+        return complete(out, job)
 
     def videos(self, job: SetsJob) -> list[SourceUnit]:
         """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
@@ -340,16 +336,10 @@ class SetsStage(Stage):
             return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
         job, models = self.job, self.job.models
         counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
-        return SetsReport(
-            artifact=self.out(),
-            up_to_date=False,
-            encoder=models["encoder"]["name"],
-            threshold=models["selection"]["threshold"],
-            counts=counts,
-            failures=[msgspec.structs.asdict(failure) for failure in job.failures],
-            read=read,
-            rank=f"{self.shard.rank} of {self.shard.world}",
-        )
+        failures = [*map(msgspec.structs.asdict, job.failures)]
+        encoder, threshold = models["encoder"]["name"], models["selection"]["threshold"]
+        rank = f"{self.shard.rank} of {self.shard.world}"
+        return SetsReport(self.out(), False, encoder, threshold, counts, failures, read=read, rank=rank)
 
 
 _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
@@ -362,34 +352,23 @@ def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
     return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
 
 
-def complete(
-    out: Path,
-    units: Mapping[str, SourceUnit],
-    failures: Sequence[Failure],
-    split_of: Mapping[str, SplitName],
-    *,
-    footage: Sequence[SharedFootage],
-    models: Mapping[str, Any],
-) -> Content:
+def complete(out: Path, job: SetsJob) -> Content:
     """Merge units into the tables of the artifact, and remove leftovers."""
+    units = job.units
     files = merge_units(out, units.values())
-    splits = [Split(name, split_of[name]) for name in units]
-    shared = [row for row in footage if row.first in units and row.second in units]
+    splits = [Split(name, job.splits[name]) for name in units]
+    shared = [row for row in job.footage if row.first in units and row.second in units]
+    failures = [*job.earlier, *job.failures]
     tables: dict[str, Sequence[Any]] = {"failures.jsonl": failures, GROUPS: shared, SPLITS_TABLE: splits}
     for name, rows in tables.items():
         write_table(out / name, rows)
     tidy(out, units)
-    return Content([*files, *tables], count(units, failures, split_of, shared), dict(models))
+    return Content([*files, *tables], count(job, shared), dict(job.models))
 
 
-def count(
-    units: Mapping[str, SourceUnit],
-    failures: Sequence[Failure],
-    split_of: Mapping[str, SplitName],
-    footage: Sequence[SharedFootage],
-) -> dict[str, Any]:
+def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
-    all_units = units.values()
+    all_units, split_of = job.units.values(), job.splits
     sets = [image_set for unit in all_units for image_set in unit.sets]
     ledger = [row for unit in all_units for row in unit.ledger]
     reasons = Counter(row.reason for row in ledger if row.reason)
@@ -399,7 +378,7 @@ def count(
     return {
         "videos": kinds["video"],
         "albums": kinds["photos"],
-        "failed": len(failures),
+        "failed": len(job.earlier) + len(job.failures),
         "frames": sum(unit.source.frames for unit in all_units if unit.source.kind == "video"),
         "photos": sum(unit.source.frames for unit in all_units if unit.source.kind == "photos"),
         "shots": sum(unit.source.shots or 0 for unit in all_units),

@@ -54,31 +54,31 @@ def captioned(
     sets = {image: image_set for image_set in dataset.sets for image in image_set.images}
     files = {image: file for image in sets if (file := dataset.picture(dataset.images[image])) and file.is_file()}
     texts = {query.id: " ".join(dataset.texts[text].text for text in query.texts) for query in dataset.queries.values()}
-    picks = [row for row in dataset.judgments if row.value > 0]
-    holds = {(row.query, row.candidate) for row in picks if row.worker.startswith(_RULES)}
     own, chosen = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for pick in picks:
-        chosen[pick.query] += [] if pick.worker.startswith(_RULES) else [pick.candidate]
-    claims: list[tuple[str, str, str]] = []
+    holds, claims, rows = set[tuple[str, str]](), list[tuple[str, str, str]](), list[EntailmentPair]()
+    for pick in dataset.judgments:
+        if pick.value > 0 and pick.worker.startswith(_RULES):
+            holds.add((pick.query, pick.candidate))
+        elif pick.value > 0:
+            chosen[pick.query].append(pick.candidate)
     for query, image in ((query.id, image_set.images[place]) for query, image_set, place in dataset.targets()):
         if query in accepted:
-            own[image].append(query)
+            own[image].append(texts[query])
             wrong = [(query, other, "wrong_choice") for other in chosen[query] if (query, other) not in holds]
             claims += [(query, image, "entailment"), *wrong[:1]]
         elif len(chosen[query]) >= _REJECTED and image not in chosen[query]:
             claims.append((query, image, "rejected"))
-    rows = []
     for query, image, relation in claims:
-        premise = [texts[name] for name in own[image] if texts[name] != texts[query]]
+        premise = " ".join(text for text in own[image] if text != texts[query])
         row, image_set = dataset.images[image], sets[image]
         # photos of a gallery are single ones, unless it says what belongs together
         single = len(image_set.images) > MOST_POSITIONS and row.group == image_set.group
-        pair = EntailmentPair(
-            f"{dataset.name}/{query}/{relation}", " ".join(premise) or None, texts[query], image if image in files else None,
-            1 if relation == "entailment" else 0, relation, dataset.name, dataset.split_of(image_set),
-            row.sha256 or image if single else row.group, query,
-        )  # fmt: skip
-        rows += [pair] if pair.kind != "none" else []
+        if premise or image in files:
+            rows.append(EntailmentPair(
+                f"{dataset.name}/{query}/{relation}", premise or None, texts[query], image if image in files else None,
+                1 if relation == "entailment" else 0, relation, dataset.name, dataset.split_of(image_set),
+                row.sha256 or image if single else row.group, query,
+            ))  # fmt: skip
     if not rows:
         hint = "name a dataset with them; ctxr export-tasks describe   asks people for captions"
         raise DataError(f"{dataset.name} has neither pictures with captions nor several captions of one", hint=hint)
@@ -89,26 +89,21 @@ def captioned(
 
 def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) -> Iterator[EntailmentPair]:
     """Beside each entailed pair one with a caption of another image of its side, unless there is a wrong choice of a person."""
-    entailed = [pair for pair in rows if pair.label]
-    words = {pair.id: {*str(pair.hypothesis).casefold().split()} for pair in entailed}
-    own, among = defaultdict[str, list[set[str]]](list), defaultdict[str | None, list[EntailmentPair]](list)
-    for pair in entailed:
-        own[pair.image or pair.group].append(words[pair.id])
-        among[pair.split].append(pair)
-    chosen, rng = {pair.caption for pair in rows if not pair.label}, np.random.default_rng(0)
+    entailed, checked = [pair for pair in rows if pair.label], {pair.caption for pair in rows if not pair.label}
+    words = {pair.id: frozenset(str(pair.hypothesis).casefold().split()) for pair in entailed}
+    own = {(words[pair.id], pair.image or pair.group) for pair in entailed}
+    sides = {split: [pair for pair in entailed if pair.split == split] for split in SPLITS}
+    rng = np.random.default_rng(0)
     for number, pair in enumerate(entailed):
-        image, mine = pair.image or pair.group, words[pair.id]
-        drawn = [among[pair.split][place] for place in rng.integers(len(among[pair.split]), size=_POOL).tolist()]
-        free = [one for one in drawn if words[one.id] not in own[image] and (one.caption, image) not in holds]
-        if free and pair.caption not in chosen:
-            near = (
-                min(free, key=lambda one: len(words[one.id] ^ mine) / len(words[one.id] | mine))
-                if number % 2
-                else free[0]
+        image, mine, side = pair.image or pair.group, words[pair.id], sides[pair.split or "train"]
+        drawn = (side[place] for place in rng.integers(len(side), size=_POOL).tolist())
+        free = [one for one in drawn if (words[one.id], image) not in own and (one.caption, image) not in holds]
+        if free and pair.caption not in checked:
+            near = max(
+                free[: 1 + number % 2 * _POOL], key=lambda one: len(words[one.id] & mine) / len(words[one.id] | mine)
             )
-            name = f"{pair.id.removesuffix(pair.relation)}other"
             fields = {"hypothesis": near.hypothesis, "caption": near.caption, "label": 0, "relation": "other"}
-            yield structs.replace(pair, id=name, **fields)
+            yield structs.replace(pair, id=f"{pair.id.removesuffix(pair.relation)}other", **fields)
 
 
 def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
@@ -130,13 +125,13 @@ def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> Ent
 
     Groups without a side are dealt by hash, and those of train too where none is on valid.
     """
-    evaluated: dict[str, SplitName | None] = {}
+    evaluated: dict[str, SplitName] = {}
     with suppress(UnfinishedError):
         dataset = read_dataset(latest(workdir, CHAIN)[0])
         for image_set in dataset.sets:
-            for image in image_set.images if dataset.split_of(image_set) in ("valid", "test") else ():
-                marks = (dataset.images[image].sha256, published_image(image))
-                evaluated |= {mark: dataset.split_of(image_set) for mark in marks if mark}
+            if (side := dataset.split_of(image_set)) in ("valid", "test"):
+                rows = [(dataset.images[image].sha256, published_image(image)) for image in image_set.images]
+                evaluated |= {mark: side for marks in rows for mark in marks if mark}
     sides: dict[str, set[SplitName]] = defaultdict(set)
     for pair in pairs.rows:
         sides[pair.group] |= {side for side in (pair.split, *map(evaluated.get, pairs.marks([pair]))) if side}
@@ -145,9 +140,8 @@ def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> Ent
         fixed = {group: side for group, side in fixed.items() if side != "train"}
     dealt = {row.group: row.split for row in assign_splits(dict.fromkeys(sides, True), fixed=fixed)}
     if moved := sum(pair.split not in (None, dealt[pair.group]) for pair in pairs.rows):
-        progress.note(
-            f"{plural(moved, 'pair')} moved: to where their group is evaluated, or to valid and test if valid was empty"
-        )
+        places = "to where their group is evaluated, or to valid and test if valid was empty"
+        progress.note(f"{plural(moved, 'pair')} moved: {places}")
     return replace(pairs, rows=tuple(structs.replace(pair, split=dealt[pair.group]) for pair in pairs.rows))
 
 
@@ -172,8 +166,8 @@ class _PairsStage(Stage):
 
     def inputs(self, progress: Progress) -> Inputs:
         source, workdir, dataset = self.options.source, self.options.workdir, None
-        named, answers = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
-        path = latest(workdir, ("dataset",))[0] if source == "own" else named
+        path, answers = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
+        path = latest(workdir, ("dataset",))[0] if source == "own" else path
         if source == "own" or not (path.name == PAIRS or (path / PAIRS).is_file()):
             with suppress(UsageError):  # what is no dataset may hold published pairs
                 dataset = read_dataset(path)

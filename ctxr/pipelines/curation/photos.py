@@ -322,40 +322,24 @@ def _write(
     units = []
     for album in albums:
         own = [at for at, photo in enumerate(pool.photos) if photo.album.name == album.name]
-        anchors = [anchor for anchor in own if anchor in sets]
         ledger = [rows[at] for at in own] + [
             LedgerRow(album.name, position, None, None, album.photos[position].name, reason="unreadable")
             for owner, position, _ in pool.unreadable
             if owner.name == album.name
         ]
         unreadable = len(album.photos) - len(own)
-        in_sets = sorted({member for anchor in anchors for member in sets[anchor]})
-        unit = SourceUnit(
-            stamp=stamps[album.name],
-            source=Source(
-                name=album.name,
-                kind="photos",
-                file=album.path.resolve().name,
-                sha256=album.sha256,
-                bytes=album.bytes,
-                frames=len(own),
-                considered=len(ledger),
-                damage=f"{unreadable} photos could not be read" if unreadable else None,
-            ),
-            shots=[],
-            ledger=ledger,
-            facts=[facts[at] for at in own if at in facts],
-            sets=[_image_set(pool, anchor, sets[anchor]) for anchor in anchors],
-            images=[_image(pool.photos[at]) for at in in_sets],
-            vectors=np.asarray(pool.vectors[own]) if own else np.zeros((0, 0), np.float32),
-            exact=np.zeros((0, pool.vectors.shape[1]), np.float32),
-        )
+        damage = f"{unreadable} photos could not be read" if unreadable else None
+        counts: dict[str, Any] = {"frames": len(own), "considered": len(ledger), "damage": damage}
+        source = Source(album.name, "photos", album.path.resolve().name, album.sha256, album.bytes, **counts)
+        anchors = [anchor for anchor in own if anchor in sets]
+        shown = [pool.photos[at] for at in sorted({member for anchor in anchors for member in sets[anchor]})]
+        images = [Image(one.id, one.path, one.sha256, one.album.name, one.width, one.height) for one in shown]
+        made = [_image_set(pool, anchor, sets[anchor]) for anchor in anchors]
+        vectors = np.asarray(pool.vectors[own]) if own else np.zeros((0, 0), np.float32)
+        exact, measured = np.zeros((0, pool.vectors.shape[1]), np.float32), [facts[at] for at in own if at in facts]
+        unit = SourceUnit(stamps[album.name], source, [], ledger, measured, made, images, vectors, exact)
         units.append(context.save(unit))
     return units
-
-
-def _image(photo: PooledPhoto) -> Image:
-    return Image(photo.id, photo.path, photo.sha256, photo.album.name, photo.width, photo.height)
 
 
 def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:

@@ -172,8 +172,6 @@ class FactCache:
         files = {file.name for file in self.folder.iterdir()} if self.folder.is_dir() else set()
         for name, key in unit.stamp.measures.items():
             own = [row for row in unit.facts if getattr(row, _COLUMNS[name][0]) is not None]
-            if not own:
-                continue
             rows, changed = {row.index: row for row in self._read(name, key)}, dict[int, Facts]()
             for row in own:
                 picture = _picture(row)

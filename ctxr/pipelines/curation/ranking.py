@@ -47,9 +47,8 @@ class PhotoRanking:
         return close
 
     def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
-        rough: npt.NDArray[np.float64] = (
-            self._squares + self._squares[anchor] - 2 * (self.vectors @ self.vectors[anchor])
-        )
+        twice = 2 * (self.vectors @ self.vectors[anchor])
+        rough: npt.NDArray[np.float64] = self._squares + self._squares[anchor] - twice
         return rough
 
     def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:

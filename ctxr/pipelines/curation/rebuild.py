@@ -1,7 +1,9 @@
 """`ctxr rebuild`: the images of a recipe made again out of the owner's videos and photos."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,10 @@ def run(config: Rebuild, progress: Progress | None = None) -> RebuildReport:
     DataError for a damaged recipe and when no source is found at all.
     """
     progress, out = progress or Silent(), config.folder()
-    report = _report(out, config.source(), execute(RebuildStage(config), progress).up_to_date)
+    up_to_date = execute(RebuildStage(config), progress).up_to_date
+    tables: dict[str, Any] = {"differences": ImageDifference, "failures": Failure}
+    rows = {name: [*map(msgspec.structs.asdict, read_table(out / f"{name}.jsonl", tables[name]))] for name in tables}
+    report = RebuildReport(out, config.source(), up_to_date, open_artifact(out).manifest.counts, **rows)
     if report.differences and not report.up_to_date:
         progress.warn(f"{len(report.differences)} images differ from the recipe: see {out / 'differences.jsonl'}")
     return report
@@ -68,41 +73,68 @@ class RebuildStage(Stage):
     def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
         """Make the missing pictures; the earlier result stays valid meanwhile."""
         recipe: RebuildRecipe = inputs.data
-        originals, pictures = Originals(recipe.path, self.options, progress), _Pictures(out)
-        missing = [image for image in recipe.images.values() if not pictures.had(image)]
-        for row, difference in originals.recipe_frames(missing, recipe, pictures.frame):
-            pictures.add(row, difference)
+        originals, images = Originals(recipe.path, self.options, progress), recipe.images.values()
+        had = {image.id for image in images if sha256_if_readable(out / image.path) == image.sha256}
+        missing = [image for image in images if image.id not in had]
+        made: list[tuple[Image, ImageDifference | None]]
+        made = [(_image(image), None) for image in images if image.id in had]
+        made += originals.recipe_frames(missing, recipe, partial(_frame, out))
         photos = [(image, image.source) for image in missing if image.index is None]
         for image, file in originals.photos(photos, recipe.sources.values()):
             link_or_copy(file, out / image.path)
-            pictures.add(_image(image, image.sha256, image.height, image.width))
-        failed = originals.errors
-        if not pictures.images:
+            made.append((_image(image), None))
+        pictures, failed = {row.id: row for row, _ in made}, originals.errors
+        differences = [difference for _, difference in made if difference]
+        if not pictures:
             first = failed[min(failed)] if failed else DataError(f"{recipe.path} holds no images")
             raise DataError(f"no image could be made: {first.message}{and_more(len(failed))}", hint=first.hint)
         for name in sorted(failed):
             progress.warn(failed[name].message)
-        if pictures.differences and (other := other_software(recipe.head.software)):
+        if differences and (other := other_software(recipe.head.software)):
             progress.warn(f"other versions are installed here than where the recipe was made: {other}")
         remember_paths(out, originals.locator.places)
-        return replace(inputs, data=(recipe, pictures, failed))
+        return replace(inputs, data=(recipe, pictures, differences, failed))
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Write the tables."""
-        return _complete(out, *inputs.data)
-
-
-def _report(out: Path, source: Path, up_to_date: bool) -> RebuildReport:
-    differences = read_table(out / "differences.jsonl", ImageDifference)
-    failures = read_table(out / "failures.jsonl", Failure)
-    return RebuildReport(
-        artifact=out,
-        read=source,
-        up_to_date=up_to_date,
-        counts=open_artifact(out).manifest.counts,
-        differences=[msgspec.structs.asdict(row) for row in differences],
-        failures=[msgspec.structs.asdict(row) for row in failures],
-    )
+        recipe, pictures, compared, failed = inputs.data
+        sets = [image_set for image_set in recipe.sets if all(name in pictures for name in image_set.images)]
+        used = {name for image_set in sets for name in image_set.images}
+        images = [image for name, image in pictures.items() if name in used]
+        differences = [row for row in compared if row.id in used]
+        failures = [
+            Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _RETRY)
+            for name, error in failed.items()
+        ]
+        kept = {recipe.images[name].source for name in used}
+        tables: dict[str, Sequence[Any]] = {
+            "images": images,
+            "sets": sets,
+            "sources": [source for name, source in recipe.sources.items() if name in kept],
+            "splits": recipe.splits,
+            "groups": recipe.footage,
+            "failures": failures,
+            "differences": differences,
+            "facts": list[Facts](),
+            "shots": list[Shot](),
+        }
+        annotations = _annotations(recipe, {image_set.id for image_set in sets})
+        tables |= {name: rows for name, rows in annotations.items() if rows}
+        write_tables(out, tables)
+        _tidy(out, recipe, {image.path for image in images}, set(tables))
+        split_of = {row.group: row.split for row in recipe.splits}
+        splits = Counter(split_of.get(image_set.group) for image_set in sets)
+        counts = {
+            "sets": len(sets),
+            "images": len(images),
+            "equal": len(images) - len(differences),
+            "different": len(differences),
+            "sets_left_out": len(recipe.sets) - len(sets),
+            "images_left_out": len({name for image_set in recipe.sets for name in image_set.images} - used),
+            "failed": len(failures),
+            "splits": {name: splits[name] for name in sorted(set(split_of.values()))},
+        }
+        return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
 
 
 _RETRY = "ctxr rebuild --videos DIR"
@@ -123,85 +155,23 @@ def require_rebuilt(out: Path) -> None:
             raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
 
 
-class _Pictures:
-    """Finished pictures by id, and how they differ from the recipe."""
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self.images: dict[str, Image] = {}
-        self.differences: list[ImageDifference] = []
-
-    def had(self, image: RecipeImage) -> bool:
-        """Whether the picture of an earlier run equals that of the recipe."""
-        if sha256_if_readable(self._out / image.path) != image.sha256:
-            return False
-        self.add(_image(image, image.sha256, image.height, image.width))
-        return True
-
-    def frame(self, image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[Image, ImageDifference | None]:
-        """Save a decoded frame; for `add`."""
-        content, difference = encode_jpeg(rgb), None
-        sha256 = sha256_bytes(content)
-        write_bytes(self._out / image.path, content, durable=False)
-        if pixels_sha256(rgb) != image.pixels:
-            what = "the decoded frame has other pixels than the recipe says"
-            difference = ImageDifference(image.id, "pixels", what)
-        elif sha256 != image.sha256:
-            what = "the decoded frame is the one of the recipe, but saved as JPEG it is another file"
-            difference = ImageDifference(image.id, "saved_file", what)
-        return _image(image, sha256, *rgb.shape[:2]), difference
-
-    def add(self, row: Image, difference: ImageDifference | None = None) -> None:
-        """Record a picture that is saved."""
-        self.images[row.id] = row
-        if difference:
-            self.differences.append(difference)
+def _frame(out: Path, image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[Image, ImageDifference | None]:
+    """Save a decoded frame, and compare it with the recipe."""
+    content, difference = encode_jpeg(rgb), None
+    sha256 = sha256_bytes(content)
+    write_bytes(out / image.path, content, durable=False)
+    if pixels_sha256(rgb) != image.pixels:
+        what = "the decoded frame has other pixels than the recipe says"
+        difference = ImageDifference(image.id, "pixels", what)
+    elif sha256 != image.sha256:
+        what = "the decoded frame is the one of the recipe, but saved as JPEG it is another file"
+        difference = ImageDifference(image.id, "saved_file", what)
+    return msgspec.structs.replace(_image(image), sha256=sha256, height=rgb.shape[0], width=rgb.shape[1]), difference
 
 
-def _image(image: RecipeImage, sha256: str, height: int, width: int) -> Image:
-    return Image(image.id, image.path, sha256, image.group, width, height, image.index, image.time)
-
-
-def _complete(out: Path, recipe: RebuildRecipe, pictures: _Pictures, failed: dict[str, DataError]) -> Content:
-    sets = [image_set for image_set in recipe.sets if all(name in pictures.images for name in image_set.images)]
-    used = {name for image_set in sets for name in image_set.images}
-    images = [image for name, image in pictures.images.items() if name in used]
-    differences = [row for row in pictures.differences if row.id in used]
-    failures = [
-        Failure(name, recipe.sources[name].file, getattr(error, "reason", "unreadable"), error.message, _RETRY)
-        for name, error in failed.items()
-    ]
-    kept = {recipe.images[name].source for name in used}
-    tables: dict[str, Sequence[Any]] = {
-        "images": images,
-        "sets": sets,
-        "sources": [source for name, source in recipe.sources.items() if name in kept],
-        "splits": recipe.splits,
-        "groups": recipe.footage,
-        "failures": failures,
-        "differences": differences,
-        "facts": list[Facts](),
-        "shots": list[Shot](),
-    }
-    annotations = _annotations(recipe, {image_set.id for image_set in sets})
-    tables |= {name: rows for name, rows in annotations.items() if rows}
-    write_tables(out, tables)
-    _tidy(out, recipe, {image.path for image in images}, set(tables))
-    split_of = {row.group: row.split for row in recipe.splits}
-    counts = {
-        "sets": len(sets),
-        "images": len(images),
-        "equal": len(images) - len(differences),
-        "different": len(differences),
-        "sets_left_out": len(recipe.sets) - len(sets),
-        "images_left_out": len({name for image_set in recipe.sets for name in image_set.images} - used),
-        "failed": len(failures),
-        "splits": {
-            name: sum(split_of.get(image_set.group) == name for image_set in sets)
-            for name in sorted(set(split_of.values()))
-        },
-    }
-    return Content([f"{name}.jsonl" for name in tables], counts, recipe.head.models)
+def _image(image: RecipeImage) -> Image:
+    size = image.width, image.height
+    return Image(image.id, image.path, image.sha256, image.group, *size, image.index, image.time)
 
 
 def _annotations(recipe: RebuildRecipe, sets: set[str]) -> dict[str, Sequence[Any]]:

@@ -18,7 +18,7 @@ from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport
 from ctxr.pipelines.curation.originals import Originals, recipe_of
 from ctxr.store.artifacts import open_artifact
-from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
 from ctxr.store.kinds import EXPORT, IMAGE_SETS
 from ctxr.store.records import Image
 
@@ -47,17 +47,10 @@ def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
 
 
 def _report(path: Path, kind: str, images: Collection[str], verdicts: Verdicts, originals: Originals) -> VerifyReport:
-    differences = [difference for _, difference in sorted(verdicts.items()) if difference]
-    return VerifyReport(
-        artifact=path,
-        kind=kind,
-        images=len(images),
-        equal=len(verdicts) - len(differences),
-        differences=[msgspec.structs.asdict(difference) for difference in differences],
-        unproven=sorted(set(images) - verdicts.keys()),
-        sources={name: error.message for name, error in sorted(originals.errors.items())},
-        software="",
-    )
+    rows = [msgspec.structs.asdict(difference) for _, difference in sorted(verdicts.items()) if difference]
+    unproven = sorted(set(images) - verdicts.keys())
+    sources = {name: error.message for name, error in sorted(originals.errors.items())}
+    return VerifyReport(path, kind, len(images), len(verdicts) - len(rows), rows, unproven, sources, software="")
 
 
 def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyReport:
@@ -72,7 +65,9 @@ def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyRe
             what = "saved_file", "the frame is the same, its JPEG file is another"
         else:
             return image.id, None
-        return image.id, ImageDifference(image.id, *what, _distance_from(config.pictures, image, content))  # type: ignore[arg-type]
+        saved = config.pictures and config.pictures / image.path
+        distance = _distance(saved, image.sha256, content) if saved else None
+        return image.id, ImageDifference(image.id, *what, distance)  # type: ignore[arg-type]
 
     images = recipe.images.values()
     verdicts = dict(originals.recipe_frames(images, recipe, frame))
@@ -111,7 +106,9 @@ def _verify_sets(path: Path, originals: Originals, progress: Progress) -> Verify
         if sha256_bytes(content) == image.sha256:
             return image.id, None
         message = "the frame decoded and saved here is another file than the picture"
-        return image.id, ImageDifference(image.id, "saved_file", message, _distance(path / image.path, content))
+        return image.id, ImageDifference(
+            image.id, "saved_file", message, _distance(path / image.path, image.sha256, content)
+        )
 
     verdicts |= dict(originals.frames(frames, frame))
     # a photo is a copy of its source: the same file says all
@@ -127,21 +124,10 @@ def _trouble(path: Path, image: Image) -> ImageDifference | None:
     return None if same else ImageDifference(image.id, "changed", f"{image.path} was changed since it was saved")
 
 
-def _distance_from(pictures: Path | None, image: RecipeImage, content: bytes) -> int | None:
-    """The largest difference from the saved picture in another artifact, if that is what the recipe was made of."""
-    if pictures is None:
+def _distance(saved: Path, sha256: str, content: bytes) -> int | None:
+    """Largest difference of two pixel values (0..255) between a saved picture and JPEG bytes; None for another picture or size."""
+    if sha256_if_readable(saved) != sha256:
         return None
-    file = pictures / image.path
-    try:
-        return _distance(file, content) if sha256_file(file) == image.sha256 else None
-    except OSError:
-        return None
-
-
-def _distance(saved: Path, content: bytes) -> int | None:
-    """Largest difference of two pixel values (0..255) between a saved picture and JPEG bytes; None if their sizes differ."""
     # one decoder for both: what differs is then the files, not how they are read
     then, now = decode_jpeg(saved.read_bytes()), decode_jpeg(content)
-    if then.shape != now.shape:
-        return None
-    return int(np.abs(then.astype(np.int16) - now.astype(np.int16)).max(initial=0))
+    return int(np.abs(then.astype(np.int16) - now.astype(np.int16)).max(initial=0)) if then.shape == now.shape else None

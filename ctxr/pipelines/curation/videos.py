@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -88,18 +89,11 @@ class Picker:
         return [self._decided(row, exact_rows.get(row.index)) for row in rows]
 
     def _decided(self, row: LedgerRow, exact_row: int | None) -> LedgerRow:
-        decision = self.decisions.get(row.index)
-        if decision is None:
+        if (made := self.decisions.get(row.index)) is None:
             return row
-        return msgspec.structs.replace(
-            row,
-            image_set=None if decision.set_number is None else self._set_id(decision.shot, decision.set_number),
-            reason=decision.reason,
-            value=_rounded(decision.value),
-            nearest=decision.nearest,
-            distance=_rounded(decision.distance),
-            exact_row=exact_row,
-        )
+        image_set = None if made.set_number is None else self._set_id(made.shot, made.set_number)
+        figures = {"value": _rounded(made.value), "nearest": made.nearest, "distance": _rounded(made.distance)}
+        return msgspec.structs.replace(row, image_set=image_set, reason=made.reason, exact_row=exact_row, **figures)
 
     def exact_vectors(self, width: int) -> Vectors:
         """Vectors that were taken again, ordered by frame, [M, D]."""
@@ -159,9 +153,9 @@ class Picker:
         self.sets.append(ImageSet(set_id, "video", images, self.source, self.source, completed.shot, *distances))
 
 
-def _rounded(value: float | None) -> float | None:
-    """Six decimals: finer than any decision, coarse enough to read."""
-    return None if value is None else round(value, 6)
+def _rounded(value: float | None, places: int = 6) -> float | None:
+    """By default to six decimals: finer than any decision, coarse enough to read."""
+    return None if value is None else round(value, places)
 
 
 BATCH = 16
@@ -360,60 +354,26 @@ def _unit(
     stamp: Stamp, source: Source, shots: list[Shot], rows: Sequence[LedgerRow], vectors: Vectors, *, picker: Picker
 ) -> SourceUnit:
     """What `picker` made of the rows of a ledger; it has seen all of them."""
-    return SourceUnit(
-        stamp=stamp,
-        source=source,
-        shots=shots,
-        ledger=picker.ledger(rows),
-        facts=list(picker.measured.values()),
-        sets=picker.sets,
-        images=picker.images,
-        vectors=vectors,
-        exact=picker.exact_vectors(vectors.shape[1]),
-    )
+    ledger, exact = picker.ledger(rows), picker.exact_vectors(vectors.shape[1])
+    made = [*picker.measured.values()], picker.sets, picker.images
+    return SourceUnit(stamp, source, shots, ledger, *made, vectors=vectors, exact=exact)
 
 
 def _row(source: str, candidate: CandidateFrame, row: int | None, phash: str | None = None) -> LedgerRow:
-    skipped = row is None
-    return LedgerRow(
-        source=source,
-        index=candidate.index,
-        time=candidate.time,
-        shot=candidate.shot,
-        row=row,
-        gate=None if candidate.gate_difference is None else round(candidate.gate_difference, 4),
-        thumbnail=candidate.thumbnail_hash,
-        reason="near_still" if skipped else None,
-        value=round(candidate.gate_difference, 4) if skipped and candidate.gate_difference is not None else None,
-        phash=phash,
-    )
+    gate, skipped = _rounded(candidate.gate_difference, 4), row is None
+    why: dict[str, Any] = {"reason": "near_still", "value": gate} if skipped else {}
+    place = source, candidate.index, candidate.time, candidate.shot
+    return LedgerRow(*place, row=row, gate=gate, thumbnail=candidate.thumbnail_hash, phash=phash, **why)
 
 
 def _undecided(row: LedgerRow) -> LedgerRow:
     """The row as the scan left it."""
-    if row.row is None:
-        return row
-    return msgspec.structs.replace(
-        row, exact_row=None, image_set=None, reason=None, value=None, nearest=None, distance=None
-    )
+    decided = ("exact_row", "image_set", "reason", "value", "nearest", "distance") if row.row is not None else ()
+    return msgspec.structs.replace(row, **dict.fromkeys(decided))
 
 
 def _source(video: InputSource, ended: ScanEnd, considered: int) -> Source:
-    header = ended.header
-    return Source(
-        name=video.name,
-        kind="video",
-        file=video.path.name,
-        sha256=video.sha256,
-        bytes=video.bytes,
-        width=header.width,
-        height=header.height,
-        rate=header.rate,
-        duration=header.duration,
-        frames=ended.frames,
-        considered=considered,
-        shots=len(ended.shots),
-        late_cuts=ended.late_cuts,
-        decoder=ended.decoder,
-        damage=ended.damage,
-    )
+    facts = {name: getattr(ended.header, name) for name in ("width", "height", "rate", "duration")}
+    facts |= {name: getattr(ended, name) for name in ("frames", "late_cuts", "decoder", "damage")}
+    counts: dict[str, Any] = {"considered": considered, "shots": len(ended.shots)}
+    return Source(video.name, "video", video.path.name, video.sha256, video.bytes, **facts, **counts)

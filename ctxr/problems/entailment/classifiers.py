@@ -27,7 +27,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.kinds import CLASSIFIER
 
 
-def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier":
+def open_classifier(run: Path | str, device: str = "auto") -> TrainedClassifier:
     """A trained classifier (`ctxr.models.entailment.base.Judge`).
 
     Args:
@@ -37,8 +37,16 @@ def open_classifier(run: Path | str, device: str = "auto") -> "TrainedClassifier
     Raises UnfinishedError for a folder that holds none, DataError for one that was changed since it was trained or whose branches
     are not here.
     """
-    seed, name = _seed_of(Path(run))
-    return TrainedClassifier(seed, name, choose_device(device))
+    folder = Path(run)
+    whole = folder.parent if folder.name.startswith("seed") else folder
+    if not (whole / "manifest.json").is_file():
+        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
+    artifact, name = open_artifact(whole, CLASSIFIER), whole.resolve().name
+    seed = folder if whole != folder else folder / "seed0"
+    if not any(file.startswith(f"{seed.name}/") for file in artifact.manifest.files):
+        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
+    artifact.refuse_changed(f"{seed.name}/")
+    return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
 
 
 @dataclass(frozen=True)
@@ -63,20 +71,6 @@ def open_run(source: Path | str, options: ScoringOptions, progress: Progress) ->
     return OpenClassifier(open_classifier(source, options.device), options, progress)
 
 
-def _seed_of(folder: Path) -> tuple[Path, str]:
-    """The folder of a seed as it was trained, and what it is called."""
-    whole = folder.parent if folder.name.startswith("seed") else folder
-    if not (whole / "manifest.json").is_file():
-        raise UnfinishedError(f"{whole} holds no finished classifier", hint="ctxr train --recipe entailment")
-    artifact = open_artifact(whole, CLASSIFIER)
-    seed = folder if whole != folder else folder / "seed0"
-    if not any(name.startswith(f"{seed.name}/") for name in artifact.manifest.files):
-        raise DataError(f"{whole} was trained without {seed.name}", hint="name one of its seeds, or train it again")
-    artifact.refuse_changed(f"{seed.name}/")
-    name = whole.resolve().name
-    return seed, name if whole == folder else f"{name}/{seed.name}"
-
-
 AT_ONCE = 64
 
 TEXTS = 128
@@ -94,7 +88,7 @@ class ClaimRow:
     theta: tuple[bool, bool, bool]
 
 
-def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
+def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
     """What a recipe learns from pairs: texts, pictures without their premise, and both, in one stream (paper, Table 2).
 
     Every pair with a picture is learned from without its premise too; Table 2 does so with SNLI-VE, and not with CxC and ECCV.
@@ -112,7 +106,7 @@ def learned(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[
     return claims
 
 
-def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[ClaimRow]:
+def judged(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
     """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
     claims = []
     for pair in rows:
@@ -123,14 +117,8 @@ def judged(rows: Sequence[EntailmentPair], recipe: "ClassifierRecipe") -> list[C
 
 
 def claim_table(
-    rows: Sequence[ClaimRow],
-    pairs: EntailmentPairs,
-    branches: "Branches",
-    workdir: Path,
-    device: str,
-    *,
-    progress: Progress,
-) -> "PairTable":
+    rows: list[ClaimRow], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
+) -> PairTable:
     """The claims as arrays; pictures are decoded and cropped, or encoded by a frozen encoder, once for all runs."""
     wanted = sorted({one.image for one in rows if one.image is not None}) if branches.image else []
     row = {image: number for number, image in enumerate(wanted, start=1)}
@@ -145,7 +133,7 @@ def claim_table(
 
 
 def _text_vectors(
-    texts: Sequence[tuple[str, str]], source: "TextSource", workdir: Path, device: str, progress: Progress
+    texts: Sequence[tuple[str, str]], source: TextSource, workdir: Path, device: str, progress: Progress
 ) -> np.ndarray:
     """h^t of premises and hypotheses [N, D] by a text branch that stays as it is, asked once for all runs."""
 
@@ -161,14 +149,8 @@ def _text_vectors(
 
 
 def _images(
-    wanted: Sequence[str],
-    pairs: EntailmentPairs,
-    branches: "Branches",
-    workdir: Path,
-    device: str,
-    *,
-    progress: Progress,
-) -> "Images":
+    wanted: list[str], pairs: EntailmentPairs, branches: Branches, workdir: Path, device: str, *, progress: Progress
+) -> Images:
     """Pictures by row, a black one first."""
     source, dark = branches.image, black_picture()
     if source is None:
@@ -187,7 +169,7 @@ def _images(
             return VectorTable(np.concatenate(arrays))
         fit = source.preprocess
         origin = {"preprocess": fit.describe()}
-        return PixelTable(
-            cached(workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance),
-            fit, device,
-        )  # fmt: skip
+        arrays = cached(
+            workdir, origin, contents, lambda part: np.asarray(fit.fitted(read(part)).numpy()), task.advance
+        )
+        return PixelTable(arrays, fit, device)

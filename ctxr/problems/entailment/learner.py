@@ -62,11 +62,15 @@ class ClassifierJob(TrainJob):
                 f"{pairs.name} has no pair of the kinds that the recipe learns from",
                 hint="--set text_data=true, or name other pairs",
             )
-        _refuse_one_label(pairs.name, [claim.label for claim in self.learned])
-        if len({pair.label for pair in self.dev}) == 1:
-            progress.warn(
-                f"all {len(self.dev)} pairs of valid have one label, so they choose neither epoch nor threshold well"
+        if len({claim.label for claim in self.learned}) == 1:
+            label = "entailed" if self.learned[0].label else "not entailed"
+            raise DataError(
+                f"{pairs.name}: all {len(self.learned)} training pairs are labelled {label}, and there is nothing to tell apart",
+                hint="name pairs of both labels: a folder with the other files of train beside it",
             )
+        if len({pair.label for pair in self.dev}) == 1:
+            flaw = "have one label, so they choose neither epoch nor threshold well"
+            progress.warn(f"all {len(self.dev)} pairs of valid {flaw}")
         self.parents, self.key, self.dataset = (pairs.origin,), {}, pairs.name
         self.encoder = " + ".join(filter(None, (recipe.text, recipe.image)))
         self.queries = {"train": len(self.train), "valid": len(self.dev)}
@@ -98,9 +102,8 @@ class ClassifierJob(TrainJob):
             entailed = probabilities(model.eval(), dev, AT_ONCE, self.device, bf16)
             value, reached = _threshold(self, dev, entailed, seed)
         else:
-            self.progress.warn(
-                f"seed {seed}: no pairs of valid, so the last epoch counts and the threshold stays at {HALF}"
-            )
+            lack = "no pairs of valid, so the last epoch counts and the threshold stays at"
+            self.progress.warn(f"seed {seed}: {lack} {HALF}")
         notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, trained.best or 0, self.seed_key(seed))
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
         return lambda folder: write_classifier(folder, train.weights, notes, marks)
@@ -111,11 +114,8 @@ class ClassifierJob(TrainJob):
 
     def models(self) -> dict[str, Any]:
         """Both branches."""
-        text, image = self.fingerprints()
-        return {
-            "text": {"name": self.recipe.text, "fingerprint": text},
-            "image": {"name": self.recipe.image, "fingerprint": image},
-        }
+        rows = zip(("text", "image"), (self.recipe.text, self.recipe.image), self.fingerprints(), strict=True)
+        return {part: {"name": name, "fingerprint": fingerprint} for part, name, fingerprint in rows}
 
 
 def _threshold(job: ClassifierJob, dev: PairTable, entailed: Any, seed: int) -> tuple[float, float | None]:
@@ -147,16 +147,6 @@ def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[Entai
         raise DataError(
             f"{pairs.name}: {len(same)} pictures of train are those of valid or test under another id",
             hint="leave them out of train",
-        )
-
-
-def _refuse_one_label(name: str, labels: list[int]) -> None:
-    """Raises DataError where everything that is learned from has the same label: nothing could be told apart."""
-    if len(set(labels)) == 1:
-        label = "entailed" if labels[0] else "not entailed"
-        raise DataError(
-            f"{name}: all {len(labels)} training pairs are labelled {label}, and there is nothing to tell apart",
-            hint="name pairs of both labels: a folder with the other files of train beside it",
         )
 
 

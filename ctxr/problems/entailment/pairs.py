@@ -122,9 +122,8 @@ def refuse_seen(pairs: EntailmentPairs, rows: Sequence[EntailmentPair], trained_
 
 def _of_artifact(path: Path) -> EntailmentPairs:
     artifact = open_artifact(path) if (path / MANIFEST).is_file() else None
-    images = (
-        {row.id: row for row in read_table(path / "images.jsonl", Image)} if (path / "images.jsonl").is_file() else {}
-    )
+    table = path / "images.jsonl"
+    images = {row.id: row for row in read_table(table, Image)} if table.is_file() else {}
     rows = tuple(read_table(path / PAIRS, EntailmentPair))
     wanted = {pair.image for pair in rows}
     files = {

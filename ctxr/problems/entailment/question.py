@@ -1,7 +1,7 @@
 """The question of entailment: does an image with its premise entail a text?"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +25,8 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, CLASSIFIERS
 from ctxr.store.records import Record, SplitName
 from ctxr.store.tables import UNREADABLE, write_table
+
+FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
 class JudgedPair(Record, frozen=True):
@@ -108,9 +110,8 @@ class PairEvaluation(Evaluation):
     def finish(self) -> None:
         """A note where classifiers cannot be compared."""
         if self.options.compare:
-            self.findings.notes.append(
-                "classifiers are not tested against each other: --compare is of runs that retrieve"
-            )
+            what = "--compare is of runs that retrieve"
+            self.findings.notes.append(f"classifiers are not tested against each other: {what}")
 
     def write(self, out: Path) -> Content:
         """The probabilities, and the tables."""
@@ -139,9 +140,8 @@ class PairEvaluation(Evaluation):
             )
         chosen_by = split.name == "valid" and same
         if chosen_by:
-            self.findings.notes.append(
-                f"{origin.name}: these pairs chose its epoch and its threshold, so they flatter it"
-            )
+            flaw = "these pairs chose its epoch and its threshold, so they flatter it"
+            self.findings.notes.append(f"{origin.name}: {flaw}")
         for seed in seeds:
             opened: Any = find_learner(Entailment()).open_run(seed, self.request.scoring, self.progress)
             judge = opened.classifier
@@ -174,27 +174,21 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
     label = np.array([pair.label == 1 for pair in rows])
     present = sorted(set(kinds.tolist()))
     groups = np.unique([pair.group for pair in rows], return_inverse=True)[1].astype(np.int64)
-    figures: list[tuple[Any, ...]] = []
-    sure: list[tuple[Any, ...]] = []
-    bins: list[tuple[Any, ...]] = []
+    figures, sure, bins = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for run in runs:
         called = run.probabilities >= np.float32(run.threshold)
         for kind in ("all", *present) if len(present) > 1 else ("all",):
             own = np.ones(len(rows), bool) if kind == "all" else kinds == kind
             rng = np.random.default_rng(options.seed)
             measured = quality(label[own], called[own], groups[own], rng, resamples=options.resamples)
-            for name, one in (
-                ("accuracy", measured.accuracy), ("precision", measured.precision), ("recall", measured.recall), ("F0.5", measured.f),
-            ):  # fmt: skip
+            for name in FIGURES:
+                one = getattr(measured, {"F0.5": "f"}.get(name, name))
                 figures.append((run.name, kind, name, one.value, one.low, one.high, measured.pairs))
             figures.append((run.name, kind, "majority", measured.majority, None, None, measured.pairs))
             calibrated = calibration(label[own], run.probabilities[own].astype(np.float64))
             sure.append((run.name, kind, calibrated.error, calibrated.largest, calibrated.brier, run.threshold))
             if kind == "all":
-                bins += [
-                    (run.name, bin_.low, bin_.high, bin_.pairs, bin_.probability, bin_.entailed, bin_.entailed_low, bin_.entailed_high)
-                    for bin_ in calibrated.bins
-                ]  # fmt: skip
+                bins += [(run.name, *astuple(bin_)) for bin_ in calibrated.bins]
     note = "intervals of 95 % over whole pictures and premises, none where all draws are alike; majority always says the commoner label"
     if len(present) == 1:
         note += f"; all pairs are about {KINDS[present[0]]}"
@@ -207,9 +201,6 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
         f"{split}/calibration": Table(f"{split}: calibration", in_sure, tuple(sure), meant),
         f"{split}/reliability": Table(f"{split}: reliability, all pairs", in_bins, tuple(bins)),
     }
-
-
-FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
 
 def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> Card:

@@ -12,9 +12,10 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -204,8 +205,7 @@ _MARKS = ("\ufeff", "\u00ef\u00bb\u00bf")
 """The byte order mark, and what it becomes when a file is saved twice."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A record: its line, from 1, and its cells by column."""
 
     line: int
@@ -236,7 +236,11 @@ class Rows:
         first = self._next()
         if first is None:
             raise DataError(f"{path} is empty", hint="fetch it again")
-        header = self._without_mark(first[1])
+        header = first[1]
+        if mark := next((mark for mark in _MARKS if header.startswith(mark)), ""):
+            twice = " that was saved twice" if mark == _MARKS[1] else ""
+            self.note(1, "byte_order_mark", f"the header begins with a byte order mark{twice}", kept=True)
+            header = header.removeprefix(mark)
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
         if self._json:
@@ -254,13 +258,10 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         while (entry := self._next()) is not None:
-            line, text = entry
-            if not text.strip():
-                continue
-            self.read += 1
-            cells = self._json_cells(line, text) if self._json else self._table_cells(line, text)
-            if cells is not None:
-                yield Row(line, cells)
+            if entry[1].strip():
+                self.read += 1
+                if (cells := self._cells(*entry)) is not None:
+                    yield Row(entry[0], cells)
 
     def note(self, line: int, code: Code, what: str, kept: bool = False) -> None:
         """Remember an oddity of a line."""
@@ -269,29 +270,21 @@ class Rows:
     def _next(self) -> tuple[int, str] | None:
         return self._ahead.popleft() if self._ahead else next(self._lines, None)
 
-    def _without_mark(self, header: str) -> str:
-        for mark in _MARKS:
-            if header.startswith(mark):
-                twice = " that was saved twice" if mark == _MARKS[1] else ""
-                self.note(1, "byte_order_mark", f"the header begins with a byte order mark{twice}", kept=True)
-                return header.removeprefix(mark)
-        return header
-
-    def _json_cells(self, line: int, text: str) -> dict[str, str] | None:
-        value = json_object(text)
-        if value is None:
-            self.note(line, "not_json", "the line is not a JSON object")
-            return None
-        return {name: _as_text(cell) for name, cell in value.items()}
-
-    def _table_cells(self, line: int, text: str) -> dict[str, str] | None:
+    def _cells(self, line: int, text: str) -> dict[str, str] | None:
+        if self._json:
+            if (value := json_object(text)) is None:
+                self.note(line, "not_json", "the line is not a JSON object")
+                return None
+            texts = (
+                "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in value.values()
+            )
+            return dict(zip(value, texts, strict=True))
         quoted = self._quoted and '"' in text
         cells = self._fitting(self._quoted_cells(line, text) if quoted else text.split(self._delimiter))
         if cells is None:
             width = len(text.split(self._delimiter))
             self.note(line, "columns", f"{width} columns where the header names {len(self.columns)}")
-            return None
-        return dict(zip(self.columns, cells, strict=True))
+        return None if cells is None else dict(zip(self.columns, cells, strict=True))
 
     def _quoted_cells(self, line: int, text: str) -> list[str]:
         """Cells of a record that may span several lines; its first line alone, taken literally, if its quotes are astray."""
@@ -328,10 +321,6 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def _as_text(cell: object) -> str:
-    return cell if isinstance(cell, str) else "" if cell is None else json.dumps(cell)
-
-
 def numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
@@ -345,17 +334,12 @@ def numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
                 except UnicodeDecodeError as error:
                     odd = f"byte 0x{line[error.start]:02x} is not UTF-8, and the line is taken as Windows-1252"
                     oddities.append(Oddity(f"{path}:{number}", "encoding", odd, kept=True))
-                    text = _windows(line)
+                    text = line.decode("latin-1")
+                    with suppress(UnicodeDecodeError):
+                        text = line.decode("cp1252")
                 yield number, text
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name an existing file") from error
-
-
-def _windows(line: bytes) -> str:
-    try:
-        return line.decode("cp1252")
-    except UnicodeDecodeError:
-        return line.decode("latin-1")
 
 
 def _names(header: str, delimiter: str, path: Path) -> tuple[str, ...]:
@@ -400,18 +384,14 @@ def read_captions(paths: Iterable[Path]) -> Captions:
             raise DataError(
                 f"{path} holds no captions: `images` is not a list", hint="name captions_*.json or dataset_*.json"
             )
-        if isinstance(value.get("annotations"), list):
-            _read_coco(captions, path, value["annotations"])
-        else:
+        if not isinstance(value.get("annotations"), list):
             _read_karpathy(captions, path, rows, value.get("dataset"))
+            continue
+        for number, row in enumerate(value["annotations"]):
+            at = f"{path}: annotations[{number}]"
+            image = coco_image(value_of(at, row, "image_id", int))
+            _add(captions, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
     return captions
-
-
-def _read_coco(captions: Captions, path: Path, rows: list[Any]) -> None:
-    for number, row in enumerate(rows):
-        at = f"{path}: annotations[{number}]"
-        image = coco_image(value_of(at, row, "image_id", int))
-        _add(captions, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
 
 
 def _read_karpathy(captions: Captions, path: Path, rows: list[Any], dataset: object) -> None:
