@@ -13,16 +13,7 @@ from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, give, unit
-from ctxr.annotation.journal.results import (
-    Change,
-    ChatRoom,
-    Lease,
-    NoWork,
-    Refused,
-    TaskProgress,
-    Waited,
-    WorkerState,
-)
+from ctxr.annotation.journal.results import Change, ChatRoom, Lease, NoWork, Refused, TaskProgress, Waited, WorkerState
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks.values import Exposure, Values

@@ -22,7 +22,8 @@ from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write, without_blanks
-from ctxr.annotation.platforms.arrivals import Arrivals, read_lines, stamp
+from ctxr.annotation.journal.database import micros, stamp
+from ctxr.annotation.platforms.arrivals import Arrivals, read_lines
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -281,7 +282,7 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
     missing = "without a file, answers are fetched from Mechanical Turk"
     for number, row in read_lines(path, Fetched, edited, missing):
         try:
-            at = stamp(row.SubmitTime)
+            at = stamp(micros(row.SubmitTime))
         except OverflowError as error:
             raise DataError(f"{path}:{number}: {error}", hint=edited) from error
         unit = arrivals.unit(units, row.unit, number)
