@@ -192,9 +192,8 @@ def _control(view: Element, field: Field, on: str, pictures: int) -> None:
     shared = {"name": field.name, "toName": on}
     if isinstance(field, Write):
         look = {"rows": "4", "maxSubmissions": "1", "editable": "true"}
-        SubElement(
-            view, "TextArea", {**shared, **look, **({"placeholder": field.note} if field.note else {}), **needed}
-        )
+        note = {"placeholder": field.note} if field.note else {}
+        SubElement(view, "TextArea", {**shared, **look, **note, **needed})
     elif isinstance(field, Pick):
         group = SubElement(view, "Choices", {**shared, "choice": "single-radio", "showInline": "true", **needed})
         for position in range(1, pictures + 1):
