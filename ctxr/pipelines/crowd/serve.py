@@ -86,19 +86,6 @@ class Connection(H11Protocol):
         self._deadline.cancel()
 
 
-class _Server(uvicorn.Server):
-    """A server that ends waiting requests when it is told to stop."""
-
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._stopping = stopping
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Ctrl-C, or the system asking."""
-        self._stopping()
-        super().handle_exit(sig, frame)
-
-
 def answer_requests(
     app: ASGIApp,
     listening: socket.socket,
@@ -116,6 +103,11 @@ def answer_requests(
             "ctxr serve, give its public address: --base-url https://..."
         )
 
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            stopping()
+            super().handle_exit(sig, frame)
+
     connection = partial(Connection, unlimited=LOCAL if behind_proxy else (), full=full)
     config = uvicorn.Config(
         app,
@@ -131,7 +123,7 @@ def answer_requests(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     try:
-        _Server(config, stopping).run(sockets=[listening])
+        Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # raised again by uvicorn once everything has ended
         return
 
@@ -237,9 +229,11 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, d
 
 def _ours(everything: Sequence[Tasks], progress: Progress) -> Sequence[Tasks]:
     """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
-    ours = [tasks for tasks in everything if tasks.backend in SERVED]
+    ours = []
     for tasks in everything:
-        if tasks.backend not in SERVED:
+        if tasks.backend in SERVED:
+            ours.append(tasks)
+        else:
             progress.note(f"{tasks.path} was exported for {tasks.backend}, so it is not served here")
     if not ours:
         raise UsageError(
@@ -313,12 +307,8 @@ def _collected(workdir: Path, journal: Journal, before: Mapping[str, int]) -> Co
     new = {task: count - before.get(task, 0) for task, count in total.items()}
     workers = sum(state.answers > 0 for state in journal.workers())
     still = {task: one.open for task, one in counted.items()}
-    return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
-
-
-def _next(workdir: Path, answers: Mapping[str, int]) -> str:
-    """The command that makes something of the answers, counted by task; "" where there is none."""
-    if not any(answers.values()):
-        return ""
-    audits = answers.get("entail") == sum(answers.values()) and newest_sample(workdir) is not None
-    return "ctxr revise-labels --audit" if audits else "ctxr aggregate"
+    latest = new if any(new.values()) else total
+    after = "ctxr aggregate" if any(latest.values()) else ""
+    if after and latest.get("entail") == sum(latest.values()) and newest_sample(workdir) is not None:
+        after = "ctxr revise-labels --audit"
+    return Collected(sum(new.values()), total, workers, still, after)
