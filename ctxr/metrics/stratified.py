@@ -196,8 +196,9 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
     (0.9, 0.75, 0.75, 12.0)
     """
     population, called = np.array([(part.population, part.called) for part in parts], np.int64).reshape(-1, 2).T
+    columns_of(parts)
     likely = None if votes is None else likely_shares(votes, population.astype(np.float64))
-    reach = np.ones(1) if likely is None else likely.reach
+    errors, reach, shares = likely or (np.ones((0, 2)), np.ones(1), np.ones(0))
 
     def total(kind: Flags) -> Doubles:
         """How many pairs of a kind of strata are entailed, and between which numbers, [3, G]."""
@@ -205,7 +206,7 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
         if likely is None:
             known = finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])
             return np.array([[np.nan] * 3 if known is None else [known.value, known.low, known.high]]).T
-        share, *limits = likely.shares[:, :, group] * population[group]
+        share, *limits = shares[:, :, group] * population[group]
         below, above = (np.linalg.norm(limit - share, axis=1) for limit in limits)
         value = share.sum(axis=1)
         return np.asarray(np.clip(np.stack([value, value - below, value + above]), 0, population[group].sum()))
@@ -227,7 +228,7 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
         count,
         pairs,
         sum(part.sampled for part in parts),
-        errors=None if likely is None else tuple(widest(np.tile(rate, (3, 1)), len(parts)) for rate in likely.errors.T),
+        errors=None if likely is None else tuple(widest(np.tile(rate, (3, 1)), len(parts)) for rate in errors.T),
     )
 
 

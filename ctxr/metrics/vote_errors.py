@@ -26,22 +26,12 @@ class PairVotes:
     yes: Codes
 
 
-@dataclass(frozen=True, eq=False)
-class Likely:
-    """What S strata hold under each of G pairs of error rates that fit the votes.
+def likely_shares(votes: PairVotes, population: Doubles) -> tuple[Doubles, Doubles, Doubles] | None:
+    """What strata of `population` [S] pairs hold under each of G pairs of error rates that fit the votes.
 
-    Attributes:
-        errors: [G, 2] the chance that a single vote says yes, and no, by error. reach: [G] how far limits under these rates count,
-            0..1. shares: [3, G, S] the entailed share of all pairs, and its limits; NaN without votes.
+    Returns the rates, the chance that a vote says yes, and no, by error [G, 2]; how far limits under them count, 0..1 [G]; and the
+    entailed share of all pairs with its limits [3, G, S], NaN without votes. None where no pair has two votes: nothing shows errors.
     """
-
-    errors: Doubles
-    reach: Doubles
-    shares: Doubles
-
-
-def likely_shares(votes: PairVotes, population: Doubles) -> Likely | None:
-    """What strata of `population` [S] pairs hold. None where no pair has two votes: then nothing tells an error from the truth."""
     if not (votes.cast > 1).any():
         return None
     cast, yes = np.array([(cast, yes) for cast in np.unique(votes.cast) for yes in range(cast + 1)]).T
@@ -55,8 +45,7 @@ def likely_shares(votes: PairVotes, population: Doubles) -> Likely | None:
         no, wrong = cast - yes, (roots**2)[:, :, None, None]
         entailed = binom(cast, yes) * wrong[:, 1] ** no * (1 - wrong[:, 1]) ** yes
         other = binom(cast, yes) * wrong[:, 0] ** yes * (1 - wrong[:, 0]) ** no
-        edge = np.full((len(roots), len(population)), 1e-9)
-        gain = entailed - other
+        edge, gain = np.full((len(roots), len(population)), 1e-9), entailed - other
 
         def slope(share: Doubles, gain: Doubles = gain, other: Doubles = other) -> Doubles:
             return np.asarray((seen * gain / (other + share[..., None] * gain)).sum(axis=-1))
@@ -70,9 +59,7 @@ def likely_shares(votes: PairVotes, population: Doubles) -> Likely | None:
     # as many looks without errors would say as much: what the votes leave open, less what a census would
     middle = (share * judged + 2) / (judged + 4)
     spread = middle * (1 - middle)
-    inverse = (looks * gain**2 / (other + middle[..., None] * gain)).sum(axis=-1)
-    with np.errstate(divide="ignore"):
-        left = np.maximum(1 / inverse - spread / np.maximum(population, 1), 1e-9)
-    limits = share_limits(share, spread / left, judged - 1)
-    shares = np.where(looks.any(axis=1), np.stack([share, *limits]), np.nan)
-    return Likely(near**2, np.sqrt(1 - misfit[misfit <= 1]), shares[:, misfit <= 1])
+    known = (looks * gain**2 / (other + middle[..., None] * gain)).sum(axis=-1)
+    left = np.maximum(1 / np.maximum(known, 1e-9) - spread / np.maximum(population, 1), 1e-9)
+    shares = np.where(looks.any(axis=1), np.stack([share, *share_limits(share, spread / left, judged - 1)]), np.nan)
+    return near**2, np.sqrt(1 - misfit[misfit <= 1]), shares[:, misfit <= 1]

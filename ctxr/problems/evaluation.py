@@ -55,6 +55,7 @@ class Evaluation(ABC):
 
     Attributes:
         KIND: of the artifact. TOGETHER, EXACT: see `Summariser`.
+        unsure: splits with how many pairs leave their rankings.
         dataset: its name. runs: with their scorers. splits: examples in the order of tables. parents: what decides the result.
     """
 
@@ -62,6 +63,7 @@ class Evaluation(ABC):
     TOGETHER: ClassVar[bool] = False
     EXACT: ClassVar[bool] = False
 
+    unsure: Sequence[tuple[str, int]] = ()
     dataset: str
     runs: Sequence[AnyRun]
     splits: Sequence[Any]

@@ -1,7 +1,7 @@
 """What people said of pairs that a judge judged: answers of a project's workers, and audits of its rounds."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ctxr.annotation.project_journal import blocked_workers
@@ -125,7 +125,9 @@ NO_VERDICTS: Verdicts = {}, frozenset()
 def verdicts_of(judgments: Sequence[Judgment], people: HumanLabels) -> Verdicts:
     """The verdicts of judges in their latest rounds; of people where judges are unsure."""
     unsure = unsure_pairs(judgments)
-    decisions = decided(dict.fromkeys(unsure, False), judgments, people)
+    # a vote for an image of a set is no verdict on whether the text holds for it
+    answers = tuple(row for row in (*judgments, *people.answers) if row.query.startswith(UNIT))
+    decisions = decided(dict.fromkeys(unsure, False), (), replace(people, answers=answers))
     return verdicts(judgments) | decisions, unsure - decisions.keys()
 
 

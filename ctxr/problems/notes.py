@@ -12,7 +12,7 @@ from ctxr.datasets.rounds import read_rounds
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
-from ctxr.errors import DataError
+from ctxr.errors import DataError, plural
 from ctxr.models.leakage import Nearness, leakage_table
 from ctxr.problems.evaluation import Evaluation
 from ctxr.problems.runs import AnyRun
@@ -115,16 +115,23 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
 
 
 def mark_labels(evaluation: Evaluation) -> None:
-    """Name the active rounds that a toy judged, or that are in force without a licence, in the notes and below every table."""
+    """Say in the notes and below every table which active rounds a toy judged, or are in force without a licence, and how many pairs
+    leave the rankings."""
     folders = dict.fromkeys((evaluation.request.dataset.root, evaluation.options.judgments))
     rounds = [row for folder in folders if folder is not None for row in read_rounds(folder) if row.active]
-    free = ", in force without a licence (--unlicensed)"
-    for row in (row for row in rounds if row.toy or row.unlicensed):
-        said = f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
-        evaluation.findings.notes.append(said)
-        for name, table in evaluation.findings.tables.items():
-            note = f"{table.note}; {said}" if table.note else said
-            evaluation.findings.tables[name] = replace(table, note=note)
+    free, findings = ", in force without a licence (--unlicensed)", evaluation.findings
+    said = [
+        f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
+        for row in rounds
+        if row.toy or row.unlicensed
+    ]
+    said += [
+        f"{split}: judges are unsure of {plural(count, 'pair')}, left out of the rankings"
+        for split, count in evaluation.unsure
+    ]
+    findings.notes += said
+    for name, table in findings.tables.items():
+        findings.tables[name] = replace(table, note="; ".join([*filter(None, [table.note]), *said]))
 
 
 def _learned_nothing(artifact: Artifact) -> bool:

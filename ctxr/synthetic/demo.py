@@ -18,6 +18,8 @@ from ctxr.cli.render import Block
 from ctxr.cli.verbs import VERBS, named
 from ctxr.cli.views import image_sets
 from ctxr.datasets.open import read_dataset
+from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
+from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import CtxrError, UsageError
@@ -106,7 +108,8 @@ def run(config: Demo, progress: Progress | None = None) -> DemoReport:
     accuracy, found, models = run_models(config.out / "models", config, progress)
     progress.note("{}: {:.1%} and {:.1%}".format(*found))
     judged = run_classifier(config.out / "captions", config, progress)
-    gains = (kept, found, judged, run_links(config.out / "documents", config, progress))
+    revised = run_revision(config.out / "captions", progress)
+    gains = (kept, found, judged, revised, run_links(config.out / "documents", config, progress))
     clip, pages = run_clip(config.out / "clip", progress)
     links = tuple(str(page) for page in (models, *pages))
     page = run_command("report", progress, input=filtered.artifact, workdir=work, more=links).page
@@ -215,13 +218,17 @@ def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progres
 def _validated(done: Rehearsed, dataset: Path) -> Gain:
     """How many descriptions are clear, of those written and of those that were kept."""
     kept = {" ".join(row.text.split()) for row in read_table(dataset / "texts.jsonl", Text)}
-    clear = np.array([right for _, right in done.clear.values()], float)
-    among = np.array([text in kept for text in done.clear], float)
-    clusters = Clusters([name for name, _ in done.clear.values()], np.random.default_rng(0), RESAMPLES)
-    rows = np.arange(len(clear))
-    after, before = RatioColumn(rows, clear * among, among), RatioColumn(rows, clear, np.ones(len(clear)))
+    rows = [(name, right, text in kept) for text, (name, right) in done.clear.items()]
+    return _chosen("descriptions true of their image alone: written, kept by people", rows)
+
+
+def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
+    """The share of rows (image, right, chosen) that are right, of all and of the chosen ones."""
+    names, *columns = zip(*rows, strict=True)
+    right, among = np.array(columns, float)
+    clusters, index = Clusters(names, np.random.default_rng(0), RESAMPLES), np.arange(len(rows))
+    after, before = RatioColumn(index, right * among, among), RatioColumn(index, right, np.ones(len(rows)))
     gain, _ = ratio_difference(after, before, clusters, (0, 0), 1)
-    what = "descriptions true of their image alone: written, kept by people"
     return what, before.figure or 0, after.figure or 0, gain.low, gain.high
 
 
@@ -307,6 +314,16 @@ def run_classifier(work: Path, sizes: Demo, progress: Progress) -> Gain:
     return what, commoner, value, low, high
 
 
+def run_revision(work: Path, progress: Progress) -> Gain:
+    """Revise the labels of the drawn captions by the toy: of the candidates, and of those that it adds, how many hold."""
+    folder = run_command("revise-labels", progress, entail=True, judge=("toy",), by=BY, workdir=work).revised
+    truth = {row.caption: row for row in read_table(work / "dataset" / "truth.jsonl", CaptionTruth)}
+    ledger = read_table(folder / folder_of(1) / LEDGER, CandidateRow)
+    rows = [(row.image, row.image in truth[row.caption].holds, row.decision == "added") for row in ledger
+            if row.image not in truth[row.caption].doubtful]  # fmt: skip
+    return _chosen("captions that hold for another picture: proposed, added by the toy judge", rows)
+
+
 LINKS = ("encoder=ctxr-tiny", "text=encoder", "width=128", "lr=2e-3", "dropout=0.1", "negatives=mean", "epochs=8")
 """What is changed in the recipe `links-dc`: it learns projections of what the bundled encoder says."""
 
@@ -390,6 +407,5 @@ def show(report: DemoReport) -> Iterator[Block]:
         "          ctxr export-tasks describe; ctxr serve --invite 5; ctxr aggregate\n"
         "[bold]not here[/]  what gains nothing in minutes on a CPU:\n"
         "          ctxr train --recipe clip-batch; ctxr train --recipe clip-temporal; ctxr eval --compare\n"
-        "          ctxr revise-labels --entail; ctxr export-tasks entail; ctxr revise-labels --audit\n"
-        "          ctxr train --recipe retrieval-clip-weak; ctxr eval --recall 1,5,10"
+        "          ctxr export-tasks entail; ctxr revise-labels --audit; ctxr train --recipe retrieval-clip-weak; ctxr eval --recall 1,5,10"
     )

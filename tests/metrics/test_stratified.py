@@ -1,12 +1,18 @@
 """Precision and recall of a finite pool from a stratified audit: by hand, and by simulated audits of a pool whose truth is known."""
 
+import itertools
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from bench.poststratified import JUDGES, PREVALENCES, voted_studies
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import cohen
 from ctxr.metrics.proportions import share_limits
 from ctxr.metrics.stratified import Stratum, allocate, finite_total, kappa, rates, reliability, rogan_gladen
+from ctxr.metrics.vote_errors import PairVotes, likely_shares
 from ctxr.metrics.votes import gather
 
 POOL = ((300, 0.93, True), (200, 0.7, True), (400, 0.3, False), (3000, 0.02, False))
@@ -145,3 +151,85 @@ def test_an_interval_holds_its_own_estimate() -> None:
     assert found.recall.low is not None
     assert found.recall.low < 0.6
     assert found.entailed.value == 16.0
+
+
+VOTES = PairVotes(
+    np.repeat([0, 1], [40, 60]), np.full(100, 3), np.repeat([3, 2, 1, 0, 3, 1, 0], [30, 4, 1, 5, 2, 6, 52])
+)
+VOTED = [Stratum(200, 40, 34, True), Stratum(2000, 60, 2, False)]
+
+
+def test_error_rates_and_shares_are_the_likeliest_of_all() -> None:
+    def log_likelihood(first: float, second: float, yes: float, no: float) -> float:
+        total = 0.0
+        for stratum, cast, said in zip(VOTES.strata, VOTES.cast, VOTES.yes, strict=True):
+            share = (first, second)[stratum]
+            total += math.log(
+                share * math.comb(cast, said) * (1 - no) ** said * no ** (cast - said)
+                + (1 - share) * math.comb(cast, said) * yes**said * (1 - yes) ** (cast - said)
+            )
+        return total
+
+    told = likely_shares(VOTES, np.array([200.0, 2000.0]))
+    assert told is not None
+    errors, reaches, shares = told
+    best = int(reaches.argmax())
+    at = [*shares[0, best], *errors[best]]
+    highest = log_likelihood(*at)
+    for place, step in itertools.product(range(4), (-0.01, 0.01)):
+        moved = list(at)
+        moved[place] += step
+        assert log_likelihood(*moved) < highest
+    # limits reach as far as the likelihood of the rates has not fallen
+    for rates_of, held, reach in zip(errors, shares[0], reaches, strict=True):
+        fall = highest - log_likelihood(*held, *rates_of)
+        assert reach == pytest.approx(math.sqrt(max(0.0, 1 - 2 * fall / (-2 * math.log(0.05)))), abs=1e-3)
+
+
+def test_votes_without_errors_say_what_their_majority_says() -> None:
+    yes = np.repeat([3, 0, 3, 0], [34, 6, 2, 58])
+    plain, told = reliability(VOTED), reliability(VOTED, PairVotes(VOTES.strata, VOTES.cast, yes))
+    assert plain.errors is None
+    assert told.errors is not None
+    assert [rate.value for rate in told.errors] == pytest.approx([0, 0], abs=1e-4)
+    for one, other in ((plain.precision, told.precision), (plain.recall, told.recall)):
+        assert other.value == pytest.approx(one.value, abs=1e-3)
+        assert (other.low, other.high) == pytest.approx((one.low, one.high), abs=0.04)
+
+
+def test_votes_that_differ_take_rare_yes_for_errors_and_widen_the_interval() -> None:
+    plain, told = reliability(VOTED), reliability(VOTED, VOTES)
+    assert told.errors is not None
+    assert told.errors[0].value is not None
+    assert 0.01 < told.errors[0].value < 0.08
+    wide, narrow = (
+        (one.precision.high or 0.0 for one in (told, plain)),
+        (one.precision.low or 0.0 for one in (told, plain)),
+    )
+    width, before = (high - low for high, low in zip(wide, narrow, strict=True))
+    assert width > before > 0
+
+
+def test_single_votes_say_nothing_of_errors() -> None:
+    single = PairVotes(VOTES.strata, np.ones(100, int), (VOTES.yes > 1).astype(int))
+    assert reliability(VOTED, single) == reliability(VOTED)
+
+
+def test_a_stratum_without_votes_gives_no_recall() -> None:
+    told = reliability([*VOTED, Stratum(30, 0, 0, False)], VOTES)
+    assert told.precision.value is not None
+    assert told.recall.value is None
+    assert told.entailed.value is None
+    assert reliability([*VOTED, Stratum(0, 0, 0, False)], VOTES).recall == replace(
+        reliability(VOTED, VOTES).recall, clusters=3
+    )
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("name", "prevalence"), [*itertools.product(JUDGES, (PREVALENCES[0], PREVALENCES[-1]))])
+@pytest.mark.parametrize("errors", [(0.0, 0.0), (0.02, 0.02), (0.05, 0.05), (0.1, 0.1)])
+def test_intervals_that_allow_for_errors_hold_the_truth(
+    name: str, prevalence: float, errors: tuple[float, float]
+) -> None:
+    for _, coverage, _, _ in voted_studies(name, prevalence, errors).values():
+        assert coverage >= 0.94

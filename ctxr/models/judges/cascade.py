@@ -30,9 +30,6 @@ class Verdicts:
     probabilities: Doubles
     judges: Codes
 
-    def __len__(self) -> int:
-        return len(self.values)
-
     def part(self, rows: slice) -> "Verdicts":
         """Some of them."""
         return Verdicts(self.values[rows], self.probabilities[rows], self.judges[rows])

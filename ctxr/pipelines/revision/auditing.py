@@ -42,6 +42,7 @@ from ctxr.metrics.alternative import LEVEL, Preference
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import Reliability, Stratum, kappa, reliability
+from ctxr.metrics.vote_errors import PairVotes
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, examine
@@ -65,6 +66,12 @@ def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
         "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates; "
         "the intervals take what people decided as right"
     )
+    if revision.errors:
+        yes, no = (share_with_interval(asdict(one)) for one in revision.errors)
+        note = note.rpartition("; ")[0] + (
+            f"; corrected for people's errors, which are taken as independent: {yes} % of single votes call a pair entailed that is not, "
+            f"and {no} % the reverse"
+        )
     if revision.called == classifier.called:
         measures = {"what was added": revision}
         note += "; no cap left anything out, so this is all that the classifier calls entailed"
@@ -231,17 +238,23 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
         AuditVerdict(pairs[name].image, pairs[name].caption, pairs[name].stratum, pairs[name].decision, entailed)
         for name, entailed in sorted(verdicts.items())
     )
-    parts = _parts(sample, audited)
-    of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
-    # answers may be fewer than requested
-    votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
-    waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
     answers: dict[tuple[str | int, ...], dict[str, bool]] = {}
     for row in rows:
         if row.candidate == ENTAILMENT:
             answers.setdefault(pairs[row.query].key(), {})[row.worker] = row.value > 0
+    parts = _parts(sample, audited)
+    codes = {name: code for code, name in enumerate(parts)}
+    counted = [
+        (codes[pairs[f"entail/{image}/{caption}"].stratum], len(own), sum(own.values()))
+        for (image, caption), own in answers.items()
+    ]
+    cast = PairVotes(*np.array(counted, np.int64).reshape(-1, 3).T)
+    of_classifier = [replace(part, called=part.called or name.startswith("capped")) for name, part in parts.items()]
+    # answers may be fewer than requested
+    votes = Counter(query for query, _ in {(row.query, row.worker) for row in rows})
+    waiting = sum(0 < votes[unit.query or ""] < unit.most for unit in answered.units.values())
     return Audited(
-        audited, reliability(list(parts.values())), reliability(of_classifier), *_between(rows), kappa(of_classifier), ties,
+        audited, reliability(list(parts.values()), cast), reliability(of_classifier, cast), *_between(rows), kappa(of_classifier), ties,
         len(pairs) - len(verdicts) - ties, waiting, answers,
     )  # fmt: skip
 
@@ -311,7 +324,7 @@ def licence_facts(config: ReviseLabels, current: Round, licence: JudgeLicence) -
     if licence.threshold is not None:
         facts["threshold"] = f"{licence.threshold:.3g} by the audit, {current.threshold:.3g} in the round"
     if current.pending:
-        command = config.followup("--entail", *([] if licence.passed else ["--unlicensed"]))
+        command = config.followup("--entail", *([] if licence.passed and not current.toy else ["--unlicensed"]))
         facts["next"] = f"{command}, with the judges of this round, puts {current.pending:,} pairs in force"
     return facts
 
@@ -321,9 +334,10 @@ def favours_text(favours: Preference | None, family: str, by: str) -> str:
     if favours is None:
         return "not tested: pairs of the same verdict all rank alike"
     related = "judge and retriever are of one family; " if by.partition(":")[0] in family.split(", ") else ""
+    seen = "it may (errors of people look alike)" if favours.p <= LEVEL else "not seen"
     return (
-        f"{related}{'yes' if favours.p <= LEVEL else 'not seen'}: among pairs of the same human verdict its probability is "
-        f"{favours.difference:+.3f} higher up to rank {favours.rank:g} than below, p {favours.p:.3f}"
+        f"{related}{seen}: among pairs of the same human verdict its probability is {favours.difference:+.3f} higher up to rank "
+        f"{favours.rank:g} than below, p {favours.p:.3f}"
     )
 
 

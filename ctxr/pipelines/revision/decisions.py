@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,19 +80,6 @@ class Premise(NamedTuple):
     file: Path | None
 
 
-class Question(NamedTuple):
-    """A claim, and the ids of its image and its query."""
-
-    premise: Premise
-    hypothesis: str
-    pair: tuple[str, str] | None = None
-
-    @property
-    def content(self) -> tuple[str, str, str]:
-        """What a judge answers by."""
-        return self.premise.content, self.premise.text, self.hypothesis
-
-
 def judge_pools(
     cascade: Cascade,
     limits: Limits,
@@ -109,34 +95,43 @@ def judge_pools(
     Args:
         limits: of the last judge. premises: by image. hypotheses: text of each caption, by query.
     """
-    claims = [
-        Question(premises[name], hypotheses[query], (name, query))
-        for pool in pools
-        for image, caption in zip(pool.images.tolist(), pool.captions.tolist(), strict=True)
-        for name, query in [(pool.gallery.images[image], pool.gallery.captions[caption])]
-    ]
+    claims = []
+    for pool in pools:
+        for row, column in zip(pool.images.tolist(), pool.captions.tolist(), strict=True):
+            image, caption = pool.gallery.images[row], pool.gallery.captions[column]
+            content, text, file = premises[image]
+            claims.append((content, Claim(text, file, hypotheses[caption], (image, caption))))
     verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
-    starts = np.cumsum([0, *map(len, pools)])
-    return [verdicts.part(slice(*span)) for span in pairwise(starts.tolist())]
+    ends = np.cumsum([len(pool) for pool in pools])
+    return [verdicts.part(slice(end - len(pool), end)) for pool, end in zip(pools, ends.tolist(), strict=True)]
 
 
 def _judged(
-    cascade: Cascade, limits: Limits, claims: Sequence[Question], workdir: Path, label: str, *, progress: Progress
+    cascade: Cascade,
+    limits: Limits,
+    claims: Sequence[tuple[str, Claim]],
+    workdir: Path,
+    label: str,
+    *,
+    progress: Progress,
 ) -> Verdicts:
+    """The verdicts on claims, each with the SHA-256 of its picture."""
+
     def ask(judge: Judge, rows: Codes) -> Doubles:
         left = [claims[row] for row in rows.tolist()]
 
         def make(part: slice) -> npt.NDArray[np.float32]:
-            batch = [Claim(one.premise.text, one.premise.file, one.hypothesis, one.pair) for one in left[part]]
+            batch = [claim for _, claim in left[part]]
             values = np.asarray(judge.probabilities(batch), np.float32)
             if values.shape != (len(batch),) or ((values < 0) | (values > 1)).any():
                 raise DataError(f"the judge {judge.name} returns values outside 0..1", hint="choose another --judge")
             return values
 
-        # a file answers by ids; every other judge by content
+        # a file answers by ids, every other judge by content
+        ids = [claim.pair or () if isinstance(judge, FileJudge) else () for _, claim in left]
         keys = [
-            sha256_of((*one.content, *(one.pair or ()))) if isinstance(judge, FileJudge) else sha256_of(one.content)
-            for one in left
+            sha256_of((content, claim.premise, claim.hypothesis, *pair))
+            for (content, claim), pair in zip(left, ids, strict=True)
         ]
         origin = {"what": "entailed", "classifier": judge.fingerprint}
         with progress.task(label if len(cascade.judges) == 1 else f"{label}: {judge.name}", len(keys)) as task:
@@ -189,7 +184,7 @@ def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, p
     for pair in usable:
         image = None if pair.image is None else dataset.images[pair.image]
         content, file = ("", None) if image is None else (image.sha256, dataset.picture(image))
-        claims.append(Question(Premise(content, pair.premise or "", file), pair.hypothesis or ""))
+        claims.append((content, Claim(pair.premise or "", file, pair.hypothesis or "")))
     verdicts = _judged(cascade, (0.0, 0.0), claims, config.workdir, "judging dev", progress=progress)
     own = (verdicts.judges == len(cascade.judges) - 1) & ~np.isnan(verdicts.probabilities)
     labels = np.array([pair.label == 1 for pair in usable])

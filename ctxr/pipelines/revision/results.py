@@ -292,9 +292,9 @@ class Revised:
         rows = []
         for place, (judge, (low, high)) in enumerate(zip(self.cascade.judges, limits, strict=True)):
             asked, own = int((places >= place).sum()), values[places == place]
-            row = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
+            facts = {"name": judge.name, "fingerprint": judge.fingerprint, "toy": judge.toy, "low": low, "high": high}
             counts = {"entailed": int((own == 1).sum()), "not": int((own == 0).sum())}
-            rows.append({**row, "asked": asked, **counts, "unsure": asked - sum(counts.values())})
+            rows.append(facts | {"asked": asked, "unsure": asked - sum(counts.values())} | counts)
         return rows
 
     def conflicts(self, links: list[CandidateRow]) -> list[SetConflict]:

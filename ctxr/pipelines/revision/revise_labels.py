@@ -53,7 +53,7 @@ from ctxr.pipelines.revision.inputs import (
     with_distances,
     without_rejected,
 )
-from ctxr.pipelines.revision.licence import Licence, read_licence
+from ctxr.pipelines.revision.licence import JudgeLicence, read_licence
 from ctxr.pipelines.revision.results import Revised, reported, write
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import MANIFEST
@@ -119,7 +119,11 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     command = config.entail_command()
     cascade, config = open_judges(config, progress, opened)
     licence = read_licence(config.workdir, cascade.fingerprint, base.content)
-    inputs, rejected = _rejected(config, inputs, cascade, licence)
+    licensed, edge = licence.threshold if licence else None, None
+    if config.precision is None:
+        edge = choose_threshold(config, base, cascade, licensed, progress)
+    _, force, _ = in_force(config, inputs, cascade, licence, edge.value if edge else 1.0)
+    inputs, rejected = _rejected(config, inputs, cascade, edge)
     pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
     sides = [(gallery, column) for gallery in inputs.galleries for column in range(1 + config.both)]
     counts = [count for gallery, column in sides for count in _left(gallery, config.top_k, column)]
@@ -132,8 +136,10 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
         "retriever": proposer(config),
         "judge": cascade.name,
         **dict(_prices(cascade, sum(counts))),
-        "threshold": threshold(config, cascade, licence),
+        "threshold": threshold(config, edge),
         "would add": f"pairs at or above it, {_caps(config)}",
+        "would count on": ", ".join(sorted(split or "sets without a split" for split in force))
+        or "nothing, without --unlicensed",
         "rounds": ", ".join(_described(one) for one in rounds) or "none yet",
         "command": command,
     }
@@ -151,17 +157,14 @@ def _prices(cascade: Cascade, claims: int) -> Iterator[tuple[str, str]]:
 
 
 def _rejected(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, edge: ChosenThreshold | None
 ) -> tuple[RevisionInput, dict[str, str]]:
     """The input without pairs that were rejected before, and a note on these; unchanged where the threshold is not known yet."""
-    own = cascade.threshold if licence is None or licence.threshold is None else licence.threshold
-    lowest = inf if config.precision is not None else own if config.threshold is None else config.threshold
-    limits = (lowest if config.unsure is None else config.unsure, lowest)
-    left = without_rejected(inputs, config.folder(), cascade.fingerprint, limits)
+    left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (inf, inf))
     if not left.rejected:
         return inputs, {}
     note = f"{left.rejected:,} pairs by this judge in active rounds, which are left out"
-    if lowest == inf:
+    if edge is None:
         return inputs, {"rejected": f"{note} where the threshold is not below that of their round"}
     return left, {"rejected": note}
 
@@ -188,17 +191,14 @@ def proposer(config: ReviseLabels) -> str:
     )
 
 
-def threshold(config: ReviseLabels, cascade: Cascade, licence: Licence | None) -> str:
+def threshold(config: ReviseLabels, edge: ChosenThreshold | None) -> str:
     """The threshold and how it is chosen."""
-    if config.threshold is not None:
-        return f"{config.threshold:g}, by --threshold or the judge's name"
-    if config.precision is not None:
+    if edge is None:
         return (
             f"the lowest that reaches a precision of {config.precision:g} on dev, by --precision: found with --entail"
         )
-    if licence is not None:
-        return f"{licence.threshold:.3g}, by the audit"
-    return f"{cascade.threshold:.3g}, the judge's own"
+    words = {"given": "by --threshold or the judge's name", "audit": "by its licence", "classifier": "the judge's own"}
+    return f"{edge.value:.3g}, {words[edge.chosen_by]}"
 
 
 def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
@@ -285,7 +285,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
 
 
 def in_force(
-    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: Licence | None, threshold: float
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
 ) -> tuple[ReviseLabels, frozenset[str], str]:
     """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
 

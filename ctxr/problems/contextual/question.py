@@ -128,6 +128,8 @@ class SetEvaluation(ScoredEvaluation):
             split_of(split, [questions[name] for name in queries], self.runs, lacking)
             for split, (queries, lacking) in self.match().items()
         ]
+        counts = [(split.name, sum(len(one.unsure) for one in split.questions)) for split in self.splits]
+        self.unsure = [(split, count) for split, count in counts if count]
         self.recalls, pointless = measuring.telling(self.splits, options.ks())
         if options.regions:
             features = read_regions(options.workdir / REGIONS / options.regions)

@@ -72,6 +72,7 @@ class GalleryEvaluation(Evaluation):
         options, dataset = self.options, request.dataset
         verdicts = verdicts_in(dataset, options.judgments, options.workdir)
         self.dataset, self.splits = dataset.name, _splits(dataset, options.split, verdicts)
+        self.unsure = [(split.name, len(split.unsure)) for split in self.splits if split.unsure]
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
         named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")

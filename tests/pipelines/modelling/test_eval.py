@@ -10,6 +10,8 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
+from ctxr.annotation.artifacts import Answered, write_judgments
+from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import Round
@@ -113,9 +115,13 @@ def test_unsure_candidates_leave_the_ranking_of_their_set(tmp_path: Path) -> Non
         images[pick],
         images[other],
     }
+    assert "unsure of 2 pairs" in after.tables["valid/accuracy"].note
     # people overrule the judge
-    votes = [Judgment(missed, images[pick], "ann", 0.0)]
-    again = evaluate(revised(dataset, votes), file, out=tmp_path / "after")
+    verdict = Judgment(f"entail/{images[pick]}/{missed}", ENTAILMENT, "ann", 0.0)
+    write_judgments(tmp_path / "work" / "judgments", Answered(root=dataset, judgments=(verdict,)), [])
+    again = evaluate(dataset, file, out=tmp_path / "after")
+    assert not again.up_to_date
+    assert "unsure of 1 pair," in again.tables["valid/accuracy"].note
     assert share(cells(again.tables["valid/accuracy"])["a"][0]) == 66.7
 
 
@@ -125,8 +131,8 @@ def test_figures_on_labels_without_a_licence_say_so_wherever_they_are_pasted(tmp
         write_world_dataset(tmp_path / "dataset"), [], structs.replace(ROUND, active=False, toy=True), shown
     )
     report = evaluate(dataset, write_scores(tmp_path / "a.jsonl", dataset, at_random(0), ("valid",)))
-    said = "labels of round 2 by toy-judge, a toy, in force without a licence (--unlicensed)"
-    assert said in report.notes
+    (said,) = (note for note in report.notes if "toy-judge" in note)
+    assert "round 2" in said and "--unlicensed" in said
     assert all(said in table.note for name, table in report.tables.items() if name != "people")
     pasted = (report.results / "results.tex").read_text().replace("{-}", "-")
     assert pasted.count("toy-judge, a toy") == pasted.count(r"\begin{table}")

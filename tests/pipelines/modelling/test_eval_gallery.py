@@ -172,6 +172,7 @@ def test_unsure_pairs_leave_the_rankings_of_a_gallery(
             for caption, row in zip(side.captions, first, strict=True)
         ]
         assert found[encoders[0], f"IR@{k}"]["value"] == pytest.approx(np.mean(hits))
+    assert f"unsure of {len(held[2::3])} pairs" in report.tables["test/recall"].note
     by_judge, gold = written | {*held[::3]}, written | {*held}
     for name, right, without in (("auto E@10", by_judge, held[2::3]), ("E@10", gold, [])):
         share = [len(right & {*ranked(image, without)[:10]}) / 10 for image in side.images]

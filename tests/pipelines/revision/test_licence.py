@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base
+from ctxr.datasets.rounds import AuditSample, CandidateRow, Decision, Round, open_base, read_rounds
 from ctxr.datasets.truth import UNSURE
 from ctxr.errors import DataError
 from ctxr.metrics.alternative import Preference
@@ -49,6 +49,23 @@ def test_a_licence_is_of_one_judge_on_one_dataset(workdir: Path) -> None:
     (workdir / "dataset").rename(workdir / "gone")
     run(ReviseLabels(workdir=workdir, audit=True))
     assert read_licence(workdir, judge.fingerprint, content) is None
+
+
+def test_what_an_audit_licenses_is_put_in_force_at_its_threshold(workdir: Path) -> None:
+    manifest = workdir / "dataset" / "manifest.json"
+    content = json.loads(manifest.read_bytes())
+    content["files"].pop("truth.jsonl")
+    manifest.write_text(json.dumps(content))
+    judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.998)
+    report = revised(workdir, judge)
+    config = ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test")
+    assert "--unlicensed" not in report.facts["next"]
+    run(config, classifier=judge)
+    pending, licensed = read_rounds(workdir / "revised")
+    licence = read_licence(workdir, judge.fingerprint, open_base(workdir / "dataset").content)
+    assert licence is not None
+    assert (pending.pending > 0, licensed.pending, licensed.added > 0) == (True, 0, True)
+    assert (licensed.threshold, licensed.threshold_from) == (licence.threshold, "audit")
 
 
 def test_an_audit_that_was_changed_licenses_nobody(workdir: Path) -> None:

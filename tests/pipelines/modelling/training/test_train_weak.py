@@ -7,6 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.truth import read_judgments
@@ -181,8 +182,9 @@ def test_unsure_images_are_neither_positives_nor_negatives_of_what_is_trained(
 def test_what_people_say_of_an_unsure_pair_counts(benchmark: Path, tmp_path: Path) -> None:
     yes, no, tied, open_pair = [(one.query, others(one)[0]) for one in side(benchmark, "train")[:4]]
     votes = [(yes, 1.0, "ann"), (no, 0.0, "ann"), (tied, 1.0, "ann"), (tied, 0.0, "bob")]
+    answers = [Judgment(f"entail/{image}/{query}", ENTAILMENT, who, value) for (query, image), value, who in votes]
     table = write_round(tmp_path / "judgments.jsonl", [], unsure=[yes, no, tied, open_pair])
-    write_table(table, [*read_judgments(table), *(Judgment(*pair, worker, value) for pair, value, worker in votes)])
+    write_table(table, [*read_judgments(table), *answers, Judgment(*open_pair, "ann", 1.0)])
     entailed, unsure = verdicts_in(read_dataset(benchmark), table, tmp_path)
     assert entailed == {yes: True, no: False}
     assert unsure == {tied, open_pair}
