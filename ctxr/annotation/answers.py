@@ -445,8 +445,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, parents, [REFUSED], home=out)
-        answered_units = {unit for unit, _ in taken.answers}
-        unanswered = sum(unit.purpose == "work" and name not in answered_units for name, unit in exported.units.items())
+        unanswered = sum(unit.purpose == "work" and name not in answered.units for name, unit in exported.units.items())
         notes = finish_import(config, exported, arrivals, taken)
     return ImportAnswersReport(
         out,

@@ -143,7 +143,7 @@ def platform_fee(platform: str, cents: int, most: int, percent: float | None = N
     """Cents that a platform takes for one answer paid with `cents`.
 
     `most`: votes that its unit gets at most. Mechanical Turk: 20 %, and 20 % more for HITs of ten and more assignments, at
-    least one cent. Prolific's fee is given as `percent`. Raises UsageError for another platform, or Prolific without `percent`.
+    least one cent. Prolific's fee is `percent`. Raises UsageError for another platform, or Prolific without `percent`.
     """
     if percent is not None:
         return cents * percent / 100

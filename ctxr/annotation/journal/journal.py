@@ -77,8 +77,19 @@ def open_journal(
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
+    about = tables.about.c
     try:
-        _make_tables(database)
+        with database.writing() as connection:
+            tables.metadata.create_all(connection, tables=[tables.about])
+            schema = connection.scalar(select(about.value).where(about.name == "schema"))
+            if schema is None:
+                tables.metadata.create_all(connection)
+                connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
+            elif schema != str(tables.SCHEMA):
+                raise DataError(
+                    f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
+                    hint="use the version of ctxr that made it, or a newer one",
+                )
         with database.writing() as connection:
             tx = Transaction(connection, rules)
             filling.add_sets(tx, image_sets)
@@ -90,22 +101,6 @@ def open_journal(
         database.close()
         raise
     return Journal(database, rules)
-
-
-def _make_tables(database: Database) -> None:
-    """Make the tables where there are none. Raises DataError for a journal of a newer schema."""
-    about = tables.about.c
-    with database.writing() as connection:
-        tables.metadata.create_all(connection, tables=[tables.about])
-        schema = connection.scalar(select(about.value).where(about.name == "schema"))
-        if schema is None:
-            tables.metadata.create_all(connection)
-            connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
-        elif schema != str(tables.SCHEMA):
-            raise DataError(
-                f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
-                hint="use the version of ctxr that made it, or a newer one",
-            )
 
 
 class Journal:

@@ -89,7 +89,7 @@ class Arrivals:
 
 
 def moment(text: str, where: str) -> str:
-    """A moment of a platform, ISO 8601, as it is stored; without a zone it is UTC. Raises DataError naming `where` else."""
+    """A moment of a platform, ISO 8601, as it is stored; UTC without a zone. Raises DataError naming `where` else."""
     try:
         read = datetime.fromisoformat(text)
         return stamp(micros(read if read.tzinfo else read.replace(tzinfo=UTC)))

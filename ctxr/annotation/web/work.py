@@ -80,8 +80,7 @@ class Work:
 
     def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
         view = unit.view(filled)
-        marked_first = sorted(view.pictures, key=lambda picture: not picture.marked)
-        first = marked_first[0].key if marked_first else ""
+        first = next((one.key for one in sorted(view.pictures, key=lambda picture: not picture.marked)), "")
         return self.pages.page(
             "work.html",
             422 if problems else 200,

@@ -384,7 +384,11 @@ class _Figures:
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         replaced = blocked_workers(config.workdir, config.database, ever=True)
-        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), replaced)
+        # without the option the strictest separation of workers that the tasks declare
+        folders = () if config.disjoint else (config.workdir / TASKS).glob(f"*/{MANIFEST}")
+        declared = {open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"] for file in folders}
+        disjoint = config.disjoint or next((name for name in DISJOINT if name in declared), Protocol.disjoint)
+        self.certificate = people.certificate(answered, disjoint, replaced)
         self.overruled = overruled(answered)
         self.blocked = tuple(blocked)
 
@@ -423,12 +427,3 @@ def overruled(answered: Answered) -> Table:
         if REASON in answer.values and answered.units[answer.unit].task == "describe"
     )
     return Table("Reasons against the wording check", ("query", "worker", "description", "reason"), rows)
-
-
-def _declared(workdir: Path) -> str:
-    """The strictest separation of workers that the project's tasks declare; the protocol's default without tasks."""
-    declared = {
-        str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
-        for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
-    }
-    return next((name for name in DISJOINT if name in declared), Protocol.disjoint)

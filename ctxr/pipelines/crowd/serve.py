@@ -22,7 +22,7 @@ from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.worker_state import people_needed
-from ctxr.annotation.launch import codes_file, private_folder
+from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
@@ -138,16 +138,11 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
     for tasks in everything:
         names = tuple(sorted({unit.task for unit in tasks.units}))
         if tasks.backend == PLATFORM and (not served or set(names) <= set(served)):
-            folder, codes = tasks.path / PLATFORM, partial(_codes, codes_file(private, tasks.name))
+            folder, codes = tasks.path / PLATFORM, partial(codes_of, private, tasks.name, make=False)
             bundle = max(len(part.units) for part in read_table(folder / "bundles.jsonl", Bundle))
             minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
             studies[tasks.name] = Study(codes, bundle, names, timedelta(minutes=minutes))
     return studies
-
-
-def _codes(file: Path) -> dict[str, str]:
-    """The codes that `--launch` sent to Prolific; none before that."""
-    return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.is_file() else {}
 
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
