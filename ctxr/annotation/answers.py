@@ -10,20 +10,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxr.annotation.artifacts import (
-    Answered,
-    Tasks,
-    first_task,
-    read_all_tasks,
-    read_judgments,
-    write_judgments,
-)
+from ctxr.annotation.artifacts import Answered, Tasks, first_task, read_all_tasks, read_judgments, write_judgments
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
 from ctxr.annotation.frozen_units import HITS
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, mturk, prolific
-from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
+from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal, read_lines
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.pseudonyms import read_key
@@ -34,7 +27,7 @@ from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.staging import staged_folder
-from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS
@@ -82,9 +75,8 @@ def exported_to(config: ImportAnswers, every: list[Tasks]) -> Exported:
         raise UsageError(
             f"tasks of {platform} were exported with different options: {names}", hint=f"--tasks {chosen[0].name}"
         )
-    where: dict[str, str] = {}
-    for tasks, base in zip(chosen, bases, strict=True):
-        where |= addresses(base, tasks.images)
+    pictures = [addresses(base, tasks.images) for tasks, base in zip(chosen, bases, strict=True)]
+    where = {name: address for part in pictures for name, address in part.items()}
     units = {unit.id: unit for tasks in chosen for unit in tasks.units}
     return Exported(tuple(chosen), units, where, chosen[0].protocol)
 
@@ -141,15 +133,6 @@ def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals,
     return notes
 
 
-def _require_journal(config: ImportAnswers) -> None:
-    """Raise UnfinishedError where no server has run."""
-    if not has_journal(config.workdir, config.database):
-        raise UnfinishedError(
-            f"{config.workdir} has no answers: ctxr serve has not run here",
-            hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
-        )
-
-
 def _stored(config: ImportAnswers) -> list[Answer]:
     """The answers in the journal."""
     with opened(config.workdir, config.database) as journal:
@@ -184,7 +167,8 @@ def _fetch_hits(config: ImportAnswers, exported: Exported, progress: Progress) -
         )
     client = mturk.connect(config.live)
     path = private_folder(config.workdir) / ("mturk.jsonl" if config.live else "mturk-sandbox.jsonl")
-    archive = {line.AssignmentId: line for line in mturk.read_archive(path)}
+    earlier = read_lines(path, mturk.Fetched, "restore the archive, or move it away") if path.is_file() else ()
+    archive = {line.AssignmentId: line for _, line in earlier}
     with progress.task("HITs", len(launched)) as task:
         for row in launched.values():
             archive |= {line.AssignmentId: line for line in mturk.fetch(client, [row])}
@@ -305,7 +289,7 @@ def take(
 
 def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Taken, Arrival], None]) -> list[Arrival]:
     """Act on the rows whose question is known, as long as that makes other questions known; the remaining rows."""
-    while rows:
+    while True:
         later = []
         for row in rows:
             if row.answer.unit in taken.questions:
@@ -313,9 +297,8 @@ def _rounds(taken: Taken, rows: list[Arrival], act: Callable[[Taken, Arrival], N
             else:
                 later.append(row)
         if len(later) == len(rows):
-            break
+            return rows
         rows = later
-    return rows
 
 
 def _consider(taken: Taken, row: Arrival) -> None:
@@ -323,11 +306,11 @@ def _consider(taken: Taken, row: Arrival) -> None:
     if problem := _problem(taken, row.answer, earlier):
         _refuse(taken, row, *problem)
         return
+    taken.accepted.add(row.where)
+    taken.again += earlier is not None
     if earlier is None:
         _store(taken, row)
-    taken.new += earlier is None
-    taken.again += earlier is not None
-    taken.accepted.add(row.where)
+        taken.new += 1
 
 
 def _problem(taken: Taken, answer: Answer, earlier: Answer | None) -> tuple[str, str] | None:
@@ -383,8 +366,6 @@ def score(unit: Unit, answer: Answer) -> Outcome:
     """The outcome of an answer. Raises DataError for one that cannot be scored; valid answers always can."""
     try:
         return task_of(unit).score(unit, answer)
-    except CtxrError:
-        raise
     except (KeyError, IndexError, ValueError) as error:
         raise DataError(
             f"the answer of {answer.worker} to {unit.id} cannot be scored: {error}",
@@ -414,8 +395,8 @@ REFUSED = "refused.jsonl"
 def refused_answers(judgments: Path) -> dict[str, int]:
     """How many answers were refused, by reason, when the artifact `judgments` was imported."""
     file = judgments / REFUSED
-    reasons = Counter(row.code for row in read_table(file, Refusal)) if file.is_file() else Counter[str]()
-    return dict(sorted(reasons.items()))
+    rows = read_table(file, Refusal) if file.is_file() else []
+    return dict(sorted(Counter(row.code for row in rows).items()))
 
 
 def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswersReport:
@@ -428,8 +409,11 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
     config.check()
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)
-    if config.platform_of == "local":
-        _require_journal(config)
+    if config.platform_of == "local" and not has_journal(config.workdir, config.database):
+        raise UnfinishedError(
+            f"{config.workdir} has no answers: ctxr serve has not run here",
+            hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
+        )
     out = config.folder()
     require_ours(out)
     with locked(out):
@@ -449,7 +433,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             if not row.where.startswith(f"{arrivals.path.name}:")
             and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
         ]
-        refused.sort(key=lambda row: row.key())
+        refused.sort(key=Refusal.key)
         parents = [
             Parent(tasks.name, tasks.artifact.manifest.kind, tasks.artifact.sha256)
             for tasks in every
@@ -461,10 +445,8 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
             with staged_folder(out) as folder:
                 write_table(folder / REFUSED, refused)
                 ready = write_judgments(folder, answered, parents, [REFUSED], home=out)
-        answered_units = {unit for unit, _ in taken.answers}
-        unanswered = sum(unit.purpose == "work" and name not in answered_units for name, unit in exported.units.items())
+        unanswered = sum(unit.purpose == "work" and name not in answered.units for name, unit in exported.units.items())
         notes = finish_import(config, exported, arrivals, taken)
-    reasons = Counter(refusal.code for refusal in taken.refused)
     return ImportAnswersReport(
         out,
         config.platform_of,
@@ -472,7 +454,7 @@ def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswer
         taken.new,
         taken.again,
         len(taken.refused),
-        dict(sorted(reasons.items())),
+        dict(sorted(Counter(refusal.code for refusal in taken.refused).items())),
         ready.manifest.counts if ready else {},
         notes,
         unanswered,

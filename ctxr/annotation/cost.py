@@ -28,7 +28,6 @@ KEPT = 0.735
 FLOOR = 800
 """Cents an hour; Prolific's lowest pay is 8 US dollars."""
 
-
 MANY = 10
 """Assignments from which a HIT costs 20 % more; one created with fewer is never extended to them (Mechanical Turk)."""
 
@@ -144,8 +143,7 @@ def platform_fee(platform: str, cents: int, most: int, percent: float | None = N
     """Cents that a platform takes for one answer paid with `cents`.
 
     `most`: votes that its unit gets at most. Mechanical Turk: 20 %, and 20 % more for HITs of ten and more assignments, at
-    least one cent. Prolific's fee is asked of
-    it or given as `percent`. Raises UsageError for another platform, or Prolific without `percent`.
+    least one cent. Prolific's fee is `percent`. Raises UsageError for another platform, or Prolific without `percent`.
     """
     if percent is not None:
         return cents * percent / 100

@@ -90,18 +90,13 @@ def _launch_study(config: ExportTasks) -> tuple[int, list[str]]:
     return 1, [f"the study {study} is {client.publish(study).lower() or 'published'}"]
 
 
-def codes_file(private: Path, task: str) -> Path:
-    """Where the completion codes of a task's study are kept."""
-    return private / f"prolific-{task}.json"
-
-
-def codes_of(private: Path, task: str) -> dict[str, str]:
-    """Completion codes of a task's study, made once and kept in the private folder."""
-    path = codes_file(private, task)
-    if not path.is_file():
+def codes_of(private: Path, task: str, make: bool = True) -> dict[str, str]:
+    """Completion codes of a task's study, kept in the private folder; `make` them where there are none."""
+    path = private / f"prolific-{task}.json"
+    if make and not path.is_file():
         write_bytes(path, msgspec.json.encode(prolific.new_codes()) + b"\n")
         path.chmod(0o600)
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.is_file() else {}
 
 
 def read_study(folder: Path) -> str | None:

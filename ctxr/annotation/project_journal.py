@@ -12,7 +12,6 @@ from ctxr.store.atomic import write_bytes
 JOURNAL = "answers.sqlite"
 """File in the crowd's folder that holds the journal, unless it is in another database."""
 
-
 _ADDRESS = "database"
 """File in the crowd's folder that says in which other database the journal is; without the password."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ctxr.annotation import unit_factory as factory
-from ctxr.annotation.artifacts import Answered, TaskBatch, read_judgments
+from ctxr.annotation.artifacts import TaskBatch, read_judgments
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.platforms.arrivals import read_lines
 from ctxr.annotation.project_journal import blocked_workers
@@ -125,23 +125,28 @@ def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
         if task == "tag":
             return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
         return replace(source, units=factory.retrieve_units(dataset, config))
-    answered, source = _judgments(config.input or config.workdir / JUDGMENTS)
+    path = config.input or config.workdir / JUDGMENTS
+    if not (path / MANIFEST).is_file():
+        raise UnfinishedError(
+            f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
+        )
+    answered, artifact = read_judgments(path), open_artifact(path)
     if task == "audit":
-        audits = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
-        return replace(source, units=audits)
-    if task == "verify":
+        units = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
+    elif task == "verify":
         talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
-        return replace(source, units=[factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks])
-    # the same units that our own server adds by itself, and gives out
-    blocked = blocked_workers(config.workdir)
-    pairs = [(answered.units[answer.unit], answer) for answer in answered.answers if answer.worker not in blocked]
-    units = [
-        derived
-        for unit, answer in pairs
-        if unit.task == "describe"
-        for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], config)
-    ]
-    return replace(source, units=units)
+        units = [factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks]
+    else:  # the same units that our own server adds by itself, and gives out
+        blocked = blocked_workers(config.workdir)
+        pairs = [(answered.units[answer.unit], answer) for answer in answered.answers if answer.worker not in blocked]
+        units = [
+            derived
+            for unit, answer in pairs
+            if unit.task == "describe"
+            for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], config)
+        ]
+    parent = Parent(JUDGMENTS, artifact.manifest.kind, artifact.sha256)
+    return TaskBatch(units, answered.sets, answered.images, answered.root, (parent,))
 
 
 def _entail(config: ExportTasks, progress: Progress) -> TaskBatch:
@@ -247,26 +252,9 @@ def _dataset(path: Path, config: ExportTasks, name: str = "") -> tuple[Dataset, 
         artifact.refuse_changed()
         parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
     else:
-        parent = Parent(name or "release", RELEASE, _fingerprint(dataset))
+        # everything that a release says of its sets and what is asked about them
+        tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+        lines = b"".join(line for rows in tables for line in sorted(map(encode_row, rows)))
+        parent = Parent(name or "release", RELEASE, hashlib.sha256(lines).hexdigest())
     sets = {image_set.id: image_set for image_set in dataset.sets}
     return dataset, TaskBatch((), sets, dataset.images, dataset.root or path.resolve(), (parent,))
-
-
-def _judgments(path: Path) -> tuple[Answered, TaskBatch]:
-    """Answers, and what units about them show: a batch without units."""
-    if not (path / MANIFEST).is_file():
-        raise UnfinishedError(
-            f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
-        )
-    answered, artifact = read_judgments(path), open_artifact(path)
-    parent = Parent(JUDGMENTS, artifact.manifest.kind, artifact.sha256)
-    return answered, TaskBatch((), answered.sets, answered.images, answered.root, (parent,))
-
-
-def _fingerprint(dataset: Dataset) -> str:
-    """SHA-256 over everything a release says of its sets and what is asked about them."""
-    whole = hashlib.sha256()
-    for rows in (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments):
-        for line in sorted(map(encode_row, rows)):
-            whole.update(line)
-    return whole.hexdigest()

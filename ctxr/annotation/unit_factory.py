@@ -20,9 +20,22 @@ def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | Non
     return Unit(id=name, task=task, image_set=image_set.id, group=image_set.group, split=split, **(shown | decided))
 
 
-def describe_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
-    """For each set, `protocol.targets` random targets to describe (ImageCoDe, section 3.2)."""
-    return _about_targets("describe", dataset, protocol)
+def describe_units(
+    dataset: Dataset, protocol: Protocol, task: Literal["describe", "dialogue"] = "describe"
+) -> list[Unit]:
+    """For each set, `protocol.targets` random targets to describe, or to talk about (ImageCoDe, section 3.2)."""
+    return [
+        _unit(
+            task,
+            stable_id(task, image_set.id, target),
+            image_set,
+            dataset.split_of(image_set),
+            target=target,
+            limits=protocol.limits(),
+        )
+        for image_set in dataset.sets
+        for target in _targets(image_set, protocol)
+    ]
 
 
 def dialogue_units(
@@ -35,22 +48,7 @@ def dialogue_units(
     objects = objects or {}
     return [
         replace(unit, images=(unit.target,), ordered=True, labels=objects.get(unit.target or "", ()))
-        for unit in _about_targets("dialogue", dataset, protocol)
-    ]
-
-
-def _about_targets(task: Literal["describe", "dialogue"], dataset: Dataset, protocol: Protocol) -> list[Unit]:
-    return [
-        _unit(
-            task,
-            stable_id(task, image_set.id, target),
-            image_set,
-            dataset.split_of(image_set),
-            target=target,
-            limits=protocol.limits(),
-        )
-        for image_set in dataset.sets
-        for target in _targets(image_set, protocol)
+        for unit in describe_units(dataset, protocol, "dialogue")
     ]
 
 

@@ -59,43 +59,30 @@ def problems(
     >>> [problem.code for problem in problems("the cat on the next image")]
     ['mentions_other_images']
     """
-    wrong: list[Problem] = []
     words = _WORD.findall(text)
     if not words:
         return [Problem("empty", "Please write a description before you send it.")]
-    if len(words) < limits.least_words:
-        wrong.append(
-            Problem(
-                "too_short",
-                f"That is {plural(len(words), 'word')}. Please add more detail, "
-                "because other people must find the image by your words.",
-            )
-        )
-    if len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3:
-        wrong.append(Problem("same_words", "The text repeats the same words. Please describe what you see."))
-    mention = other_images(text)
-    if mention is not None:
-        wrong.append(
-            Problem(
-                "mentions_other_images",
-                f"“{mention}” points at other images. The reader may see them in another order: "
-                "please describe only what can be seen in the target.",
-            )
-        )
-    if _ADDRESS.search(text):
-        wrong.append(Problem("address", "Please leave out web addresses and describe what you see."))
-    if any(alike(text, earlier, limits.sameness) for earlier in own):
-        wrong.append(
-            Problem("repeats_yourself", "You have sent nearly the same text before. Please describe this image afresh.")
-        )
-    if any(alike(text, other, limits.sameness) for other in others):
-        wrong.append(
-            Problem(
-                "copied",
-                "Nearly the same text is already there for these images. Please describe it in your own words.",
-            )
-        )
-    return wrong
+    count, mention = plural(len(words), "word"), other_images(text)
+    wrong = {
+        "too_short": len(words) < limits.least_words,
+        "same_words": len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3,
+        "mentions_other_images": mention is not None,
+        "address": _ADDRESS.search(text) is not None,
+        "repeats_yourself": any(alike(text, earlier, limits.sameness) for earlier in own),
+        "copied": any(alike(text, other, limits.sameness) for other in others),
+    }
+    return [Problem(code, _SENTENCES[code].format(count, mention)) for code, holds in wrong.items() if holds]
+
+
+_SENTENCES = {
+    "too_short": "That is {0}. Please add more detail, because other people must find the image by your words.",
+    "same_words": "The text repeats the same words. Please describe what you see.",
+    "mentions_other_images": "“{1}” points at other images. The reader may see them in another order: "
+    "please describe only what can be seen in the target.",
+    "address": "Please leave out web addresses and describe what you see.",
+    "repeats_yourself": "You have sent nearly the same text before. Please describe this image afresh.",
+    "copied": "Nearly the same text is already there for these images. Please describe it in your own words.",
+}
 
 
 def other_images(text: str) -> str | None:

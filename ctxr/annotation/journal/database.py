@@ -160,10 +160,7 @@ class Database:
         self.sqlite = address.get_backend_name() == "sqlite"
         self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
         self._turns = Turns()
-        if self.sqlite:
-            self._engine = _sqlite_engine(address, busy_seconds)
-        else:
-            self._engine = _server_engine(address)
+        self._engine = _sqlite_engine(address, busy_seconds) if self.sqlite else _server_engine(address)
         self._writer = self._engine.execution_options(writing=True)
         with self.errors():
             if self.sqlite:
@@ -192,15 +189,13 @@ class Database:
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
-            sentence = self._sentence(error)
+            if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
+                sentence = _sqlite_sentence(error, self.name)
+            else:
+                sentence = (_sqlite_sentence if self.sqlite else _server_sentence)(error, self.name)
             if sentence is None:
                 raise
             raise sentence from error
-
-    def _sentence(self, error: DBAPIError | sqlite3.Error) -> CtxrError | None:
-        if isinstance(error, sqlite3.Error):  # while a connection is made, SQLAlchemy wraps nothing
-            return _sqlite_sentence(error, self.name)
-        return _sqlite_sentence(error.orig, self.name) if self.sqlite else _server_sentence(error, self.name)
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -312,8 +307,8 @@ def _code(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _sqlite_sentence(error: BaseException | None, name: str) -> CtxrError | None:
-    kind, sentence, hint = _FILE.get(_code(error), (CtxrError, "", ""))
+def _sqlite_sentence(error: DBAPIError | sqlite3.Error, name: str) -> CtxrError | None:
+    kind, sentence, hint = _FILE.get(_code(getattr(error, "orig", error)), (CtxrError, "", ""))
     return kind(sentence.format(name), hint=hint) if sentence else None
 
 
@@ -345,18 +340,14 @@ _SERVER = (
 
 
 def _server_sentence(error: DBAPIError, name: str) -> CtxrError | None:
-    state = _state(error.orig)
+    # the SQLSTATE, however a driver tells it; empty where there is none
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    if code is None and error.orig is not None and error.orig.args and isinstance(error.orig.args[0], dict):
+        code = error.orig.args[0].get("C")
+    state = str(code or "")
     for start, meaning, hint in _SERVER:
         if state.startswith(start):
             return CtxrError(f"PostgreSQL at {name} {meaning}", hint=hint)
     if error.connection_invalidated or (isinstance(error, (InterfaceError, OperationalError)) and not state):
         return CtxrError(f"PostgreSQL at {name} cannot be reached", hint="is it running, and are host and port right?")
     return None
-
-
-def _state(error: BaseException | None) -> str:
-    """The SQLSTATE of an error, however its driver tells it; empty where there is none."""
-    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if state is None and error is not None and error.args and isinstance(error.args[0], dict):
-        state = error.args[0].get("C")
-    return str(state or "")

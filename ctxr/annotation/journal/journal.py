@@ -13,16 +13,7 @@ from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
 from ctxr.annotation.journal.database import Database, Rules, Transaction, micros, stamp
 from ctxr.annotation.journal.leasing import candidate, give, unit
-from ctxr.annotation.journal.results import (
-    Change,
-    ChatRoom,
-    Lease,
-    NoWork,
-    Refused,
-    TaskProgress,
-    Waited,
-    WorkerState,
-)
+from ctxr.annotation.journal.results import Change, ChatRoom, Lease, NoWork, Refused, TaskProgress, Waited, WorkerState
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks.values import Exposure, Values
@@ -86,8 +77,19 @@ def open_journal(
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
+    about = tables.about.c
     try:
-        _make_tables(database)
+        with database.writing() as connection:
+            tables.metadata.create_all(connection, tables=[tables.about])
+            schema = connection.scalar(select(about.value).where(about.name == "schema"))
+            if schema is None:
+                tables.metadata.create_all(connection)
+                connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
+            elif schema != str(tables.SCHEMA):
+                raise DataError(
+                    f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
+                    hint="use the version of ctxr that made it, or a newer one",
+                )
         with database.writing() as connection:
             tx = Transaction(connection, rules)
             filling.add_sets(tx, image_sets)
@@ -99,22 +101,6 @@ def open_journal(
         database.close()
         raise
     return Journal(database, rules)
-
-
-def _make_tables(database: Database) -> None:
-    """Make the tables where there are none. Raises DataError for a journal of a newer schema."""
-    about = tables.about.c
-    with database.writing() as connection:
-        tables.metadata.create_all(connection, tables=[tables.about])
-        schema = connection.scalar(select(about.value).where(about.name == "schema"))
-        if schema is None:
-            tables.metadata.create_all(connection)
-            connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
-        elif schema != str(tables.SCHEMA):
-            raise DataError(
-                f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
-                hint="use the version of ctxr that made it, or a newer one",
-            )
 
 
 class Journal:

@@ -210,35 +210,25 @@ def recount(tx: Transaction, worker: str) -> None:
     for name in tx.column(_OF_WORKER, name=worker):
         row = tx.get(tables.unit, id=name)
         work = unit_of(row)
-        votes = _votes(tx, work)
-        counts = votes.count(True), votes.count(False), votes.count(None)
-        _set_counts(tx, row, work, counts, row["live"], decision=stop(work, *counts))
+        slots: dict[int, Answer] = {}
+        blocked: set[str] = set()
+        for payload, state in tx.connection.execute(_OF_UNIT, {"name": work.id}):
+            vote = msgspec.json.decode(payload, type=Answer)
+            slots.setdefault(vote.slot, vote)  # a talk of two is one vote, and counts if neither is blocked
+            if state == "blocked":
+                blocked.add(vote.worker)
+        marks = [task_of(work).score(work, vote).right for vote in slots.values() if counts(vote, blocked)]
+        votes = marks.count(True), marks.count(False), marks.count(None)
+        _set_counts(tx, row, work, votes, row["live"], decision=stop(work, *votes))
 
 
 def stop(work: Unit, right: int, wrong: int, unknown: int) -> str | None:
     """The decision that ends a unit: `accepted`, `dropped`, or `complete` where no truth is known; None while it is open."""
-    votes = right + wrong + unknown
-    if votes < work.most and (work.full or not work.truth):
+    missing = right + wrong + unknown < work.most
+    if missing and (work.full or not work.truth):
         return None
-    if not work.truth:
-        return "complete"
-    decision = verdict(right, wrong, work.needed, work.most)
-    if decision == "open":
-        return "dropped" if votes >= work.most else None
-    return decision
-
-
-def _votes(tx: Transaction, work: Unit) -> list[bool | None]:
-    """Whether each vote that counts is right; a talk of two is one vote, and counts if neither is blocked."""
-    slots: dict[int, Answer] = {}
-    blocked: set[str] = set()
-    for payload, state in tx.connection.execute(_OF_UNIT, {"name": work.id}):
-        vote = msgspec.json.decode(payload, type=Answer)
-        slots.setdefault(vote.slot, vote)
-        if state == "blocked":
-            blocked.add(vote.worker)
-    score = task_of(work).score
-    return [score(work, vote).right for vote in slots.values() if counts(vote, blocked)]
+    decision = verdict(right, wrong, work.needed, work.most) if work.truth else "complete"
+    return decision if decision != "open" else None if missing else "dropped"
 
 
 def _set_counts(

@@ -199,9 +199,8 @@ def _finish(tx: Transaction, name: str) -> None:
         dialogue.FIELD: (msgspec.json.encode(_talk(tx, name).turns).decode(),),
         dialogue.PAIR: tuple(str(row["worker"]) for row in partners),
     }
-    platforms = [worker_state.require(tx, row["worker"])["platform"] for row in partners]
-    seats = zip(partners, platforms, strict=True)
-    answers = [(row, answer_of(tx, row, filled, platform)) for row, platform in seats]
+    require = worker_state.require
+    answers = [(row, answer_of(tx, row, filled, require(tx, row["worker"])["platform"])) for row in partners]
     unit = tx.get(tables.unit, id=partners[0]["unit"])
     record(tx, unit, leasing.unit_of(unit), answers)
     tx.update(tables.room, {"id": name}, state="finished")
@@ -249,8 +248,7 @@ def _new_room(tx: Transaction, unit: str, slot: int) -> str:
 
 def _extend(tx: Transaction, token: str, latest: int | None = None) -> None:
     end = tx.after(tx.rules.patience)
-    end = end if latest is None else min(end, latest)
-    tx.update(tables.lease, {"token": token}, expires=end)
+    tx.update(tables.lease, {"token": token}, expires=end if latest is None else min(end, latest))
 
 
 def _event(tx: Transaction, row: RowMapping, kind: Kind, text: str) -> None:

@@ -27,7 +27,15 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
     row = own_lease(tx, token, worker)
     filled: Filled = {name: tuple(value) for name, value in values.items()}
     if row["state"] != "live":
-        return _repeated(tx, row, filled)
+        earlier = tx.find(tables.answer, unit=row["unit"], worker=worker)
+        if earlier is None:
+            raise Refused(
+                "expired", "This task was open for too long and went to somebody else. Please take a new one."
+            )
+        answer = decoded(earlier["payload"])
+        if dict(answer.values) != filled:
+            raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
+        return answer
     unit_row = tx.get(tables.unit, id=row["unit"])
     unit = leasing.unit_of(unit_row)
     if unit_row["seats"] > 1:
@@ -38,17 +46,6 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
     answer = answer_of(tx, row, filled, backend)
     record(tx, unit_row, unit, [(row, answer)])
     return answer
-
-
-def _repeated(tx: Transaction, row: RowMapping, filled: Filled) -> Answer:
-    """The same answer as it was stored before. Raises Refused for another answer, and for a lease that has ended."""
-    answer = tx.find(tables.answer, unit=row["unit"], worker=row["worker"])
-    if answer is None:
-        raise Refused("expired", "This task was open for too long and went to somebody else. Please take a new one.")
-    stored = decoded(answer["payload"])
-    if dict(stored.values) != filled:
-        raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
-    return stored
 
 
 def own_lease(tx: Transaction, token: str, worker: str) -> RowMapping:

@@ -18,14 +18,17 @@ from ctxr.annotation.tasks import task_of
 RULE = "rule"
 """The author of changes that a rule of the protocol makes."""
 
-_SAME = ("platform", "pool", "state", "reason", "answers")
-
 
 def enrol(tx: Transaction, worker: str, platform: str) -> WorkerState:
     """The worker's state; a new worker is dealt the pool that is furthest below its share."""
     if tx.find(tables.worker, id=worker) is None:
+        unit, pool = tables.unit.c, tables.worker.c.pool
+        units = select(unit.side, func.count()).where(unit.purpose == "work").group_by(unit.side)
+        work: dict[str, int] = dict(tx.connection.execute(units).all())
+        sizes: dict[str, int] = dict(tx.connection.execute(select(pool, func.count()).group_by(pool)).all())
+        dealt = _next_pool(pool_shares(tx.rules.protocol, work), sizes)
         qualified = int(tx.rules.protocol.qualification == 0)
-        columns = {"pool": _deal(tx), "state": "active", "reason": "", "qualified": qualified, "enrolled": tx.now}
+        columns = {"pool": dealt, "state": "active", "reason": "", "qualified": qualified, "enrolled": tx.now}
         tx.insert(tables.worker, id=worker, platform=platform, **columns)
     return state_of(require(tx, worker))
 
@@ -40,7 +43,7 @@ def require(tx: Transaction, worker: str) -> RowMapping:
 
 def state_of(row: RowMapping) -> WorkerState:
     """The state in a worker's row."""
-    fields: dict[str, Any] = {name: row[name] for name in _SAME}
+    fields: dict[str, Any] = {name: row[name] for name in ("platform", "pool", "state", "reason", "answers")}
     fields |= {name: bool(row[name]) for name in ("qualified", "allowed")}
     return WorkerState(row["id"], right=row["known_right"], wrong=row["known_wrong"], **fields)
 
@@ -61,15 +64,6 @@ def pool_shares(protocol: Protocol, work: Mapping[str, int]) -> dict[Pool, float
     shared = protocol.shared_workers if protocol.disjoint == "partly" else 0.0
     parts = {pool: max(count / sum(units.values()), LEAST_POOL) for pool, count in units.items()}
     return {**{pool: (1 - shared) * part / sum(parts.values()) for pool, part in parts.items()}, "both": shared}
-
-
-def _deal(tx: Transaction) -> Pool:
-    unit = tables.unit.c
-    units = select(unit.side, func.count()).where(unit.purpose == "work").group_by(unit.side)
-    work: dict[str, int] = dict(tx.connection.execute(units).all())
-    counted = select(tables.worker.c.pool, func.count()).group_by(tables.worker.c.pool)
-    sizes: dict[str, int] = dict(tx.connection.execute(counted).all())
-    return _next_pool(pool_shares(tx.rules.protocol, work), sizes)
 
 
 def _next_pool(shares: Mapping[Pool, float], sizes: Mapping[str, int]) -> Pool:

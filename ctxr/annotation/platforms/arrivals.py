@@ -9,6 +9,7 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
+from ctxr.annotation.journal.database import micros, stamp
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Answer, Unit
 from ctxr.datasets.readers.text_files import read_utf8
@@ -87,20 +88,11 @@ class Arrivals:
         self.refused.append(Refusal(f"{self.path.name}:{position}", unit, worker, code, sentence))
 
 
-def stamp(moment: datetime) -> str:
-    """A moment as it is stored: UTC, ISO 8601 with milliseconds and "Z".
-
-    >>> stamp(datetime(2026, 11, 20, 10, 1, 31, tzinfo=UTC))
-    '2026-11-20T10:01:31.000Z'
-    """
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-
-
-def moment(text: str, where: str) -> datetime:
-    """An ISO 8601 moment of a platform in UTC; one without a zone is UTC. Raises DataError naming `where` for anything else."""
+def moment(text: str, where: str) -> str:
+    """A moment of a platform, ISO 8601, as it is stored; UTC without a zone. Raises DataError naming `where` else."""
     try:
         read = datetime.fromisoformat(text)
-        return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
+        return stamp(micros(read if read.tzinfo else read.replace(tzinfo=UTC)))
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{where}: {text!r} is not a time", hint="import the file as the platform exported it"

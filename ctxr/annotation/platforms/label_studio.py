@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.forms import Choice, Field, Pick, Write, without_blanks
-from ctxr.annotation.platforms.arrivals import Arrivals, moment, read_list, stamp
+from ctxr.annotation.platforms.arrivals import Arrivals, moment, read_list
 from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -165,12 +165,9 @@ def _take(arrivals: Arrivals, position: str, page: Sheet, annotation: Annotation
     values = {
         field.name: _values(field, regions.get(field.name, RegionValue()), page.order) for field in page.form.fields
     }
-    at = stamp(moment(annotation.created_at, f"{arrivals.path.name}:{position}"))
-    seconds = annotation.lead_time
-    arrivals.take(
-        position,
-        Answer(page.unit.id, worker, without_blanks(page.form, values), page.order, page.slot, at, seconds, PLATFORM),
-    )
+    at, filled = moment(annotation.created_at, f"{arrivals.path.name}:{position}"), without_blanks(page.form, values)
+    answer = Answer(page.unit.id, worker, filled, page.order, page.slot, at, annotation.lead_time, PLATFORM)
+    arrivals.take(position, answer)
 
 
 def _values(field: Field, region: RegionValue, order: tuple[str, ...]) -> tuple[str, ...]:
@@ -195,9 +192,8 @@ def _control(view: Element, field: Field, on: str, pictures: int) -> None:
     shared = {"name": field.name, "toName": on}
     if isinstance(field, Write):
         look = {"rows": "4", "maxSubmissions": "1", "editable": "true"}
-        SubElement(
-            view, "TextArea", {**shared, **look, **({"placeholder": field.note} if field.note else {}), **needed}
-        )
+        note = {"placeholder": field.note} if field.note else {}
+        SubElement(view, "TextArea", {**shared, **look, **note, **needed})
     elif isinstance(field, Pick):
         group = SubElement(view, "Choices", {**shared, "choice": "single-radio", "showInline": "true", **needed})
         for position in range(1, pictures + 1):

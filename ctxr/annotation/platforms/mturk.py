@@ -22,7 +22,8 @@ from defusedxml import ElementTree as SafeTree
 
 from ctxr.annotation.config import ExportTasks, listed
 from ctxr.annotation.forms import Choice, Form, Pick, PictureGallery, Talk, Write, without_blanks
-from ctxr.annotation.platforms.arrivals import Arrivals, read_lines, stamp
+from ctxr.annotation.journal.database import micros, stamp
+from ctxr.annotation.platforms.arrivals import Arrivals, read_lines
 from ctxr.annotation.platforms.sheets import Sheet, first_raters, passage_text, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -84,29 +85,25 @@ def page(form: Form, addresses: Mapping[str, str], hidden: Mapping[str, str], at
     fields = SubElement(body, "form", dict(attributes))
     for name, value in hidden.items():
         SubElement(fields, "input", type="hidden", name=name, id=name, value=value)
-    _content(fields, form, addresses)
-    SubElement(fields, "button", type="submit", id="submitButton").text = "Submit"
-    SubElement(body, "script").text = _SCRIPT
-    return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html")
-
-
-def _content(parent: Element, form: Form, addresses: Mapping[str, str]) -> None:
-    SubElement(parent, "h1").text = form.title
+    SubElement(fields, "h1").text = form.title
     for sentence in form.instruction:
-        SubElement(parent, "p").text = sentence
+        SubElement(fields, "p").text = sentence
     for passage in form.passages:
-        SubElement(parent, "h2").text = passage.title
-        SubElement(parent, "p", {"class": "passage"}).text = passage_text(passage)
-    picks = [field for field in form.fields if isinstance(field, Pick)]
+        SubElement(fields, "h2").text = passage.title
+        SubElement(fields, "p", {"class": "passage"}).text = passage_text(passage)
     if form.gallery is not None:
-        _gallery(parent, form.gallery, addresses, picks[0] if picks else None)
+        pick = next((field for field in form.fields if isinstance(field, Pick)), None)
+        _gallery(fields, form.gallery, addresses, pick)
     for field in form.fields:
         if isinstance(field, Talk):
             raise UsageError("a talk cannot be a page of a platform", hint="--backend local")
         if isinstance(field, Choice):
-            _choice(parent, field)
+            _choice(fields, field)
         elif isinstance(field, Write):
-            _write(parent, field)
+            _write(fields, field)
+    SubElement(fields, "button", type="submit", id="submitButton").text = "Submit"
+    SubElement(body, "script").text = _SCRIPT
+    return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html")
 
 
 def _gallery(body: Element, gallery: PictureGallery, addresses: Mapping[str, str], pick: Pick | None) -> None:
@@ -118,8 +115,7 @@ def _gallery(body: Element, gallery: PictureGallery, addresses: Mapping[str, str
         name = f"Image {picture.place}" + (", the marked one" if picture.marked else "")
         caption = SubElement(figure, "label" if pick else "figcaption")
         if pick is not None:
-            radio = SubElement(caption, "input", type="radio", name=pick.name, value=picture.image)
-            radio.set("required", "required")
+            SubElement(caption, "input", type="radio", name=pick.name, value=picture.image, required="required")
         image = SubElement(caption, "img", src=addresses[picture.image], alt=name)
         image.tail = name
 
@@ -133,9 +129,8 @@ def _choice(body: Element, field: Choice) -> None:
         if field.several:
             box = SubElement(label, "input", type="checkbox", name=f"{field.name}.{option.value}", value=TICKED)
         else:
-            box = SubElement(label, "input", type="radio", name=field.name, value=option.value)
-            if not field.optional:
-                box.set("required", "required")
+            required = {} if field.optional else {"required": "required"}
+            box = SubElement(label, "input", {"type": "radio", "name": field.name, "value": option.value, **required})
         box.tail = f" {option.label}"
         if option.note:
             SubElement(label, "span", {"class": "note"}).text = f" ({option.note})"
@@ -146,9 +141,9 @@ def _write(body: Element, field: Write) -> None:
     label.text = field.legend
     if field.note:
         SubElement(label, "span", {"class": "note"}).text = f" {field.note}"
-    area = SubElement(label, "textarea", name=field.name, maxlength=str(field.most_characters), rows="4")
-    if not field.optional:
-        area.set("required", "required")
+    required = {} if field.optional else {"required": "required"}
+    most = str(field.most_characters)
+    SubElement(label, "textarea", {"name": field.name, "maxlength": most, "rows": "4", **required})
 
 
 _YES = {TICKED, "on", "true", "1", "checked"}
@@ -224,17 +219,6 @@ def question(filled: Sheet, addresses: Mapping[str, str]) -> str:
     return written
 
 
-def requirements(config: ExportTasks) -> list[dict[str, Any]]:
-    """Qualifications that a worker needs to see the HIT."""
-    rows = []
-    if config.approved:
-        rows.append(_requirement(APPROVED, "GreaterThan", IntegerValues=[config.approved]))
-    if countries := listed(config.countries):
-        rows.append(_requirement(LOCALE, "In", LocaleValues=[{"Country": country} for country in countries]))
-    rows += [_requirement(name, "Exists") for name in listed(config.require)]
-    return rows + [_requirement(name, "DoesNotExist") for name in listed(config.exclude)]
-
-
 def _requirement(name: str, comparator: str, **values: Any) -> dict[str, Any]:
     guarded = {"ActionsGuarded": "DiscoverPreviewAndAccept"}
     return {"QualificationTypeId": name, "Comparator": comparator, **values, **guarded}
@@ -250,7 +234,11 @@ class Hit(msgspec.Struct, frozen=True):
 
 def export(units: Iterable[Unit], addresses: Mapping[str, str], config: ExportTasks, key: bytes) -> dict[str, bytes]:
     """The file `payload.jsonl`, a `Hit` a line. Raises DataError for a question that is too large."""
-    hits = []
+    hits, countries = [], [{"Country": country} for country in listed(config.countries)]
+    needed = [_requirement(APPROVED, "GreaterThan", IntegerValues=[config.approved])] if config.approved else []
+    needed += [_requirement(LOCALE, "In", LocaleValues=countries)] if countries else []
+    needed += [_requirement(name, "Exists") for name in listed(config.require)]
+    needed += [_requirement(name, "DoesNotExist") for name in listed(config.exclude)]
     for unit in units:
         filled = sheet(unit, 0, config.seed)
         assignments = first_raters(unit, config)
@@ -266,7 +254,7 @@ def export(units: Iterable[Unit], addresses: Mapping[str, str], config: ExportTa
             "Question": question(filled, addresses),
             "RequesterAnnotation": annotation(key, unit.id),
             "UniqueRequestToken": token(key, unit.id, assignments),
-            "QualificationRequirements": requirements(config),
+            "QualificationRequirements": needed,
         }
         hits.append(Hit(unit.id, pool_name(unit.split), parameters))
     return {"payload.jsonl": b"".join(msgspec.json.encode(hit) + b"\n" for hit in hits)}
@@ -281,7 +269,7 @@ def answers(path: Path, units: Mapping[str, Unit], protocol: Protocol, key: byte
     missing = "without a file, answers are fetched from Mechanical Turk"
     for number, row in read_lines(path, Fetched, edited, missing):
         try:
-            at = stamp(row.SubmitTime)
+            at = stamp(micros(row.SubmitTime))
         except OverflowError as error:
             raise DataError(f"{path}:{number}: {error}", hint=edited) from error
         unit = arrivals.unit(units, row.unit, number)
@@ -344,13 +332,9 @@ def _crowd_form(text: str) -> dict[str, str]:
         (loose,) = msgspec.json.decode(text, type=tuple[dict[str, Any]])
     except UNREADABLE:
         return {}
-    values: dict[str, str] = {}
-    for name, value in loose.items():
-        if isinstance(value, dict):
-            values |= {f"{name}.{part}": "yes" for part, ticked in value.items() if ticked is True}
-        else:
-            values[name] = str(value)
-    return values
+    values = {name: str(value) for name, value in loose.items() if not isinstance(value, dict)}
+    boxes = ((name, value) for name, value in loose.items() if isinstance(value, dict))
+    return values | {f"{name}.{part}": TICKED for name, box in boxes for part, tick in box.items() if tick is True}
 
 
 SANDBOX = "https://mturk-requester-sandbox.us-east-1.amazonaws.com"
@@ -407,14 +391,16 @@ def launch(
     """
     launched = read_launched(record)
     waiting = [hit for hit in hits if hit.unit not in launched]
-    created = _created(client) if waiting else {}
+    existing = _pages(client.list_hits, "HITs") if waiting else ()
+    created = {hit.get("RequesterAnnotation"): hit for hit in existing}
     for hit in waiting:
-        name = annotation(key, hit.unit)
-        if name in created:
-            row = Launched(hit.unit, *created[name])
-        else:
-            row = Launched(hit.unit, _create(client, _parameters(hit, pools)), int(hit.parameters["MaxAssignments"]))
-        append(record, row)
+        parameters, other = hit.parameters, {"train": "eval", "eval": "train"}[hit.side]
+        if other in pools:  # without the workers of the other pool
+            rows = [*parameters["QualificationRequirements"], _requirement(pools[other], "DoesNotExist")]
+            parameters = parameters | {"QualificationRequirements": rows}
+        earlier = created.get(annotation(key, hit.unit))
+        name = earlier["HITId"] if earlier else _create(client, parameters)
+        append(record, row := Launched(hit.unit, name, int((earlier or parameters)["MaxAssignments"])))
         yield row
 
 
@@ -425,13 +411,6 @@ def fetch(client: Client, launched: Iterable[Launched]) -> Iterator[Fetched]:
         for assignment in _pages(client.list_assignments_for_hit, "Assignments", HITId=row.hit):
             fields = {"Answer": "", **assignment}
             yield Fetched(row.unit, row.hit, *(fields[name] for name in names))
-
-
-def read_archive(path: Path) -> list[Fetched]:
-    """Assignments that were fetched before. Raises DataError for a line that is none."""
-    if not path.is_file():
-        return []
-    return [row for _, row in read_lines(path, Fetched, "restore the archive, or move it away")]
 
 
 def extend(
@@ -493,15 +472,6 @@ def join_pool(client: Client, pool: str, workers: Iterable[str]) -> None:
         )
 
 
-def _parameters(hit: Hit, pools: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters of a HIT, without the workers of the other pool."""
-    other = {"train": "eval", "eval": "train"}[hit.side]
-    if other not in pools:
-        return hit.parameters
-    rows = [*hit.parameters["QualificationRequirements"], _requirement(pools[other], "DoesNotExist")]
-    return hit.parameters | {"QualificationRequirements": rows}
-
-
 def _create(client: Client, parameters: dict[str, Any]) -> str:
     try:
         return str(client.create_hit(**parameters)["HIT"]["HITId"])
@@ -511,15 +481,6 @@ def _create(client: Client, parameters: dict[str, Any]) -> str:
         if code == "AWS.MechanicalTurk.HitAlreadyExists" and named:
             return named.group()
         raise _sentence(error) from error
-
-
-def _created(client: Client) -> dict[str, tuple[str, int]]:
-    """HIT and assignments of everything this requester has, by annotation."""
-    return {
-        hit["RequesterAnnotation"]: (hit["HITId"], int(hit["MaxAssignments"]))
-        for hit in _pages(client.list_hits, "HITs")
-        if hit.get("RequesterAnnotation")
-    }
 
 
 def _pages(call: Any, name: str, **parameters: Any) -> Iterator[dict[str, Any]]:

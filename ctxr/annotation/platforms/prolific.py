@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -164,14 +165,12 @@ class Submission(msgspec.Struct, frozen=True):
 
 def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bundle]:
     """Units in bundles: those of one bundle want equally many votes and, where they can, show different sets."""
-    by_votes: dict[int, list[Unit]] = {}
-    for unit in units:
-        by_votes.setdefault(raters(unit, config), []).append(unit)
+    by_votes: dict[int, list[str]] = defaultdict(list)
+    for unit in sorted(units, key=lambda unit: (unit.image_set, unit.id)):
+        by_votes[raters(unit, config)].append(unit.id)
     parts = []
-    counts = bundle_counts((raters(unit, config) for unit in units), config.bundle)
-    for votes, count in counts.items():
-        ordered = [unit.id for unit in sorted(by_votes[votes], key=lambda unit: (unit.image_set, unit.id))]
-        for names in (ordered[number::count] for number in range(count)):
+    for votes, count in bundle_counts((raters(unit, config) for unit in units), config.bundle).items():
+        for names in (by_votes[votes][number::count] for number in range(count)):
             name = hmac.new(key, "\0".join(("bundle", *names)).encode(), hashlib.sha256).hexdigest()[:24]
             parts.append(Bundle(f"b-{name}", tuple(names), votes))
     return sorted(parts, key=lambda bundle: bundle.id)
@@ -181,6 +180,7 @@ def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[st
     """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
     server, task = config.server.rstrip("/"), config.folder().name
     offer = config.offer(part.raters for part in parts for _ in part.units)
+    addresses = {part.id: f"{server}/p/{quote(task)}?bundle={part.id}&{PLACEHOLDERS}" for part in parts}
     return {
         "name": config.title or form.title,
         "description": "".join(f"<p>{sentence}</p>" for sentence in form.instruction),
@@ -192,13 +192,7 @@ def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[st
         "device_compatibility": list(listed(config.devices)),
         "peripheral_requirements": [],
         "filters": [],
-        "access_details": [
-            {
-                "external_url": f"{server}/p/{quote(task)}?bundle={part.id}&{PLACEHOLDERS}",
-                "total_allocation": part.raters,
-            }
-            for part in parts
-        ],
+        "access_details": [{"external_url": addresses[part.id], "total_allocation": part.raters} for part in parts],
     }
 
 
@@ -235,9 +229,9 @@ def answers(
             )
         submissions[row.id] = row
     arrivals = Arrivals(path, PLATFORM, key)
-    visits_of: dict[str, list[Visit]] = {}
+    visits_of: dict[str, list[Visit]] = defaultdict(list)
     for visit in sorted(visits, key=lambda visit: visit.submission):
-        visits_of.setdefault(arrivals.named(visit.participant), []).append(visit)
+        visits_of[arrivals.named(visit.participant)].append(visit)
     for answer in sorted(stored, key=lambda answer: answer.key()):
         if answer.worker not in visits_of and answer.backend != PLATFORM:
             continue

@@ -1,7 +1,6 @@
 """A unit as one rater sees it: image order, form, and a seal that detects edited pages."""
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -11,7 +10,6 @@ from ctxr.annotation.forms import Form, Passage, Picture
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
-from ctxr.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -78,16 +76,6 @@ def first_votes(needed: int, most: int) -> int:
     (2, 10)
     """
     return max(needed, MANY) if most >= MANY else needed
-
-
-def require_no_talk(units: Iterable[Unit], backend: str) -> None:
-    """Raises UsageError for dialogues, which only our own server can run."""
-    for unit in units:
-        if task_of(unit).SEATS > 1:
-            raise UsageError(
-                f"{backend} cannot connect two workers, so {unit.task} cannot be exported to it",
-                hint=f"ctxr export-tasks {unit.task} --backend local, and ctxr serve",
-            )
 
 
 def passage_text(passage: Passage) -> str:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from math import ceil
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,8 +22,6 @@ from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
 from ctxr.errors import CtxrError
 
-_Endpoint = Callable[[Request], Response | Awaitable[Response]]
-
 
 def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     """The application that serves `site`; `bell` wakes who waits for news of a chat."""
@@ -30,27 +29,28 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
     sign_in, prolific = SignIn(pages), Prolific(pages)
     work = Work(pages, prolific)
     chat = Chat(pages, work, bell or Bell())
-    gets: dict[str, _Endpoint] = {
-        "/": sign_in.home,
-        "/i/{token}": sign_in.invited,
-        "/p/{study}": prolific.come,
-        "/next": work.next,
-        "/w/{link}": work.show,
-        "/w/{link}/picture/{key}": work.picture,
-        "/w/{link}/talk": chat.show,
-        "/w/{link}/talk/events": chat.events,
-        "/static/{version}/{name}": static,
+    endpoints: dict[str, dict[str, Callable[[Request], Response | Awaitable[Response]]]] = {
+        "GET": {
+            "/": sign_in.home,
+            "/i/{token}": sign_in.invited,
+            "/p/{study}": prolific.come,
+            "/next": work.next,
+            "/w/{link}": work.show,
+            "/w/{link}/picture/{key}": work.picture,
+            "/w/{link}/talk": chat.show,
+            "/w/{link}/talk/events": chat.events,
+            "/static/{version}/{name}": static,
+        },
+        "POST": {
+            "/enter": sign_in.enter,
+            "/i/{token}": sign_in.accept,
+            "/check": work.check,
+            "/w/{link}": work.answer,
+            "/w/{link}/stop": work.stop,
+            "/w/{link}/talk/{step}": chat.act,
+        },
     }
-    posts: dict[str, _Endpoint] = {
-        "/enter": sign_in.enter,
-        "/i/{token}": sign_in.accept,
-        "/check": work.check,
-        "/w/{link}": work.answer,
-        "/w/{link}/stop": work.stop,
-        "/w/{link}/talk/{step}": chat.act,
-    }
-    routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
-    routes += [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
+    routes = [Route(path, act, methods=[verb]) for verb, of in endpoints.items() for path, act in of.items()]
     app = Starlette(routes=routes, exception_handlers=_handlers(pages))
     return Guard(app, site.addresses, partial(_too_many, pages), site.access.https)
 
@@ -66,8 +66,7 @@ def _too_many(pages: Pages, wait: float) -> Response:
 def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Exception], Response]]:
     home = [("Go on", f"{pages.at}/next")]
 
-    def explain(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HttpProblem)  # noqa: S101 - for the type checker
+    def explain(request: Request, error: Any) -> Response:
         if _wants_json(request):
             return JSONResponse({"problems": [" ".join((f"{error.title}.", *error.lines))]}, error.status)
         kept = error.kept or getattr(request.state, "kept", ())  # texts of the posted form; see `received`
@@ -78,15 +77,7 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
             return JSONResponse({"problems": [line]}, status)
         return explain(request, HttpProblem(status, title, line))
 
-    def refused(request: Request, error: Exception) -> Response:
-        return sentence(request, "This did not work", str(error), 409)
-
-    def too_large(request: Request, error: Exception) -> Response:
-        line = "The text is too long for this page. Please shorten it."
-        return pages.message("Too long", [line], 413, links=home)
-
-    def failed(request: Request, error: Exception) -> Response:
-        assert isinstance(error, CtxrError)  # noqa: S101 - for the type checker
+    def failed(request: Request, error: Any) -> Response:
         sys.stderr.write(": ".join(filter(None, (error.message, error.hint))) + "\n")
         line = "We cannot store anything at the moment; it is not your fault. Please try again in a few minutes."
         return sentence(request, "Something went wrong here", line, 503)
@@ -99,9 +90,12 @@ def _handlers(pages: Pages) -> dict[type[Exception] | int, Callable[[Request, Ex
         kept = getattr(request.state, "kept", ())
         return pages.message("Something went wrong here", [line], status, links=home, kept=kept)
 
+    long = "The text is too long for this page. Please shorten it."
     return {
-        HttpProblem: explain, Refused: refused, TooLarge: too_large, CtxrError: failed, HTTPException: other, 500: other,
-        RateLimited: lambda request, error: _too_many(pages, getattr(error, "seconds", 1.0)),
+        HttpProblem: explain, CtxrError: failed, HTTPException: other, 500: other,
+        Refused: lambda request, error: sentence(request, "This did not work", str(error), 409),
+        TooLarge: lambda request, error: pages.message("Too long", [long], 413, links=home),
+        RateLimited: lambda request, error: _too_many(pages, error.args[0]),
         ClientDisconnect: lambda request, error: Response(status_code=400),
     }  # fmt: skip
 

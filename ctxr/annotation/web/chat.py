@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import Any, get_args
 
 from starlette.concurrency import run_in_threadpool
@@ -97,7 +96,7 @@ class Chat:
         """The room as this seat may see it, ready for a page or for JSON; `go` leads on when it is over."""
         journal = self.site.journal
         unit = unit.current()  # a new partner may have brought another unit and another seat
-        events = journal.events(unit.lease.token)
+        after = max((event.number for event in journal.events(unit.lease.token)), default=0)
         room = journal.room(unit.lease.token)
         over = unit.lease.state != "live" or room.closed
         sees = room.seat == 0 or room.shared
@@ -119,7 +118,7 @@ class Chat:
             "photo": f"{unit.here}/picture/{unit.key(image)}" if sees else "",
             "width": width,
             "height": height,
-            "after": max((event.number for event in events), default=0),
+            "after": after,
             "go": f"{self.pages.at}/next" if over else "",
         }
 
@@ -144,10 +143,7 @@ class Chat:
             self.site.journal.here(unit.lease.token, unit.lease.worker, self.site.now())
 
     def _is_new(self, unit: LeasedUnit, after: int) -> bool:
-        lease = self.site.journal.find(unit.lease.token)
-        if lease is None or lease.state != "live":
-            return True
-        return any(event.number > after for event in self.site.journal.events(unit.lease.token, after))
+        return unit.current().lease.state != "live" or bool(self.site.journal.events(unit.lease.token, after))
 
     async def act(self, request: Request) -> Response:
         """Take one of `STEPS`: say a text, share the photo, finish, or leave."""
@@ -158,10 +154,9 @@ class Chat:
         posted = await received(unit, request, f"/talk/{step}")
         text = (posted.get("text") or [""])[0]
         plain = "application/json" in request.headers.get("accept", "")
-        message = text if step == "say" else ""
-        take = partial(self.site.journal.act, step, unit.lease.token, unit.link.worker, self.site.now(), message)
+        lease, message = unit.lease, text if step == "say" else ""
         try:
-            await run_in_threadpool(take)
+            await run_in_threadpool(self.site.journal.act, step, lease.token, lease.worker, self.site.now(), message)
         except Refused as refused:
             if plain:
                 return JSONResponse({"problems": [refused.message]}, 409)

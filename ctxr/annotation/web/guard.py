@@ -37,11 +37,7 @@ class TooLarge(Exception):
 
 
 class RateLimited(Exception):
-    """Too many requests; `seconds` until the next is accepted."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
+    """Too many requests; its argument: seconds until the next is accepted."""
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
@@ -77,16 +73,13 @@ class Buckets:
             self._left[name] = (left, now)
             return (cost - left) / self._rate
         if len(self._left) >= _MOST_NAMES and name not in self._left:
-            self._forget(now)
+            # names whose bucket is full again go, or all names if none is: memory stays bounded
+            kept = {
+                key: (had, at) for key, (had, at) in self._left.items() if had + (now - at) * self._rate < self._burst
+            }
+            self._left = kept if len(kept) < _MOST_NAMES else {}
         self._left[name] = (left - cost, now)
         return 0.0
-
-    def _forget(self, now: float) -> None:
-        """Drop names whose bucket is full again, or all names if none is: memory stays bounded."""
-        kept = {
-            name: (left, at) for name, (left, at) in self._left.items() if left + (now - at) * self._rate < self._burst
-        }
-        self._left = kept if len(kept) < _MOST_NAMES else {}
 
 
 class Guard:

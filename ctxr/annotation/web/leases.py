@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -88,7 +87,7 @@ async def leased_unit(pages: Pages, request: Request, text: str = "", cost: floa
         reason = "It belongs to another person." if session.worker else "Your session has ended."
         raise HttpProblem(403, "This page is not open to you", reason, "Please sign in with your own link.")
     pages.slow_down(link.worker, cost)
-    lease = await run_in_threadpool(partial(pages.site.journal.find, link.lease))
+    lease = await run_in_threadpool(pages.site.journal.find, link.lease)
     if lease is None or lease.worker != link.worker:
         raise HttpProblem(404, "This page no longer exists", "Please continue with the next one.")
     return LeasedUnit(pages, link, lease, session, f"{pages.at}/w/{text}")

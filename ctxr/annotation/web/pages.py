@@ -57,11 +57,6 @@ class FormView:
     given: Values
 
     @property
-    def step(self) -> bool:
-        """Whether there are several pictures to step through."""
-        return len(self.pictures) > 1
-
-    @property
     def mixed(self) -> bool:
         """Whether pictures differ in shape: their grid then needs boxes of equal shape."""
         return len({round(picture.width / max(1, picture.height), 1) for picture in self.pictures}) > 1
@@ -88,18 +83,10 @@ def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str
     images = {key(picture.image): picture.image for picture in (form.gallery.pictures if form.gallery else ())}
     picks = {field.name for field in form.fields if isinstance(field, Pick)}
     texts = {field.name for field in form.fields if isinstance(field, Write)}
-    values: dict[str, tuple[str, ...]] = {}
-    for name, parts in posted.items():
-        if name in picks:
-            values[name] = tuple(images.get(part, f"?{part}") for part in parts)
-        else:
-            values[name] = tuple(part.replace("\r\n", "\n") if name in texts else part for part in parts)
+    values = {name: tuple(parts) for name, parts in posted.items()}
+    values |= {name: tuple(images.get(part, f"?{part}") for part in values[name]) for name in picks & values.keys()}
+    values |= {name: tuple(part.replace("\r\n", "\n") for part in values[name]) for name in texts & values.keys()}
     return without_blanks(form, values)
-
-
-def kind_of(field: object) -> str:
-    """The template's name for a field: `choice`, `write`, `pick` or `talk`."""
-    return type(field).__name__.lower()
 
 
 class HttpProblem(Exception):
@@ -143,7 +130,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals["kind_of"] = kind_of
+    environment.globals["kind_of"] = lambda field: type(field).__name__.lower()
     return environment
 
 
@@ -157,8 +144,7 @@ class Pages:
     def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
         """A template with `context`."""
         steady = {"at": self.at, "static": f"{self.at}/static/{static_version()}", "round": None, "stop": ""}
-        text = _environment().get_template(template).render({**steady, **context})
-        return HTMLResponse(text, status)
+        return HTMLResponse(_environment().get_template(template).render({**steady, **context}), status)
 
     def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: Any) -> HTMLResponse:
         """A page that only says something.

@@ -12,7 +12,6 @@ from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.guard import RateLimited, read_form
 from ctxr.annotation.web.pages import HttpProblem, Pages
 from ctxr.annotation.web.signing import Session
-from ctxr.annotation.web.site import Study
 from ctxr.errors import plural
 
 LONGEST_NAME = 60
@@ -43,7 +42,9 @@ class SignIn:
         """The start page."""
         session = self.pages.session(request)
         if session.worker:
-            return await run_in_threadpool(self._welcome_back, session.worker)
+            done = await run_in_threadpool(self.site.journal.done_by, session.worker)
+            line = f"You have sent {plural(done, 'answer')} so far." if done else "Nothing sent yet."
+            return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
         if not self.site.access.anybody:
             return self.pages.message(
                 "You need a personal link",
@@ -77,10 +78,9 @@ class SignIn:
 
     async def invited(self, request: Request) -> Response:
         """A personal link: a page with a button, because opening a link alone must not replace another session."""
-        identity, session = self._identity(request), self.pages.session(request)
+        identity, here, session = self._invitation(request)
         if session.worker == self.site.pseudonym("local", identity):
             return self.pages.go("/next")
-        here = f"{self.pages.at}/i/{request.path_params['token']}"
         fields = [("csrf", self.site.signer.form_token(session.nonce, here))]
         response = self.pages.message(
             "Welcome",
@@ -91,19 +91,18 @@ class SignIn:
 
     async def accept(self, request: Request) -> Response:
         """Sign in by a personal link."""
-        identity, session = self._identity(request), self.pages.session(request)
-        here = f"{self.pages.at}/i/{request.path_params['token']}"
+        identity, here, session = self._invitation(request)
         self.pages.check_form(request, await read_form(request), session.nonce, here)
         session = await run_in_threadpool(self.pages.admit, "local", identity)
         return self.pages.remember(self.pages.go("/next"), session)
 
-    def _identity(self, request: Request) -> str:
-        identity = self.site.signer.read_invitation(request.path_params["token"])
+    def _invitation(self, request: Request) -> tuple[str, str, Session]:
+        identity = self.site.signer.read_invitation(token := request.path_params["token"])
         if identity is None:
             raise HttpProblem(
                 403, "This link is incomplete", "Please copy all of it, to its last letter, and try again."
             )
-        return identity
+        return identity, f"{self.pages.at}/i/{token}", self.pages.session(request)
 
     def _form(self, request: Request, name: str = "", problem: str = "") -> Response:
         session = self.pages.session(request)
@@ -116,11 +115,6 @@ class SignIn:
             problems=[problem] if problem else [],
         )
         return self.pages.remember(response, session)
-
-    def _welcome_back(self, worker: str) -> Response:
-        done = self.site.journal.done_by(worker)
-        line = "Nothing sent yet." if not done else f"You have sent {plural(done, 'answer')} so far."
-        return self.pages.message("Welcome back", [line], links=[("Go on", f"{self.pages.at}/next")])
 
 
 class Prolific:
@@ -167,21 +161,17 @@ class Prolific:
             )
         return visit
 
-    def study(self, visit: Visit) -> Study:
-        """The study that this person came for."""
-        return self.site.access.studies[visit.door]
-
     def round(self, session: Session) -> tuple[int, int] | None:
         """Answers for this submission, and how many it is paid for; None for who came another way."""
         visit = self.site.identities.visit(session.submission) if session.platform == _PLATFORM else None
         if visit is None or visit.door not in self.site.access.studies:
             return None
-        bundle = self.study(visit).bundle
+        bundle = self.site.access.studies[visit.door].bundle
         return min(self.site.journal.done_by(visit.worker) - visit.answers, bundle), bundle
 
     def ended(self, visit: Visit) -> Response | None:
         """The page with the completion code; None while there is work to do before it."""
-        study = self.study(visit)
+        study = self.site.access.studies[visit.door]
         ending = visit.ending or self.site.journal.ending(
             visit.worker, visit.began, self.site.now(), study.bundle, visit.answers, tasks=study.tasks
         )

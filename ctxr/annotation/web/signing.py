@@ -5,15 +5,13 @@ Their content is not secret. Each is signed for one purpose and refused for any 
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from itsdangerous import BadData, URLSafeSerializer, URLSafeTimedSerializer
 
 SESSION_DAYS = 30
-_DAY = 24 * 60 * 60
-
 
 T = TypeVar("T")
 
@@ -44,27 +42,27 @@ class Signer:
 
     def link(self, link: LeaseLink) -> str:
         """The part of an address that stands for one unit and one worker."""
-        return str(self._plain("link").dumps(list(link)))
+        return self._sealed("link", link)
 
     def read_link(self, text: str) -> LeaseLink | None:
         """The link; None if it was not made here."""
-        return _opened(LeaseLink, self._plain("link").loads, text)
+        return self._opened(LeaseLink, "link", text)
 
     def session(self, session: Session) -> str:
         """The value of the session's cookie."""
-        return str(self._timed("session").dumps(list(session)))
+        return self._sealed("session", session)
 
     def read_session(self, text: str) -> Session | None:
         """The session; None if it was not made here, or more than `SESSION_DAYS` ago."""
-        return _opened(Session, self._timed("session").loads, text, max_age=SESSION_DAYS * _DAY)
+        return self._opened(Session, "session", text)
 
     def invitation(self, name: str) -> str:
         """A personal invitation for a member of a local team; always the same for the same name."""
-        return str(self._plain("invitation").dumps([name]))
+        return self._sealed("invitation", [name])
 
     def read_invitation(self, text: str) -> str | None:
         """The invited name; None for an invalid invitation."""
-        names = _opened(tuple[str], self._plain("invitation").loads, text)
+        names = self._opened(tuple[str], "invitation", text)
         return names[0] if names else None
 
     def form_token(self, nonce: str, address: str) -> str:
@@ -79,19 +77,16 @@ class Signer:
         """A picture's name on the pages of one lease: it tells neither the image nor its order."""
         return hmac.new(self._key, f"picture\0{lease}\0{image}".encode(), hashlib.sha256).hexdigest()[:16]
 
-    def _plain(self, purpose: str) -> URLSafeSerializer:
-        return URLSafeSerializer(self._key, salt=purpose, signer_kwargs=_SHA256)
+    def _serializer(self, purpose: str) -> URLSafeSerializer | URLSafeTimedSerializer:
+        kind = URLSafeTimedSerializer if purpose == "session" else URLSafeSerializer
+        return kind(self._key, salt=purpose, signer_kwargs={"digest_method": hashlib.sha256})
 
-    def _timed(self, purpose: str) -> URLSafeTimedSerializer:
-        return URLSafeTimedSerializer(self._key, salt=purpose, signer_kwargs=_SHA256)
+    def _sealed(self, purpose: str, texts: Sequence[str]) -> str:
+        return str(self._serializer(purpose).dumps(list(texts)))
 
-
-_SHA256 = {"digest_method": hashlib.sha256}
-
-
-def _opened(kind: type[T], loads: Callable[..., Any], *args: Any, **options: Any) -> T | None:
-    """Signed texts as what they stand for; None for anything else."""
-    try:
-        return msgspec.convert(loads(*args, **options), kind)
-    except (BadData, msgspec.ValidationError):
-        return None
+    def _opened(self, kind: type[T], purpose: str, text: str) -> T | None:
+        options: dict[str, Any] = {"max_age": SESSION_DAYS * 24 * 60 * 60} if purpose == "session" else {}
+        try:
+            return msgspec.convert(self._serializer(purpose).loads(text, **options), kind)
+        except (BadData, msgspec.ValidationError):
+            return None

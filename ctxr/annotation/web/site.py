@@ -14,11 +14,6 @@ ADDRESS_SHARE = 20
 """An address may ask as often as so many workers: a team sits behind one."""
 
 
-def utc_now() -> datetime:
-    """The time of this machine, aware, UTC."""
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True)
 class Study:
     """A Prolific study, as its people find it.
@@ -80,13 +75,12 @@ class Site:
     tasks: tuple[str, ...] | None = None
     bundle: int = 20
     rate: float = 10.0
-    now: Callable[[], datetime] = utc_now
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     workers: Buckets = field(init=False)
     addresses: Buckets = field(init=False)
     newcomers: Buckets = field(init=False)
 
     def __post_init__(self) -> None:
-        limited = self.rate > 0
         object.__setattr__(self, "workers", Buckets(self.rate, self.rate * 10))
         object.__setattr__(self, "addresses", Buckets(self.rate * ADDRESS_SHARE, self.rate * ADDRESS_SHARE * 5))
-        object.__setattr__(self, "newcomers", Buckets(0.5 if limited else 0, 40))
+        object.__setattr__(self, "newcomers", Buckets(0.5 if self.rate > 0 else 0, 40))

@@ -1,7 +1,6 @@
 """Pages of work: the next unit, its form, its pictures, and the answer that is stored before anything else is shown."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -52,7 +51,7 @@ class Work:
             )
         if visit is not None and (ended := self.prolific.ended(visit)):
             return ended
-        tasks = self.site.tasks if visit is None else self.prolific.study(visit).tasks
+        tasks = self.site.tasks if visit is None else self.site.access.studies[visit.door].tasks
         lease = self.site.journal.lease(session.worker, self.site.now(), tasks)
         if not isinstance(lease, NoWork):
             return self.pages.go(f"/w/{self.site.signer.link(LeaseLink(lease.token, session.worker))}")
@@ -81,8 +80,7 @@ class Work:
 
     def _form(self, unit: LeasedUnit, filled: Values, problems: Sequence[str] = ()) -> Response:
         view = unit.view(filled)
-        marked_first = sorted(view.pictures, key=lambda picture: not picture.marked)
-        first = marked_first[0].key if marked_first else ""
+        first = next((one.key for one in sorted(view.pictures, key=lambda picture: not picture.marked)), "")
         return self.pages.page(
             "work.html",
             422 if problems else 200,
@@ -110,11 +108,9 @@ class Work:
         unit = await leased_unit(self.pages, request)
         posted = await received(unit, request)
         values = _values(unit, posted)
-        submit = partial(
-            self.site.journal.submit, unit.lease.token, unit.link.worker, values, self.site.now(), unit.session.platform
-        )
+        sender = unit.link.worker, values, self.site.now(), unit.session.platform
         try:
-            await run_in_threadpool(submit)
+            await run_in_threadpool(self.site.journal.submit, unit.lease.token, *sender)
         except Refused as refused:
             if refused.reason == "invalid":
                 sentences = [problem.sentence for problem in refused.problems] or [refused.message]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from ctxr.pipelines.crowd import votes as acceptance
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
 from ctxr.pipelines.crowd.people import Worker
 from ctxr.pipelines.crowd.votes import Acceptance, picks_of
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
@@ -290,7 +291,10 @@ class DatasetStage(Stage):
             raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
         blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
         self.figures = _Figures(answered, config, blocked)
-        parents = [Parent("judgments", JUDGMENTS, open_artifact(self.source).sha256), *_sets(answered.root)]
+        parents = [Parent("judgments", JUDGMENTS, open_artifact(self.source).sha256)]
+        if (answered.root / MANIFEST).is_file():  # no public release: a later verb detects that there are newer sets
+            sets = open_artifact(answered.root)
+            parents.append(Parent("image_sets", sets.manifest.kind, sets.sha256))
         return Inputs(parents, answered, {"blocked": sha256_of(sorted(blocked)) if blocked else ""})
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
@@ -321,9 +325,47 @@ def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
     """
     stage = DatasetStage(config)
     result = execute(stage, progress or Silent())
-    if result.artifact is None:
+    artifact, figures = result.artifact, stage.figures
+    if artifact is None:
         raise TypeError("a dataset is never written in part")
-    return _report(stage, result.artifact, result.up_to_date)
+    violations = tuple(figures.certificate["violations"])
+    workers = figures.certificate["workers"]
+    notes = []
+    waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
+    if waiting:
+        notes.append(
+            f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
+        )
+    unreachable: dict[str, tuple[str, ...]] = {}
+    if config.input is None and has_journal(config.workdir, config.database):
+        with opened(config.workdir, config.database) as journal:
+            unreachable = journal.unreachable()
+    for pool, units in unreachable.items():
+        notes.append(
+            f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "
+            f"invite more people with ctxr serve --invite"
+        )
+    if figures.blocked:
+        notes.append(
+            f"votes of {plural(len(figures.blocked), 'blocked worker')} are not counted (--keep-blocked counts them)"
+        )
+    if workers["train"] and workers["eval"]:
+        notes.append(
+            f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "
+            f"validation or test; certificate.json says of each query whether its writer was seen in train"
+        )
+    return AggregateReport(
+        dataset=artifact.path,
+        read=stage.source,
+        up_to_date=result.up_to_date,
+        counts=dict(artifact.manifest.counts),
+        tables=figures.tables(),
+        holds=not violations,
+        violations=violations,
+        refused=refused_answers(stage.source),
+        unreachable=unreachable,
+        notes=tuple(notes),
+    )
 
 
 class _Figures:
@@ -333,19 +375,20 @@ class _Figures:
         self.picks = picks_of(answered)
         self.decisions = acceptance.decide(self.picks, config.rule, blocked)
         self.labels = acceptance.label_consensus(answered, config.labels, blocked)
-        self.agreements = figures.agreements(
-            self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
-        )
-        self.accuracies = figures.accuracies(
-            self.picks, self.decisions, blocked, np.random.default_rng(config.seed), config.resamples
-        )
+        chance, votes = partial(np.random.default_rng, config.seed), (self.picks, self.decisions, blocked)
+        self.agreements = figures.agreements(*votes, chance(), config.resamples)
+        self.accuracies = figures.accuracies(*votes, chance(), config.resamples)
         self.coefficients = figures.coefficients(answered, self.picks)
-        self.habits = figures.habits(self.picks, np.random.default_rng(config.seed))
+        self.habits = figures.habits(self.picks, chance())
         self.full_share_complete = figures.is_full_share_complete(answered, self.picks, blocked)
         self.label_rows = acceptance.agreements(answered)
         self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
         replaced = blocked_workers(config.workdir, config.database, ever=True)
-        self.certificate = people.certificate(answered, config.disjoint or _declared(config.workdir), replaced)
+        # without the option the strictest separation of workers that the tasks declare
+        folders = () if config.disjoint else (config.workdir / TASKS).glob(f"*/{MANIFEST}")
+        declared = {open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"] for file in folders}
+        disjoint = config.disjoint or next((name for name in DISJOINT if name in declared), Protocol.disjoint)
+        self.certificate = people.certificate(answered, disjoint, replaced)
         self.overruled = overruled(answered)
         self.blocked = tuple(blocked)
 
@@ -384,62 +427,3 @@ def overruled(answered: Answered) -> Table:
         if REASON in answer.values and answered.units[answer.unit].task == "describe"
     )
     return Table("Reasons against the wording check", ("query", "worker", "description", "reason"), rows)
-
-
-def _report(stage: DatasetStage, artifact: Artifact, up_to_date: bool) -> AggregateReport:
-    config, figures = stage.options, stage.figures
-    violations = tuple(figures.certificate["violations"])
-    workers = figures.certificate["workers"]
-    notes = []
-    waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
-    if waiting:
-        notes.append(
-            f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
-        )
-    unreachable: dict[str, tuple[str, ...]] = {}
-    if config.input is None and has_journal(config.workdir, config.database):
-        with opened(config.workdir, config.database) as journal:
-            unreachable = journal.unreachable()
-    for pool, units in unreachable.items():
-        notes.append(
-            f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "
-            f"invite more people with ctxr serve --invite"
-        )
-    if figures.blocked:
-        notes.append(
-            f"votes of {plural(len(figures.blocked), 'blocked worker')} are not counted (--keep-blocked counts them)"
-        )
-    if workers["train"] and workers["eval"]:
-        notes.append(
-            f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "
-            f"validation or test; certificate.json says of each query whether its writer was seen in train"
-        )
-    return AggregateReport(
-        dataset=artifact.path,
-        read=stage.source,
-        up_to_date=up_to_date,
-        counts=dict(artifact.manifest.counts),
-        tables=figures.tables(),
-        holds=not violations,
-        violations=violations,
-        refused=refused_answers(stage.source),
-        unreachable=unreachable,
-        notes=tuple(notes),
-    )
-
-
-def _sets(root: Path) -> list[Parent]:
-    """The image sets of the tasks, by which a later verb detects that the project has newer ones."""
-    if not (root / MANIFEST).is_file():
-        return []  # a public release
-    artifact = open_artifact(root)
-    return [Parent("image_sets", artifact.manifest.kind, artifact.sha256)]
-
-
-def _declared(workdir: Path) -> str:
-    """The strictest separation of workers that the project's tasks declare; the protocol's default without tasks."""
-    declared = {
-        str(open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"])
-        for file in (workdir / TASKS).glob(f"*/{MANIFEST}")
-    }
-    return next((name for name in DISJOINT if name in declared), Protocol.disjoint)

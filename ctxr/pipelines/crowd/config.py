@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from ctxr.annotation.journal.results import Change, Waited
     from ctxr.pipelines.crowd.people import Worker
 
-RULES = ("paper", "majority")
-
-LABEL_RULES = ("majority", "dawid-skene")
-
 SECONDS = Range(0, math.inf, "a number of seconds above 0", above=True)
 
 
@@ -245,9 +241,9 @@ class Aggregate(Options):
     """Project folder, where each command finds what the one before it made."""
     database: Text = ""
     """Database of `ctxr serve`, if it is not the file in the workdir."""
-    rule: Annotated[str, Choices(RULES)] = "paper"
+    rule: Annotated[str, Choices(("paper", "majority"))] = "paper"
     """Rule that keeps a description: paper (1 of 1 votes on train, 2 of 3 elsewhere, or as the tasks say), majority."""
-    labels: Annotated[str, Choices(LABEL_RULES)] = "majority"
+    labels: Annotated[str, Choices(("majority", "dawid-skene"))] = "majority"
     """Aggregation of tags and verdicts: majority (no label on ties), dawid-skene."""
     keep_blocked: bool = False
     """Count the votes of blocked workers and keep their descriptions."""

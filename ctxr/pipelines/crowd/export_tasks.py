@@ -6,13 +6,14 @@ from ctxr.annotation.artifacts import TaskBatch, tasks_key, write_task_tables
 from ctxr.annotation.config import ExportTasks, ExportTasksReport
 from ctxr.annotation.frozen_units import require_consistent, require_unchanged, with_seen
 from ctxr.annotation.launch import backend_files, launch, study_offer
-from ctxr.annotation.platforms.sheets import require_no_talk
 from ctxr.annotation.task_batch import ask
+from ctxr.annotation.tasks import task_of
 from ctxr.datasets.rounds import sample_of
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.errors import UsageError
 from ctxr.store.artifacts import Content, require_ours
-from ctxr.store.kinds import TASKS
+from ctxr.store.kinds import SERVED, TASKS
 
 
 class TaskStage(Stage):
@@ -31,11 +32,14 @@ class TaskStage(Stage):
         """The units, and those of an earlier round that somebody has seen."""
         config, out = self.options, self.out()
         self.batch = ask(config, progress)
-        if config.backend not in ("local", "prolific"):
-            require_no_talk(self.batch.units, config.backend)
-        if config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1] is not None:
-            self.batch = with_seen(config.workdir, out, self.batch)
-        if config.task == "retrieve" and config.input is None:  # a writer may have been blocked since
+        talk = next((unit.task for unit in self.batch.units if task_of(unit).SEATS > 1), None)
+        if talk is not None and config.backend not in SERVED:
+            raise UsageError(
+                f"{config.backend} cannot connect two workers, so {talk} cannot be exported to it",
+                hint=f"ctxr export-tasks {talk} --backend local, and ctxr serve",
+            )
+        asked_again = config.task == "entail" and not config.force and sample_of(config.workdir, config.candidates)[1]
+        if asked_again or (config.task == "retrieve" and config.input is None):  # a writer may have been blocked since
             self.batch = with_seen(config.workdir, out, self.batch)
         key = tasks_key(out, self.batch.root, config.protocol(), config.backend)
         return Inputs(self.batch.parents, key=key)

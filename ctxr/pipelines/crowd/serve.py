@@ -22,7 +22,7 @@ from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal, open_journal
 from ctxr.annotation.journal.worker_state import people_needed
-from ctxr.annotation.launch import codes_file, private_folder
+from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
 from ctxr.annotation.project_journal import journal_of, remember
 from ctxr.annotation.pseudonyms import pseudonym, read_key
@@ -86,19 +86,6 @@ class Connection(H11Protocol):
         self._deadline.cancel()
 
 
-class _Server(uvicorn.Server):
-    """A server that ends waiting requests when it is told to stop."""
-
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._stopping = stopping
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Ctrl-C, or the system asking."""
-        self._stopping()
-        super().handle_exit(sig, frame)
-
-
 def answer_requests(
     app: ASGIApp,
     listening: socket.socket,
@@ -116,6 +103,11 @@ def answer_requests(
             "ctxr serve, give its public address: --base-url https://..."
         )
 
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            stopping()
+            super().handle_exit(sig, frame)
+
     connection = partial(Connection, unlimited=LOCAL if behind_proxy else (), full=full)
     config = uvicorn.Config(
         app,
@@ -131,7 +123,7 @@ def answer_requests(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     try:
-        _Server(config, stopping).run(sockets=[listening])
+        Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # raised again by uvicorn once everything has ended
         return
 
@@ -146,16 +138,11 @@ def studies_of(everything: Sequence[Tasks], private: Path, served: Sequence[str]
     for tasks in everything:
         names = tuple(sorted({unit.task for unit in tasks.units}))
         if tasks.backend == PLATFORM and (not served or set(names) <= set(served)):
-            folder, codes = tasks.path / PLATFORM, partial(_codes, codes_file(private, tasks.name))
+            folder, codes = tasks.path / PLATFORM, partial(codes_of, private, tasks.name, make=False)
             bundle = max(len(part.units) for part in read_table(folder / "bundles.jsonl", Bundle))
             minutes = msgspec.json.decode((folder / "study.json").read_bytes())["maximum_allowed_time"]
             studies[tasks.name] = Study(codes, bundle, names, timedelta(minutes=minutes))
     return studies
-
-
-def _codes(file: Path) -> dict[str, str]:
-    """The codes that `--launch` sent to Prolific; none before that."""
-    return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.is_file() else {}
 
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -237,9 +224,11 @@ def open_site(config: Serve, base_url: str, progress: Progress) -> tuple[Site, d
 
 def _ours(everything: Sequence[Tasks], progress: Progress) -> Sequence[Tasks]:
     """The tasks whose pages are ours; what was exported for a platform with pages of its own is done there."""
-    ours = [tasks for tasks in everything if tasks.backend in SERVED]
+    ours = []
     for tasks in everything:
-        if tasks.backend not in SERVED:
+        if tasks.backend in SERVED:
+            ours.append(tasks)
+        else:
             progress.note(f"{tasks.path} was exported for {tasks.backend}, so it is not served here")
     if not ours:
         raise UsageError(
@@ -313,12 +302,8 @@ def _collected(workdir: Path, journal: Journal, before: Mapping[str, int]) -> Co
     new = {task: count - before.get(task, 0) for task, count in total.items()}
     workers = sum(state.answers > 0 for state in journal.workers())
     still = {task: one.open for task, one in counted.items()}
-    return Collected(sum(new.values()), total, workers, still, _next(workdir, new if any(new.values()) else total))
-
-
-def _next(workdir: Path, answers: Mapping[str, int]) -> str:
-    """The command that makes something of the answers, counted by task; "" where there is none."""
-    if not any(answers.values()):
-        return ""
-    audits = answers.get("entail") == sum(answers.values()) and newest_sample(workdir) is not None
-    return "ctxr revise-labels --audit" if audits else "ctxr aggregate"
+    latest = new if any(new.values()) else total
+    after = "ctxr aggregate" if any(latest.values()) else ""
+    if after and latest.get("entail") == sum(latest.values()) and newest_sample(workdir) is not None:
+        after = "ctxr revise-labels --audit"
+    return Collected(sum(new.values()), total, workers, still, after)

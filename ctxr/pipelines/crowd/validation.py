@@ -38,31 +38,25 @@ def coefficients(answered: Answered, picks: Sequence[RetrieverPick]) -> list[Mea
         votes, most = votes_on_positions(chosen), max(len(pick.unit.images) for pick in chosen)
         rows += [Measurement({"of": kind, "name": "Fleiss' kappa"}, fleiss(votes))]
         rows += [Measurement({"of": kind, "name": "Gwet's AC1"}, gwet(votes, most))]
-    return rows + _second_looks(answered)
+    # the first answer to a unit against each answer to its audit, as if both looks were two workers
+    first: dict[str, Answer] = {}
+    for answer in sorted(answered.answers, key=lambda row: (row.at, row.worker)):
+        first.setdefault(answer.unit, answer)
+    pairs: dict[str, list[str]] = defaultdict(list)
+    for answer in answered.answers:
+        unit = answered.units[answer.unit]
+        if unit.task == "audit" and unit.like is not None and unit.of in first:
+            pairs[unit.like] += [_values(first[unit.of]), _values(answer)]
+    for task, values in sorted(pairs.items()):
+        votes = gather([row // 2 for row in range(len(values))], ["first", "second"] * (len(values) // 2), values)
+        rows.append(Measurement({"of": f"second looks, {task}", "name": "Cohen's kappa"}, cohen(votes)))
+    return rows
 
 
 def coefficients_table(rows: Sequence[Measurement[Agreement]]) -> Table:
     """Coefficients as a table for people."""
     shown = tuple((row.of["of"], row.of["name"], *agreement_cells(row.figure)) for row in rows)
     return Table("Other coefficients, on all votes", ("votes of", "coefficient", "units", "votes", "value"), shown)
-
-
-def _second_looks(answered: Answered) -> list[Measurement[Agreement]]:
-    """The first answer to a unit against each answer to its audit, as if first and second look were two workers."""
-    first: dict[str, Answer] = {}
-    for answer in sorted(answered.answers, key=lambda row: (row.at, row.worker)):
-        first.setdefault(answer.unit, answer)
-    pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for answer in answered.answers:
-        unit = answered.units[answer.unit]
-        if unit.task == "audit" and unit.like is not None and unit.of in first:
-            pairs[unit.like].append((_values(first[unit.of]), _values(answer)))
-    kappas = []
-    for task, both in sorted(pairs.items()):
-        units = [number for number in range(len(both)) for _ in range(2)]
-        votes = gather(units, ["first", "second"] * len(both), [values for pair in both for values in pair])
-        kappas.append(Measurement({"of": f"second looks, {task}", "name": "Cohen's kappa"}, cohen(votes)))
-    return kappas
 
 
 def _values(answer: Answer) -> str:

@@ -69,11 +69,8 @@ def owed_table(
     earned: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for answer in answers:
         task, platform = units[answer.unit].task, answer.backend
-        rate = (
-            rates.get((platform, answer.unit))
-            or rates.get((platform, task))
-            or (study if platform == "prolific" else None)
-        )
+        rate = rates.get((platform, answer.unit)) or rates.get((platform, task))
+        rate = rate or (study if platform == "prolific" else None)
         pay, currency = rate or (ExportTasks(task=task).pay(), "USD")
         row = earned[answer.worker, platform, currency]
         row[0], row[2] = row[0] + 1, row[2] + pay
