@@ -123,10 +123,11 @@ def picture_tokens(width: int, height: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class PricedRequest:
-    """A request. `identity`: hash over everything that decides the reply; `tokens`: about how many it has."""
+    """A request. `identity`: hash over everything that decides the reply; `tokens`: about how many it has; `asked`: what it asks about."""
 
     identity: str
     tokens: int
+    asked: Any
 
 
 @dataclass

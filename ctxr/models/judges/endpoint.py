@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -63,13 +62,6 @@ class JudgeReply(Record, frozen=True):
     model: str
 
 
-@dataclass(frozen=True)
-class ClaimRequest(PricedRequest):
-    """One request for a claim."""
-
-    claim: Claim
-
-
 def question(claim: Claim) -> str:
     """What stands behind the picture."""
     captions = [f"Captions: {claim.premise}"] if claim.premise else []
@@ -102,7 +94,7 @@ def token_probability(completion: Completion) -> float | None:
     return yes / (no + yes) if usable else None
 
 
-def reply_of(request: ClaimRequest, completion: Completion) -> JudgeReply:
+def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
     """What is written down of a completion."""
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
@@ -164,18 +156,18 @@ class EndpointJudge(Judge):
     def _tokens(self, characters: int, picture: bool = True) -> int:
         return chat.text_tokens(len(SYSTEM) + characters) + picture * chat.picture_tokens(0, 0, self._options.side)
 
-    def _requests(self, claim: Claim, content: str) -> list[ClaimRequest]:
+    def _requests(self, claim: Claim, content: str) -> list[PricedRequest]:
         """One for each sample; none for a claim without premise and picture."""
         words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
         size = self._tokens(len(words), claim.image is not None)
-        return [ClaimRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
+        return [PricedRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
 
-    def _mean(self, samples: Sequence[ClaimRequest]) -> float:
+    def _mean(self, samples: Sequence[PricedRequest]) -> float:
         replies = [self._replies[one.identity] for one in samples if one.identity in self._replies]
         values = [reply.probability for reply in replies if reply.probability is not None]
         return sum(values) / len(values) if values else math.nan
 
-    def _ask(self, requests: Sequence[ClaimRequest]) -> None:
+    def _ask(self, requests: Sequence[PricedRequest]) -> None:
         """Send those without a reply, as far as the budget allows. Raises UnfinishedError where it ends."""
         distinct = {request.identity: request for request in requests}
         todo = [request for identity, request in distinct.items() if identity not in self._replies]
@@ -185,8 +177,8 @@ class EndpointJudge(Judge):
         state = self._budget, trusted, self._accepted
         client = ChatClient(self._address, self._options, self._journal, *state, 1, self.pause)
 
-        def ask(request: ClaimRequest) -> JudgeReply:
-            self._replies[request.identity] = reply = client.ask(request, self._messages(request.claim), reply_of)
+        def ask(request: PricedRequest) -> JudgeReply:
+            self._replies[request.identity] = reply = client.ask(request, self._messages(request.asked), reply_of)
             return reply
 
         replies = client.ask_all(todo, ask, Silent())

@@ -192,7 +192,6 @@ def estimated_tokens(query: EvalQuery, dataset: Dataset, longest: int) -> int:
 class Request(PricedRequest):
     """One description with the pictures of its set, turned round by `shift`."""
 
-    asked: EvalQuery
     shift: int
 
 
