@@ -62,7 +62,7 @@ def read_image(path: Path, side: int | None = None) -> Pixels:
         raise DataError(f"{path} is {'empty' if empty else f'not a readable picture ({error})'}") from error
 
 
-def thumbnail(path: Path, side: int) -> bytes:
+def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY) -> bytes:
     """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels; equal files give equal bytes.
 
     A large JPEG is decoded at a fraction of its size, which is several times faster. Raises DataError as `read_image` does.
@@ -70,7 +70,7 @@ def thumbnail(path: Path, side: int) -> bytes:
     rgb = Pillow.fromarray(read_image(path, side))
     rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
     content = BytesIO()
-    rgb.save(content, "JPEG", quality=THUMBNAIL_QUALITY, optimize=True)
+    rgb.save(content, "JPEG", quality=quality, optimize=True)
     return content.getvalue()
 
 

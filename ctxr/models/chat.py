@@ -7,17 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-
-from PIL import Image as Pillow
 
 from ctxr.engine.options import EndpointOptions
 from ctxr.engine.progress import ProgressTask
 from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError
-from ctxr.media.images import read_image
+from ctxr.media.images import thumbnail
 from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, EndpointAddress, Rejected, ServerLimits, Unreadable, key_of
 from ctxr.store.append_only import append
 from ctxr.store.records import Record
@@ -56,9 +53,9 @@ class Completion:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def said(self) -> str:
-        """The beginning of the text, as it can be written down."""
-        return _kept(self.text)
+    def noted(self) -> tuple[str, int | None, int | None, str]:
+        """What is written down of it: the beginning of the text, tokens sent and received, the model."""
+        return _kept(self.text), self.prompt_tokens, self.completion_tokens, self.model
 
 
 def read_completion(raw: Mapping[str, Any]) -> Completion:
@@ -96,11 +93,18 @@ def _kept(text: str) -> str:
 @lru_cache(maxsize=CACHED_PICTURES)
 def data_url(file: Path, longest: int) -> str:
     """The picture, upright, its longer side at most `longest` pixels, as a JPEG inside an address."""
-    rgb = Pillow.fromarray(read_image(file, longest))
-    rgb.thumbnail((longest, longest), Pillow.Resampling.LANCZOS)
-    content = BytesIO()
-    rgb.save(content, "JPEG", quality=QUALITY, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")
+    return "data:image/jpeg;base64," + base64.b64encode(thumbnail(file, longest, QUALITY)).decode("ascii")
+
+
+def chat_messages(system: str, content: Sequence[str | Path], longest: int) -> list[dict[str, Any]]:
+    """Messages of texts and pictures in order. Raises DataError for a picture that cannot be read."""
+    parts: list[dict[str, Any]] = [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": data_url(part, longest)}}
+        for part in content
+    ]
+    return [{"role": "system", "content": system}, {"role": "user", "content": parts}]
 
 
 def text_tokens(characters: int) -> int:
@@ -119,10 +123,11 @@ def picture_tokens(width: int, height: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class PricedRequest:
-    """A request. `identity`: hash over everything that decides the reply; `tokens`: about how many it has."""
+    """A request. `identity`: hash over everything that decides the reply; `tokens`: about how many it has; `asked`: what it asks about."""
 
     identity: str
     tokens: int
+    asked: Any
 
 
 @dataclass

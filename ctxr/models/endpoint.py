@@ -245,21 +245,22 @@ def _is_local(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _decoded(reply: bytes) -> dict[str, Any] | None:
+def _parsed(reply: bytes) -> Any:
+    """The value of JSON; other content as text."""
     try:
-        content = json.loads(reply)
+        return json.loads(reply)
     except (ValueError, RecursionError):
-        return None
+        return reply.decode(errors="replace")
+
+
+def _decoded(reply: bytes) -> dict[str, Any] | None:
+    content = _parsed(reply)
     return content if isinstance(content, dict) and ("choices" in content or content.get("error")) else None
 
 
 def _complaint(reply: bytes) -> str:
     """What a host says about an error, without the JSON around it."""
-    text = reply.decode(errors="replace")
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    content = _parsed(reply)
     error = (content.get("error") or content) if isinstance(content, dict) else content
     parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
     return " ".join(str(part) for part in parts if part)

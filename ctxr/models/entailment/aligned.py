@@ -9,7 +9,6 @@ Letters: V words, P cells, F features, E width of the encoder's space, D width o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,22 +24,10 @@ LITTLE = 0.1
 """What first positions, kinds and layers over words are beside what the words mean."""
 
 
-@dataclass(frozen=True)
-class WordSpace:
-    """What an encoder makes of words.
-
-    Attributes:
-        centre: [E], their mean. axes: [E, D] along which they differ most. meaning: [V, D] of each, of the norm sqrt(D) on average.
-    """
-
-    centre: Tensor
-    axes: Tensor
-    meaning: Tensor
-
-
 @torch.no_grad()
-def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
-    """Words as the text tower has them, in `width` directions. Raises UsageError for an encoder of fewer dimensions."""
+def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Words as the text tower has them: (their mean [E], axes [E, D] along which they differ most, the meaning [V, D] of each, of the
+    norm sqrt(D) on average) for a `width` of D. Raises UsageError for an encoder of fewer dimensions."""
     most = min(len(pieces), source.dim)
     if width > most:
         raise UsageError(
@@ -52,7 +39,7 @@ def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: in
     meaning = (vectors - centre) @ axes
     meaning = meaning * (width**0.5 / meaning.norm(dim=-1).mean())
     meaning[0] = 0  # padding
-    return WordSpace(centre, axes, meaning)
+    return centre, axes, meaning
 
 
 @torch.no_grad()
@@ -63,13 +50,13 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     """
     source = find_source(encoder)
     model = source.build()
-    words = words_of(model, source, pieces, branch.width)
+    centre, axes, meaning = words_of(model, source, pieces, branch.width)
     weight, bias = into_space(model.visual)
     vision, fusion = branch.vision, branch.words
     stem: Any = vision.stem
-    stem.project.weight.copy_(words.axes.T @ weight)
-    stem.project.bias.copy_(words.axes.T @ (bias - words.centre))
-    fusion.pieces.weight.copy_(words.meaning)
+    stem.project.weight.copy_(axes.T @ weight)
+    stem.project.bias.copy_(axes.T @ (bias - centre))
+    fusion.pieces.weight.copy_(meaning)
     for part in (fusion.places.weight, fusion.kinds.weight, vision.places):
         part.mul_(LITTLE)
     for layer in (*vision.blocks, *fusion.text, *fusion.fusion):

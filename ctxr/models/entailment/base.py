@@ -58,16 +58,13 @@ class Judge(Protocol):
 
     name: str
     fingerprint: str
-    threshold: float
-    trained_on: frozenset[str] | None
+    threshold: float = 0.5
+    trained_on: frozenset[str] | None = None
     family: str = ""
     toy: bool = False
 
-    def probabilities(
-        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
-    ) -> npt.NDArray[np.float32]:
-        """float32 [n] in 0..1: that premise and image together entail the hypothesis; NaN where it gives no answer. `advance` is told
-        of claims done.
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
+        """float32 [n] in 0..1: that premise and image together entail the hypothesis; NaN where it gives no answer.
 
         Raises DataError for a picture that cannot be read, UnfinishedError where the budget ends; answers until then are kept.
         """

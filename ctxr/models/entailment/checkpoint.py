@@ -1,7 +1,7 @@
 """A trained classifier on disk, and as something that judges claims."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,14 +76,14 @@ class TrainedClassifier(Judge):
     """A classifier in a folder.
 
     Args:
-        folder: as `write_classifier` wrote it. device: where it runs.
+        folder: as `write_classifier` wrote it. device: where it runs. toy: as `Judge` says.
 
     Raises DataError for files that are missing or damaged, or where a branch is another one than it was trained with.
     """
 
-    def __init__(self, folder: Path, name: str, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, name: str, device: str = "cpu", toy: bool = False) -> None:
         notes = read_notes(folder)
-        self.name, self.threshold, self.device = name, notes.threshold, device
+        self.name, self.threshold, self.device, self.toy = name, notes.threshold, device, toy
         self.recipe = ClassifierRecipe(**notes.recipe)
         self.family = self.recipe.image.partition(":")[2] if self.recipe.image.startswith("aligned:") else ""
         self.branches = _same(find_branches(self.recipe, device), notes, folder)
@@ -99,9 +99,7 @@ class TrainedClassifier(Judge):
         fill(model, self._folder / WEIGHTS, f"the classifier that {self._folder / CONFIG} describes")
         return model.to(self.device).eval()
 
-    def probabilities(
-        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1, as `Judge.probabilities` says.
 
         A claim with premise and picture is judged by the head over both, one with only one of them by the head of its branch; a
@@ -111,26 +109,23 @@ class TrainedClassifier(Judge):
         by_picture: dict[Path | None, list[int]] = {}
         for row, claim in enumerate(claims):
             by_picture.setdefault(claim.image, []).append(row)
-        pictures = list(by_picture)
-        for start in range(0, len(pictures), PICTURES):
-            part = pictures[start : start + PICTURES]
-            rows = [row for picture in part for row in by_picture[picture]]
+        groups = list(by_picture.values())
+        for start in range(0, len(groups), PICTURES):
+            rows = [row for group in groups[start : start + PICTURES] for row in group]
             table = self.table([claims[row] for row in rows])
-            entailed[rows] = probabilities(self.model, table, AT_ONCE, self.device, advance=advance)
+            entailed[rows] = probabilities(self.model, table, AT_ONCE, self.device)
         return entailed
 
     def table(self, claims: Sequence[Claim]) -> PairTable:
         """The claims as arrays; labels are 0."""
-        files = list(dict.fromkeys(claim.image for claim in claims if claim.image is not None))
-        if self.branches.image is None:
-            files = []
-        row = {file: number for number, file in enumerate(files, start=1)}
+        files = list(dict.fromkeys(claim.image for claim in claims if claim.image and self.branches.image))
+        row: dict[Path | None, int] = {file: number for number, file in enumerate(files, start=1)}
         stack = self._seen([black_picture(), *(read_image(file) for file in files)])
         rows = []
         for claim in claims:
             column = self.recipe.column(bool(claim.premise), claim.image is not None)
-            number = row.get(claim.image, 0) if claim.image else 0
-            rows.append((number, claim.premise, claim.hypothesis, 0, [column == kind for kind in (TEXT, IMAGE, JOINT)]))
+            theta = [column == kind for kind in (TEXT, IMAGE, JOINT)]
+            rows.append((row.get(claim.image, 0), claim.premise, claim.hypothesis, 0, theta))
         return make_claims(lambda used: stack[used], rows, self.branches.tokenize)
 
     def _seen(self, pictures: Sequence[Any]) -> torch.Tensor:

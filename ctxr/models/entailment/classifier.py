@@ -71,14 +71,7 @@ class EntailmentClassifier(nn.Module):
     Raises ValueError for branches of different widths, or none.
     """
 
-    def __init__(
-        self,
-        text: Any,
-        image: Any,
-        inner: int = 0,
-        scalar_gate: bool = False,
-        dropout: float = 0.1,
-    ) -> None:
+    def __init__(self, text: Any, image: Any, inner: int = 0, scalar_gate: bool = False, dropout: float = 0.1) -> None:
         super().__init__()
         widths = {branch.width for branch in (text, image) if branch is not None}
         if len(widths) != 1:

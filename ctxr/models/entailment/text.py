@@ -184,7 +184,7 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
         if not encoder:
             return BertBranch(model)
         source = find_source(encoder)
-        return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width).meaning))
+        return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width)[2]))
 
     name = f"aligned:{encoder}" if encoder else TINY
     decides = [name, config, pieces, SEED, *([checkpoint.fingerprint_of(find_source(encoder))] if encoder else [])]

@@ -53,15 +53,10 @@ def make_claims(
     tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]],
 ) -> PairTable:
     """A table of claims (row of the picture, premise, hypothesis, label, indicators)."""
-    return PairTable(
-        images=images,
-        place=torch.tensor([claim[0] for claim in claims], dtype=torch.int64),
-        premises=[claim[1] for claim in claims],
-        hypotheses=[claim[2] for claim in claims],
-        label=torch.tensor([claim[3] for claim in claims], dtype=torch.int64),
-        theta=torch.tensor([list(claim[4]) for claim in claims], dtype=torch.bool).reshape(-1, 3),
-        tokenize=tokenize,
-    )
+    place, label = (torch.tensor([claim[part] for claim in claims], dtype=torch.int64) for part in (0, 3))
+    theta = torch.tensor([list(claim[4]) for claim in claims], dtype=torch.bool).reshape(-1, 3)
+    premises, hypotheses = [claim[1] for claim in claims], [claim[2] for claim in claims]
+    return PairTable(images, place, premises, hypotheses, label, theta, tokenize)
 
 
 class EntailmentObjective(Objective):

@@ -19,12 +19,7 @@ BETWEEN: Limits = (0.1, 0.9)
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """Parallel columns [N].
-
-    Attributes:
-        values: 1 entailed, 0 not, -1 unsure. probabilities: by the judge that decided, NaN where it gave no answer.
-        judges: place in the cascade of the judge that decided.
-    """
+    """Parallel columns [N]: 1 entailed, 0 not, -1 unsure; by the judge that decided, NaN without an answer; its place in the cascade."""
 
     values: Codes
     probabilities: Doubles
@@ -37,11 +32,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Cascade:
-    """One judge, or several.
-
-    Attributes:
-        limits: of all but the last.
-    """
+    """One judge, or several, with the limits of all but the last."""
 
     judges: tuple[Judge, ...]
     limits: tuple[Limits, ...] = ()

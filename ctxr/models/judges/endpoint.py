@@ -1,8 +1,7 @@
 """A language model behind an OpenAI-compatible endpoint as a judge: one request asks whether one statement follows."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -63,13 +62,6 @@ class JudgeReply(Record, frozen=True):
     model: str
 
 
-@dataclass(frozen=True)
-class ClaimRequest(PricedRequest):
-    """One request for a claim."""
-
-    claim: Claim
-
-
 def question(claim: Claim) -> str:
     """What stands behind the picture."""
     captions = [f"Captions: {claim.premise}"] if claim.premise else []
@@ -102,7 +94,7 @@ def token_probability(completion: Completion) -> float | None:
     return yes / (no + yes) if usable else None
 
 
-def reply_of(request: ClaimRequest, completion: Completion) -> JudgeReply:
+def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
     """What is written down of a completion."""
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
@@ -110,8 +102,7 @@ def reply_of(request: ClaimRequest, completion: Completion) -> JudgeReply:
         word, told = read_answer_word(completion.text), token_probability(completion)
         probability = word if word is None or told is None else told
         outcome = "unreadable" if word is None else "answer" if told is None else "token_probabilities"
-    counts = completion.prompt_tokens, completion.completion_tokens
-    return JudgeReply(request.identity, outcome, probability, completion.said, *counts, completion.model)
+    return JudgeReply(request.identity, outcome, probability, *completion.noted)
 
 
 def _plain(token: str) -> str:
@@ -133,7 +124,7 @@ class EndpointJudge(Judge):
 
     def __init__(self, url: str, options: JudgeEndpointOptions, workdir: Path, progress: Progress) -> None:
         self._address = resolve_address(url, options.insecure, "--judge endpoint:")
-        self.name, self.threshold, self.trained_on = options.model, 0.5, None
+        self.name = options.model
         decisive = (options.model, options.side, options.max_tokens, options.samples)
         self.fingerprint = sha256_of(["endpoint", self._address.url, VERSION, SYSTEM, *decisive])
         self._journal = workdir / "judged" / f"{self.fingerprint[:16]}.jsonl"
@@ -144,17 +135,15 @@ class EndpointJudge(Judge):
         for reply in self._replies.values():
             self._budget.pay(reply.prompt_tokens, reply.completion_tokens, self._tokens(CHARACTERS))
 
-    def probabilities(
-        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n], as `Judge.probabilities` says: of the tokens yes and no, else the share of yes among several answers."""
         files = {claim.image for claim in claims if claim.image is not None}
         contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
         asked = [self._requests(claim, contents[claim.image]) for claim in claims]
+        left = [requests for requests in asked if requests]
         for sample in range(self._options.samples):
-            self._ask([one[sample] for one in asked if one and not (sample and self._is_settled(one[0]))])
-        if advance is not None:
-            advance(len(claims))
+            self._ask([requests[sample] for requests in left])
+            left = [one for one in left if self._replies[one[0].identity].outcome in ("answer", "unreadable")]
         return np.array([self._mean(requests) for requests in asked], np.float32)
 
     def estimate(self, claims: int) -> Estimate:
@@ -167,21 +156,18 @@ class EndpointJudge(Judge):
     def _tokens(self, characters: int, picture: bool = True) -> int:
         return chat.text_tokens(len(SYSTEM) + characters) + picture * chat.picture_tokens(0, 0, self._options.side)
 
-    def _requests(self, claim: Claim, content: str) -> list[ClaimRequest]:
+    def _requests(self, claim: Claim, content: str) -> list[PricedRequest]:
         """One for each sample; none for a claim without premise and picture."""
         words, samples = question(claim), range(self._options.samples if claim.premise or claim.image else 0)
         size = self._tokens(len(words), claim.image is not None)
-        return [ClaimRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
+        return [PricedRequest(sha256_of([words, content, sample]), size, claim) for sample in samples]
 
-    def _is_settled(self, first: ClaimRequest) -> bool:
-        return self._replies[first.identity].outcome in ("token_probabilities", "refused")
-
-    def _mean(self, samples: Sequence[ClaimRequest]) -> float:
+    def _mean(self, samples: Sequence[PricedRequest]) -> float:
         replies = [self._replies[one.identity] for one in samples if one.identity in self._replies]
         values = [reply.probability for reply in replies if reply.probability is not None]
         return sum(values) / len(values) if values else math.nan
 
-    def _ask(self, requests: Sequence[ClaimRequest]) -> None:
+    def _ask(self, requests: Sequence[PricedRequest]) -> None:
         """Send those without a reply, as far as the budget allows. Raises UnfinishedError where it ends."""
         distinct = {request.identity: request for request in requests}
         todo = [request for identity, request in distinct.items() if identity not in self._replies]
@@ -191,8 +177,8 @@ class EndpointJudge(Judge):
         state = self._budget, trusted, self._accepted
         client = ChatClient(self._address, self._options, self._journal, *state, 1, self.pause)
 
-        def ask(request: ClaimRequest) -> JudgeReply:
-            self._replies[request.identity] = reply = client.ask(request, self._messages(request.claim), reply_of)
+        def ask(request: PricedRequest) -> JudgeReply:
+            self._replies[request.identity] = reply = client.ask(request, self._messages(request.asked), reply_of)
             return reply
 
         replies = client.ask_all(todo, ask, Silent())
@@ -209,8 +195,5 @@ class EndpointJudge(Judge):
             )
 
     def _messages(self, claim: Claim) -> list[dict[str, Any]]:
-        content: list[dict[str, Any]] = [{"type": "text", "text": question(claim)}]
-        if claim.image is not None:
-            url = chat.data_url(claim.image, self._options.side)
-            content = [{"type": "image_url", "image_url": {"url": url}}, *content]
-        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
+        content = [part for part in (claim.image, question(claim)) if part is not None]
+        return chat.chat_messages(SYSTEM, content, self._options.side)

@@ -1,6 +1,6 @@
 """Probabilities that were computed elsewhere, in a file of (image, caption, p)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,19 +29,12 @@ class FileJudge(Judge):
     probabilities.
     """
 
-    threshold = 0.5
-    trained_on = None
-
     def __init__(self, path: Path) -> None:
         self.name, self.answers = f"file:{path.name}", _read(path)
         self.fingerprint = sha256_file(path)
 
-    def probabilities(
-        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1 by the ids of each claim, NaN where the file has no row of them."""
-        if advance:
-            advance(len(claims))
         return np.array([self.answers.get(claim.pair or ("", ""), np.nan) for claim in claims], np.float32)
 
 

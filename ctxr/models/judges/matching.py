@@ -1,6 +1,6 @@
 """The published image-text matching head of an encoder of pairs as a judge: does the picture match the hypothesis?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ class MatchingJudge(Judge):
     Raises UsageError for a name that is not one of `load_blip`, and what that raises.
     """
 
-    threshold = 0.5
-    trained_on = None
     family = "blip"
 
     def __init__(self, model: str, device: str = "cpu") -> None:
@@ -39,9 +37,7 @@ class MatchingJudge(Judge):
         self.model: Any = source.build().to(device)
 
     @torch.no_grad()
-    def probabilities(
-        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1 that picture and hypothesis match, NaN where there is no picture."""
         matched = np.full(len(claims), np.nan, np.float32)
         rows = sorted((claim.image, row) for row, claim in enumerate(claims) if claim.image is not None)
@@ -53,6 +49,4 @@ class MatchingJudge(Judge):
             index = torch.tensor([[pictures.index(file)] for file in files]).to(self.device)
             pairs = self.model.pairs(pixels, tokens, index, torch.ones_like(index, dtype=torch.bool))
             matched[list(part)] = self.model.match(pairs)[:, 0].sigmoid().cpu().numpy()
-        if advance:
-            advance(len(claims))
         return matched

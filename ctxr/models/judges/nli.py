@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ AT_ONCE = 16
 LEAST, LONGEST = 16, 512
 """Tokens of premise and hypothesis together: how many it must read, and how many where a model does not say."""
 
+RESERVED = 2
+"""Positions of a model that no token may have: RoBERTa counts from behind that of padding."""
+
 _TEXTS = ("*config.json", "tokenizer.json", "vocab*", "*.model", "merges.txt", "*tokens*.json")
 
 
@@ -36,16 +39,16 @@ class NliJudge(Judge):
     CtxrError for files that cannot be fetched.
     """
 
-    threshold = 0.5
-    trained_on = None
-
     def __init__(self, source: str, device: str = "cpu") -> None:
         patterns = [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]]
         folder = model_folder("nli", source, patterns)
         self.name = f"nli:{Path(source).resolve().name}"
         self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
         self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
-        self.most = _most_tokens(self.model, self.tokenizer)
+        places = getattr(self.model.config, "max_position_embeddings", None) or LONGEST
+        self.most = min(places - RESERVED, int(self.tokenizer.model_max_length))
+        if self.most < LEAST:
+            raise DataError(f"{folder} reads no more than {self.most} tokens", hint="take another model")
         self.special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
         longest = [Claim("a " * self.most, None, "a")]
         if not np.isfinite(careful(self.name, lambda: self.probabilities(longest * 2))()).all():
@@ -56,9 +59,7 @@ class NliJudge(Judge):
         self.device = device
 
     @torch.no_grad()
-    def probabilities(
-        self, claims: Sequence[Claim], advance: Callable[[float], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
         """float32 [n] in 0..1 that the premise entails the hypothesis, NaN where one of them is empty."""
         entailed = np.full(len(claims), np.nan, np.float32)
         rows = [row for row, claim in enumerate(claims) if claim.premise.strip() and claim.hypothesis.strip()]
@@ -70,8 +71,6 @@ class NliJudge(Judge):
             logits = self.model(**tokens.to(self.device)).logits.float()
             shares = logits.softmax(1) if logits.shape[1] > 1 else logits.sigmoid()
             entailed[part] = shares[:, self.entailment].cpu().numpy()
-        if advance:
-            advance(len(claims))
         return entailed
 
     def _tokens(self, claim: Claim) -> Any:
@@ -107,14 +106,3 @@ def _read(folder: Path) -> tuple[Any, Any]:
     if len(tokenizer) > (known := model.get_input_embeddings().num_embeddings):
         raise DataError(f"{folder} has a tokenizer of {len(tokenizer)} tokens and a model of {known}")
     return model.requires_grad_(False), tokenizer
-
-
-def _most_tokens(model: Any, tokenizer: Any) -> int:
-    """How many tokens it reads at once; RoBERTa counts positions from behind that of padding."""
-    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    places = getattr(model.config, "max_position_embeddings", None) or LONGEST
-    most = min(places - (0 if padding is None else padding + 1), int(tokenizer.model_max_length))
-    if most < LEAST:
-        raise DataError(f"{model.name_or_path} reads no more than {most} tokens", hint="take another model")
-    return most

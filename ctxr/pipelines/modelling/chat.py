@@ -8,17 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.models.chat import (
-    Completion,
-    PricedRequest,
-    data_url,
-    final_text,
-    picture_tokens,
-    text_tokens,
-)
+from ctxr.models.chat import Completion, PricedRequest, chat_messages, final_text, picture_tokens, text_tokens
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
@@ -83,13 +76,11 @@ class Reply(Record, frozen=True):
     model: str = ""
 
 
-@dataclass(frozen=True)
-class ReplyText:
+class ReplyText(NamedTuple):
     """What one answer comes to; see `Reply`."""
 
     outcome: Outcome
     number: int | None = None
-    text: str = ""
 
 
 def schema(size: int) -> dict[str, Any]:
@@ -101,9 +92,7 @@ def schema(size: int) -> dict[str, Any]:
 
 def read_answer(completion: Completion, size: int) -> ReplyText:
     """What a completion says about `size` pictures."""
-    if completion.outcome != "answered":
-        return ReplyText(completion.outcome, text=completion.text)
-    return read_text(completion.text, size)
+    return read_text(completion.text, size) if completion.outcome == "answered" else ReplyText(completion.outcome)
 
 
 def read_text(text: str, size: int) -> ReplyText:
@@ -120,12 +109,12 @@ def read_text(text: str, size: int) -> ReplyText:
             (named for pattern in _CHOSEN if (named := set(_NUMBER.findall(" ".join(pattern.findall(left)))))), set()
         )
         if len(numbers) > 1:
-            return ReplyText("ambiguous", text=text)
+            return ReplyText("ambiguous")
         number = "".join(numbers)
         if not number.lstrip("-").isdigit():
-            return ReplyText("unreadable", text=text)
+            return ReplyText("unreadable")
         stated = int(number[:9])
-    return ReplyText("chosen", stated, text) if 1 <= stated <= size else ReplyText("out_of_range", text=text)
+    return ReplyText("chosen", stated) if 1 <= stated <= size else ReplyText("out_of_range")
 
 
 def _stated(text: str) -> int | None:
@@ -171,23 +160,18 @@ def shown(images: Sequence[str], shift: int) -> list[str]:
 def instruction(query: EvalQuery, shift: int) -> str:
     """What stands behind the pictures."""
     size = len(query.images)
-    lines = []
-    if query.ordered:
-        order = ", ".join(str((index - shift) % size + 1) for index in range(size))
-        lines.append(ROUND.format(order=order) if shift else STRAIGHT)
-    lines.append(f"Description: {query.text}")
-    lines.append(f"Which of the pictures 1 to {size} does the description fit? Answer with the number alone.")
-    return "\n".join(lines)
+    order = ", ".join(str((index - shift) % size + 1) for index in range(size))
+    frames = [ROUND.format(order=order) if shift else STRAIGHT] if query.ordered else []
+    asked = f"Which of the pictures 1 to {size} does the description fit? Answer with the number alone."
+    return "\n".join([*frames, f"Description: {query.text}", asked])
 
 
 def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: int) -> list[dict[str, Any]]:
     """The messages of a chat completion. Raises DataError for a picture that cannot be read."""
-    content: list[dict[str, Any]] = []
+    content: list[str | Path] = []
     for number, image in enumerate(shown(query.images, shift), 1):
-        content.append({"type": "text", "text": f"Picture {number}:"})
-        content.append({"type": "image_url", "image_url": {"url": data_url(files[image], longest)}})
-    content.append({"type": "text", "text": instruction(query, shift)})
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}]
+        content += [f"Picture {number}:", files[image]]
+    return chat_messages(SYSTEM, [*content, instruction(query, shift)], longest)
 
 
 def identity(query: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
@@ -208,23 +192,12 @@ def estimated_tokens(query: EvalQuery, dataset: Dataset, longest: int) -> int:
 class Request(PricedRequest):
     """One description with the pictures of its set, turned round by `shift`."""
 
-    asked: EvalQuery
     shift: int
 
 
 def reply_of(request: Request, completion: Completion) -> Reply:
     """What is written down of a completion."""
     order = shown(request.asked.images, request.shift)
-    answer = read_answer(completion, len(order))
-    return Reply(
-        query=request.asked.query,
-        shift=request.shift,
-        asked=request.identity,
-        outcome=answer.outcome,
-        number=answer.number,
-        candidate=None if answer.number is None else order[answer.number - 1],
-        said=completion.said,
-        prompt_tokens=completion.prompt_tokens,
-        completion_tokens=completion.completion_tokens,
-        model=completion.model,
-    )
+    outcome, number = read_answer(completion, len(order))
+    query, candidate = request.asked.query, None if number is None else order[number - 1]
+    return Reply(query, request.shift, request.identity, outcome, number, candidate, *completion.noted)

@@ -1,6 +1,6 @@
 """`ctxr listen`: evaluate a multimodal language model behind an OpenAI-compatible endpoint."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -47,8 +47,7 @@ class ListenJob:
     """All requests of a run.
 
     Attributes:
-        place: where. of_side: queries of the side, asked or not. contents: SHA-256 of each picture. requests: in the order of
-            queries. parents: of the artifact.
+        place: where. of_side: queries of the side, asked or not. requests: in the order of queries. parents: of the artifact.
     """
 
     config: Listen
@@ -98,17 +97,9 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
 def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Replies to the requests of a job by query, for queries with a reply to every shift."""
     answered = {reply.asked: reply for reply in replies}
-    heard = {}
-    for query, requests in groupby(job.requests, lambda request: request.asked.query):
-        identities = [request.identity for request in requests]
-        if answered.keys() >= {*identities}:
-            heard[query] = [answered[identity] for identity in identities]
-    return heard
-
-
-def is_complete(job: ListenJob, replies: Sequence[Reply]) -> bool:
-    """Whether every request of a job was answered."""
-    return len(heard_of(job, replies)) == len(job.asked)
+    by_query = groupby(job.requests, lambda request: request.asked.query)
+    heard = {query: [answered.get(request.identity) for request in requests] for query, requests in by_query}
+    return {query: [one for one in several if one] for query, several in heard.items() if all(several)}
 
 
 Heard = Mapping[str, Sequence[Reply]]
@@ -160,14 +151,14 @@ def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
 def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     """Choices of each position, compared with those of a model without position bias."""
     chosen, stood, hits = Counter[int](), Counter[int](), Counter[int]()
-    expected: dict[int, float] = {}
+    expected = defaultdict[int, float](float)
     for query in queries:
         for reply in heard[query.query]:
             if reply.number is None:
                 continue
             chosen[reply.number] += 1
             for number in range(1, len(query.images) + 1):
-                expected[number] = expected.get(number, 0.0) + 1 / len(query.images)
+                expected[number] += 1 / len(query.images)
             if query.target is not None:
                 position = shown(query.images, reply.shift).index(query.images[query.target]) + 1
                 stood[position] += 1
@@ -209,30 +200,17 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
     if dry_run:
         sent, received = sum(one.tokens for one in todo), len(todo) * job.config.max_tokens
         purse.spent = purse.cost(sent, received)
+    names = job.out, job.dataset.name, job.config.model
+    counts = len(job.asked), len(job.requests), len(used)
+    tables = (by_shift(queries, heard), by_position(queries, heard)) if heard and not dry_run else ()
+    notes = tuple(_notes(job, heard, used, len(untold), dry_run))
     return ListenReport(
-        run=job.out,
-        dataset=job.dataset.name,
-        model=job.config.model,
-        queries=len(job.asked),
-        requests=len(job.requests),
-        answered=len(used),
-        complete=len(heard) == len(job.asked),
-        dry_run=dry_run,
-        up_to_date=False,
-        outcomes=outcomes,
-        tokens_in=sent,
-        tokens_out=received,
-        cost=round(purse.spent, 6),
-        uncounted=len(untold),
-        accuracy=accuracy(queries, heard),
-        tables=(by_shift(queries, heard), by_position(queries, heard)) if heard and not dry_run else (),
-        notes=tuple(_notes(job, heard, used, len(untold), dry_run)),
-    )
+        *names, *counts, len(heard) == len(job.asked), dry_run, False, outcomes, sent, received, round(purse.spent, 6),
+        len(untold), accuracy(queries, heard), tables, notes,
+    )  # fmt: skip
 
 
-def _notes(
-    job: ListenJob, heard: Mapping[str, Sequence[Reply]], used: Sequence[Reply], untold: int, dry_run: bool
-) -> Iterator[str]:
+def _notes(job: ListenJob, heard: Heard, used: Sequence[Reply], untold: int, dry_run: bool) -> Iterator[str]:
     config, name = job.config, job.out.name
     if dry_run:
         yield "tokens of pictures are estimated, rather too many; answers count with all of --max-tokens"
@@ -285,7 +263,8 @@ class ListenStage(Stage):
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         """The artifact, where no reply was lost."""
-        return super().current(out, inputs) if is_complete(self._job, _replies(out)) else None
+        complete = len(heard_of(self._job, _replies(out))) == len(self._job.asked)
+        return super().current(out, inputs) if complete else None
 
     def require_free(self, out: Path) -> None:
         """The folder holds no other run, and the endpoint has its key."""
@@ -302,9 +281,10 @@ class ListenStage(Stage):
             _ask(job, _replies(out), progress, self._pause)
         finally:
             replies = _replies(out)
-            heard, complete = heard_of(job, replies), is_complete(job, replies)
+            heard = heard_of(job, replies)
+            queries = [one for one in job.asked if one.query in heard]
+            complete = len(queries) == len(job.asked)
             if heard and not complete:  # under a name that says so
-                queries = [one for one in job.asked if one.query in heard]
                 write_scores(out / PARTIAL, scores(queries, heard, f"{out.name}-partial"))
         return _finished(job, replies) if complete else None
 
@@ -349,11 +329,7 @@ def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
     write_scores(job.out / SCORES, scores(job.asked, heard, job.out.name))
     write_table(job.out / REPLIES, used)
     counts = {
-        "queries": len(job.asked),
-        "requests": len(job.requests),
-        "outcomes": report.outcomes,
-        "tokens_in": report.tokens_in,
-        "tokens_out": report.tokens_out,
+        **{name: getattr(report, name) for name in ("queries", "requests", "outcomes", "tokens_in", "tokens_out")},
         "tokens_not_told": report.uncounted,
         "price_in": job.config.price_in,
         "price_out": job.config.price_out,

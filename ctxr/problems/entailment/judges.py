@@ -65,10 +65,8 @@ def default_spec(workdir: Path) -> str:
     """The only classifier of a project; the toy where it has none. Raises UsageError where it has several."""
     finished = classifiers_in(workdir)
     if len(finished) > 1:
-        raise UsageError(
-            f"{workdir} holds {len(finished)} classifiers of entailment: {', '.join(finished)}",
-            hint=f"--judge classifier:{finished[0]}",
-        )
+        names, hint = ", ".join(finished), f"--judge classifier:{finished[0]}"
+        raise UsageError(f"{workdir} holds {len(finished)} classifiers of entailment: {names}", hint=hint)
     return f"classifier:{finished[0]}" if finished else TOY
 
 
@@ -77,29 +75,21 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
     kind, rest, _ = parse_spec(spec)
     device = choose_device(options.device)
     makers: dict[str, Callable[[], Judge]] = {
-        "classifier": lambda: open_classifier(classifier_folder(rest, options.workdir), device),
+        "classifier": lambda: open_classifier(_classifier_folder(rest, options.workdir), device),
         "nli": lambda: NliJudge(rest, device),
         "itm": lambda: MatchingJudge(rest, device),
         "endpoint": lambda: EndpointJudge(rest, options.endpoint, options.workdir, progress),
         "file": lambda: FileJudge(Path(rest)),
-        TOY: lambda: _toy(device),
+        TOY: lambda: TrainedClassifier(TOY_FOLDER, TOY_FOLDER.name, device, toy=True),
     }
     return makers[kind]()
 
 
-def classifier_folder(name: str, workdir: Path) -> Path:
-    """The folder of a classifier of the project, or at that path. Raises UsageError where there is none."""
+def _classifier_folder(name: str, workdir: Path) -> Path:
     for folder in (workdir / CLASSIFIERS / name, Path(name)):
         if folder.is_dir():
             return folder
     finished = classifiers_in(workdir)
     names = f"the classifiers are {', '.join(finished)}" if finished else "ctxr train --recipe entailment"
-    raise UsageError(
-        f"there is no classifier {name!r} in {workdir}", hint=f"{did_you_mean(name, finished)} {names}".strip()
-    )
-
-
-def _toy(device: str) -> Judge:
-    judge = TrainedClassifier(TOY_FOLDER, TOY_FOLDER.name, device)
-    judge.toy = True
-    return judge
+    hint = f"{did_you_mean(name, finished)} {names}".strip()
+    raise UsageError(f"there is no classifier {name!r} in {workdir}", hint=hint)
