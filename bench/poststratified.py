@@ -6,7 +6,7 @@ python -m bench.poststratified votes [studies]
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 from scipy.special import betainccinv, betaincinv, expit, logit
 
-from ctxr.metrics.compare import Clusters
+from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.stratified import (
     AuditedPairs,
     Reliability,
@@ -185,10 +185,9 @@ def judged(judge: Judge, prevalence: float, rng: np.random.Generator, pictures: 
 
 
 def voted(
-    one: World, looks: int, errors: tuple[float, float], rng: np.random.Generator
+    one: World, strata: Codes, drawn: Codes, errors: tuple[float, float], rng: np.random.Generator
 ) -> tuple[Reliability, Reliability]:
     """Three votes on each pair of an audit: their majority taken as right, and allowing for errors."""
-    strata, drawn = one.drawn(looks, rng)
     holds, called = one.holds.ravel(), one.probability.ravel() >= 0.5
     yes = rng.binomial(3, np.where(holds[drawn], 1 - errors[1], errors[0]))
     parts = []
@@ -220,38 +219,74 @@ def simple(one: World, figure: str, width: float, rng: np.random.Generator, draw
     return most
 
 
+def width_of(told: Reliability, figure: str) -> float:
+    """How wide the interval of a figure is, as a share; 1 without one."""
+    interval: Interval = getattr(told, figure)
+    if interval.low is None or interval.high is None:
+        return 1.0
+    return (interval.high - interval.low) / (told.pairs if figure == "entailed" else 1)
+
+
+SIZES = (75, 110, 160, 240, 350, 520, 770, 1150, 1700, 2600)
+
+
+def erring(name: str, prevalence: float, errors: tuple[float, float], draws: int = 40) -> dict[str, Doubles]:
+    """By figure: the mean width, allowing for errors, from simple random samples of `SIZES` on which people err as often, with three
+    votes a pair too; the judge's calls divide the sample afterwards."""
+    rng, widths = np.random.default_rng(3), np.ones((draws, len(SIZES), len(FIGURES)))
+    for draw in range(draws):
+        one = judged(JUDGES[name], prevalence, rng)
+        for place, size in enumerate(SIZES):
+            drawn = rng.choice(one.holds.size, size, replace=False)
+            told = voted(one, (one.probability.ravel() >= 0.5).astype(int), drawn, errors, rng)[1]
+            widths[draw, place] = [width_of(told, figure) for figure in FIGURES]
+    return dict(zip(FIGURES, widths.mean(axis=0).T, strict=True))
+
+
 def voted_studies(
-    name: str, prevalence: float, errors: tuple[float, float], count: int = 1000, looks: int = 200
-) -> dict[str, tuple[float, float, float, int]]:
-    """By figure: shares of studies whose interval holds the truth, taking the majority as right and allowing for errors; mean width of
-    the latter; and the simple random sample, without an error, that gives the same width."""
-    rng = np.random.default_rng(2)
+    name: str, prevalence: float, errors: tuple[float, float], count: int = 1000, looks: int = 200, *, seed: int = 2
+) -> dict[str, tuple[float, float, float]]:
+    """By figure: shares of studies whose interval holds the truth, taking the majority as right and allowing for errors; and the mean
+    width of the latter."""
+    rng = np.random.default_rng(seed)
     rows: dict[str, list[tuple[bool, bool, float]]] = {figure: [] for figure in FIGURES}
     for _ in range(count):
         one = judged(JUDGES[name], prevalence, rng)
         called = one.probability >= 0.5
         true = (called & one.holds).sum()
         truths = (true / called.sum(), true / one.holds.sum(), one.holds.sum())
-        plain, corrected = voted(one, looks, errors, rng)
+        plain, corrected = voted(one, *one.drawn(looks, rng), errors, rng)
         for figure, truth in zip(FIGURES, truths, strict=True):
             ends = [getattr(told, figure) for told in (plain, corrected)]
-            size = one.holds.size if figure == "entailed" else 1
             held = [told.low - 1e-9 <= truth <= told.high + 1e-9 for told in ends]
-            rows[figure].append((held[0], held[1], (ends[1].high - ends[1].low) / size))
-    means = {figure: np.array(held, np.float64).mean(axis=0) for figure, held in rows.items()}
+            rows[figure].append((held[0], held[1], width_of(corrected, figure)))
+    return {figure: tuple(np.array(held, np.float64).mean(axis=0).tolist()) for figure, held in rows.items()}
+
+
+def samples(
+    name: str, prevalence: float, errors: tuple[float, float], widths: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """By figure: the simple random samples that give these widths, where people never err, and where they err as often."""
+    rng, others = np.random.default_rng(4), erring(name, prevalence, errors)
+    one = judged(JUDGES[name], prevalence, rng)
     return {
-        figure: (float(plain), float(told), float(width), simple(one, figure, float(width), rng))
-        for figure, (plain, told, width) in means.items()
+        figure: (
+            float(simple(one, figure, width, rng)),
+            float(np.exp(np.interp(-np.log(width), -np.log(others[figure]), np.log(SIZES)))),
+        )
+        for figure, width in widths.items()
     }
 
 
 def rows_of(scenario: tuple[str, float, tuple[float, float], int]) -> Iterator[str]:
     """The table of one scenario, a row per figure."""
     name, prevalence, (yes, no), count = scenario
-    for figure, (plain, told, width, size) in voted_studies(name, prevalence, (yes, no), count).items():
+    studies = voted_studies(name, prevalence, (yes, no), count)
+    sizes = samples(name, prevalence, (yes, no), {figure: width for figure, (_, _, width) in studies.items()})
+    for figure, (plain, told, width) in studies.items():
         yield (
-            f"{name:13} {prevalence:5.0%} {yes:5.0%} {no:5.0%} {figure:9} {plain:7.1%} {told:7.1%} {100 * width:6.1f} {size:5d} "
-            f"{1 - 200 / size:6.0%}"
+            f"{name:13} {prevalence:5.0%} {yes:5.0%} {no:5.0%} {figure:9} {plain:7.1%} {told:7.1%} {100 * width:6.1f}"
+            + "".join(f" {size:5.0f} {1 - 200 / size:6.0%}" for size in sizes[figure])
         )
 
 
@@ -262,7 +297,9 @@ def table(scenario: tuple[str, float, tuple[float, float], int]) -> str:
 
 def votes(count: int) -> None:
     """Print coverage by majority and allowing for errors, and answers saved, of 200 pairs with three votes each."""
-    print("judge         holds  yes*  no*   figure    majority corr.  width simple saved   (* share of votes that err)")
+    print(
+        "judge         holds  yes*  no*   figure    majority corr.  width right  saved  errs  saved   (* share of votes that err)"
+    )
     scenarios = [(*scenario, count) for scenario in product(JUDGES, PREVALENCES, ERRORS)]
     with ProcessPoolExecutor(2) as pool:
         for text in pool.map(table, scenarios):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, stdtrit
+from scipy.special import bdtrc, betainccinv, betaincinv, chdtrc, gammaincinv, stdtrit
 
 from ctxr.metrics.votes import Doubles
 
@@ -50,6 +50,32 @@ def share_limits(share: Doubles, looks: Doubles, free: Doubles) -> tuple[Doubles
     # exact limits are not defined without hits or without misses, nor for endless looks
     low, high = np.where(np.isnan(low), middle - half, low), np.where(np.isnan(high), middle + half, high)
     return np.clip(np.minimum(middle - half, low), 0, share), np.clip(np.maximum(middle + half, high), share, 1)
+
+
+def weighted_limits(counts: Doubles, variances: Doubles, steps: Doubles, sizes: Doubles) -> tuple[Doubles, Doubles]:
+    """Limits of sums of weighted counts by the gamma distribution (Fay and Feuer 1997; Tiwari, Clegg and Zou 2006): of what is counted
+    where that is the rarer kind, else of the rest; their distances add up by their squares.
+
+    Args:
+        counts, variances: [G, S] of the parts of G sums. steps: [G, S] what one more of a part's sample adds. sizes: [S] the most.
+
+    >>> low, high = weighted_limits(*np.array([[[0.0]], [[0.0]], [[10.0]]]), np.array([1000.0]))
+    >>> float(low[0]), round(float(high[0]), 2)
+    (0.0, 36.89)
+    """
+    many, tail, reaches = counts > sizes / 2, (1 - LEVEL) / 2, []
+    for kind in (many, ~many):
+        parts = np.maximum(kind.sum(axis=1), 1)
+        count = np.maximum((np.minimum(counts, sizes - counts) * kind).sum(axis=1), 1e-9)
+        spread = np.maximum((variances * kind).sum(axis=1), 1e-12)
+        more, wider = count + (steps * kind).sum(axis=1) / parts, spread + (steps**2 * kind).sum(axis=1) / parts
+        below = count - gammaincinv(count**2 / spread, tail) * spread / count
+        above = gammaincinv(more**2 / wider, 1 - tail) * wider / more - count
+        reaches.append(np.maximum([below, above], 0))
+    # what lies below the count of the rest lies above that of the counted
+    below, above = np.hypot(reaches[0][::-1], reaches[1])
+    value = counts.sum(axis=1)
+    return np.clip(value - below, 0, value), np.clip(value + above, value, sizes.sum())
 
 
 def bounded_tail(total: float, trials: int, chance: float) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
-from ctxr.metrics.proportions import share_limits, zero_of_fall
+from ctxr.metrics.proportions import share_limits, weighted_limits, zero_of_fall
 from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
 from ctxr.metrics.vote_errors import PairVotes, likely_shares
@@ -206,10 +206,9 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
         if likely is None:
             known = finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])
             return np.array([[np.nan] * 3 if known is None else [known.value, known.low, known.high]]).T
-        share, *limits = shares[:, :, group] * population[group]
-        below, above = (np.linalg.norm(limit - share, axis=1) for limit in limits)
-        value = share.sum(axis=1)
-        return np.asarray(np.clip(np.stack([value, value - below, value + above]), 0, population[group].sum()))
+        size = population[group].astype(np.float64)
+        share, variance, weight = shares[:, :, group] * [[size], [size**2], [size]]
+        return np.stack([share.sum(axis=1), *weighted_limits(share, variance, weight, size)])
 
     def widest(ends: Doubles, strata: int) -> Interval:
         """A figure with its limits [3, G] under all pairs of error rates."""

@@ -8,9 +8,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import binom
+from scipy.special import binom, ndtri, stdtrit
 
-from ctxr.metrics.proportions import LEVEL, share_limits, zero_of_fall
+from ctxr.metrics.proportions import LEVEL, zero_of_fall
 from ctxr.metrics.votes import Codes, Doubles
 
 GRID, ZOOMS, ROOTS = 11, 3, (1e-3, 0.5**0.5)
@@ -30,7 +30,8 @@ def likely_shares(votes: PairVotes, population: Doubles) -> tuple[Doubles, Doubl
     """What strata of `population` [S] pairs hold under each of G pairs of error rates that fit the votes.
 
     Returns the rates, the chance that a vote says yes, and no, by error [G, 2]; how far limits under them count, 0..1 [G]; and the
-    entailed share of all pairs with its limits [3, G, S], NaN without votes. None where no pair has two votes: nothing shows errors.
+    entailed share of all pairs, its variance, and what one more entailed pair of the sample adds to it [3, G, S], NaN without votes.
+    None where no pair has two votes: nothing shows errors.
     """
     if not (votes.cast > 1).any():
         return None
@@ -56,10 +57,14 @@ def likely_shares(votes: PairVotes, population: Doubles) -> tuple[Doubles, Doubl
         near = roots[misfit <= 1]
         low = np.maximum(near.min(axis=0) - steps[1] + steps[0], ROOTS[0])
         high = np.minimum(near.max(axis=0) + steps[1] - steps[0], ROOTS[1])
-    # as many looks without errors would say as much: what the votes leave open, less what a census would
-    middle = (share * judged + 2) / (judged + 4)
-    spread = middle * (1 - middle)
-    known = (looks * gain**2 / (other + middle[..., None] * gain)).sum(axis=-1)
-    left = np.maximum(1 / np.maximum(known, 1e-9) - spread / np.maximum(population, 1), 1e-9)
-    shares = np.where(looks.any(axis=1), np.stack([share, *share_limits(share, spread / left, judged - 1)]), np.nan)
+
+    def left(share: Doubles) -> Doubles:
+        """The variance that the votes leave open, less what a census would."""
+        known = (looks * gain**2 / (other + share[..., None] * gain)).sum(axis=-1)
+        return np.asarray(1 / np.maximum(known, 1e-9) - share * (1 - share) / np.maximum(population, 1)).clip(1e-9)
+
+    middle, sure = (share * judged + 2) / (judged + 4), np.clip(share, 1e-4, 1 - 1e-4)
+    few = (stdtrit(np.maximum(judged - 1, 1), (1 + LEVEL) / 2) / ndtri((1 + LEVEL) / 2)) ** 2
+    moments = [share, left(sure) * few, left(middle) / (middle * (1 - middle))]
+    shares = np.where(looks.any(axis=1), np.stack(moments), np.nan)
     return near**2, np.sqrt(1 - misfit[misfit <= 1]), shares[:, misfit <= 1]
