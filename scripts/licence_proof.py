@@ -97,7 +97,7 @@ def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Genera
     answers = judged(sample, answered(sample, world.holds, rng), ()).answers
     pairs = JudgedPairs(current, sample, world.links, answers)
     favours = pairs.preference(config.seed)
-    return examine(config, current, "", pairs), favours or Preference(0, 0, 1)
+    return examine(config, current, "", pairs, ["test"]), favours or Preference(0, 0, 1)
 
 
 def precision(world: Drawn, threshold: float) -> float:

@@ -62,12 +62,12 @@ def alternative_test(votes: Votes, verdicts: Codes, weights: Doubles, epsilon: f
 
 
 def inferiority(differences: Doubles, weights: Doubles, epsilon: float) -> float:
-    """One-sided p-value for the claim that differences [n] are `epsilon` or more: Student's, or of few items Wilcoxon's, which knows no
-    weights: exact, with mean ranks for ties."""
-    values, count = differences - epsilon, len(differences)
-    if count >= FEW_ITEMS:
+    """One-sided p-value for the claim that differences [n] are `epsilon` or more: Student's, by the effective number of items (Kish), or
+    of few items Wilcoxon's, which knows no weights: exact, with mean ranks for ties."""
+    values = differences - epsilon
+    if len(values) >= FEW_ITEMS:
         share = weights / weights.sum()
-        mean = float(share @ values)
+        mean, count = float(share @ values), 1 / float(share @ share)
         spread = float(np.linalg.norm(share * (values - mean))) * np.sqrt(count / (count - 1))
         return float(stdtr(count - 1, mean / spread)) if spread > 1e-12 else float(mean >= 0)
     values = np.round(values[values != 0], 9)

@@ -72,12 +72,13 @@ def test_voting_on_a_description_does_not_depend_on_the_votes_so_far_and_no_answ
     assert (judgments / "refused.jsonl").read_text(encoding="utf-8") == ""
 
 
-def test_gains_are_those_of_people_encoder_classifier_and_links(shown: DemoReport) -> None:
-    kept, found, judged, linked = rows_of(shown, "gains").values()
+def test_gains_are_those_of_people_encoder_classifier_judge_and_links(shown: DemoReport) -> None:
+    kept, found, judged, revised, linked = rows_of(shown, "gains").values()
     assert kept["low"] > 0
     assert kept["with"] - kept["without"] == pytest.approx(kept["gain"])
     assert found["low"] <= found["gain"] <= found["high"]
     assert judged["without"] == pytest.approx(50, abs=5)
+    assert revised["gain"] > 0
     assert linked["without"] == pytest.approx(5)
     assert linked["low"] <= linked["gain"] <= linked["high"]
     assert set(rows_of(shown, "accuracy")) == {"chance", "ctxr-tiny"}
@@ -94,7 +95,7 @@ def test_a_second_demo_draws_nothing_and_ends_with_commands_to_try(
     assert result.stdout.count("nothing to do") == 2
     assert "ctxr build-sets FOLDER" in result.stdout
     assert f"{shown.pages[0]}\n" in result.stdout
-    assert "ctxr revise-labels --entail" in result.stdout
+    assert "ctxr revise-labels --audit" in result.stdout
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:

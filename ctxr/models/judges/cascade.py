@@ -13,6 +13,9 @@ from ctxr.store.hashing import sha256_of
 Limits = tuple[float, float]
 """Probabilities below which a claim is not entailed, and from which on it is; between them it is unsure."""
 
+DIGITS = 6
+"""Decimal places of a probability."""
+
 BETWEEN: Limits = (0.1, 0.9)
 """Limits of a judge that another one follows."""
 
@@ -69,11 +72,17 @@ class Cascade:
         return any(one.toy for one in self.judges)
 
     def decide(self, ask: Callable[[Judge, Codes], Doubles], count: int, last: Limits) -> Verdicts:
-        """The verdicts on `count` claims. `ask` gives the probabilities of a judge for some of them; `last` are the last judge's limits."""
+        """The verdicts on `count` claims. `ask` gives the probabilities of a judge for some of them; `last` are the last judge's limits.
+
+        Probabilities and limits are compared as the ledger holds them, so a limit read from it calls the same pairs.
+        """
         values, places = np.full(count, int(UNSURE)), np.zeros(count, np.int64)
         probabilities, left = np.full(count, np.nan), np.arange(count)
         for place, (judge, (low, high)) in enumerate(zip(self.judges, (*self.limits, last), strict=True)):
-            probability = ask(judge, left)
+            probability, (low, high) = (
+                np.round(ask(judge, left).astype(np.float64), DIGITS),
+                np.round((low, high), DIGITS),
+            )
             places[left], probabilities[left] = place, probability
             values[left] = np.where(probability >= high, 1, np.where(probability < low, 0, int(UNSURE)))
             left = left[values[left] == UNSURE]

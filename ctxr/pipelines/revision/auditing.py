@@ -12,6 +12,7 @@ from ctxr.annotation.answers import collected, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, read_tasks
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import (
     ALSO,
     AUDIT,
@@ -172,7 +173,14 @@ class _Audit(Stage):
         base = config.dataset or base_of(revised)
         content = open_base(base).content if base is not None and base.exists() else ""
         pairs = JudgedPairs(self.round, sample, links, self.audited.answers)
-        self.licence, self.favours = examine(config, self.round, content, pairs), pairs.preference(config.seed)
+        dataset = read_dataset(revised)
+        sides = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
+        side_of = {one.key(): sides[dataset.queries[one.caption].image_set] for one in sample}
+        held = [one for one in sample if side_of[one.key()] != "train"]
+        splits = sorted({side_of[one.key()] for one in held if one.key() in self.audited.answers})
+        licensing = JudgedPairs(self.round, held, links, self.audited.answers)
+        self.licence = examine(config, self.round, content, licensing, splits)
+        self.favours = pairs.preference(config.seed)
         parents = (("revised", DATASET, revised), ("judgments", JUDGMENTS, source))
         return Inputs([Parent(name, kind, open_artifact(path).sha256) for name, kind, path in parents])
 

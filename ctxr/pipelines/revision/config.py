@@ -78,7 +78,7 @@ class ReviseLabels(JudgeEndpointOptions):
     them."""
     unlicensed: Annotated[bool, Since(False)] = False
     """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""
-    epsilon: Annotated[float, NotDecisive, Range(0, 1, "a share from 0 to 1")] = 0.1
+    epsilon: Annotated[float, NotDecisive, Range(0, 0.2, "a share from 0 to 0.2")] = 0.1
     """What a judge may be worse than a person to be licensed, since it is cheaper (--audit): 0.1 for crowd workers, 0.15 for skilled
     people, 0.2 for experts."""
     sample: Annotated[int, Range(0, inf, "a whole number, at least 0")] = 200

@@ -22,6 +22,9 @@ from ctxr.store.hashing import sha256_of
 PRECISION = 0.8
 """Precision that the threshold of an audit reaches, unless --precision names another."""
 
+LEAST_PRECISION = 0.5
+"""The least that --precision may ask of it."""
+
 LEAST_CALLED = 10
 """Pairs of half an audit that a threshold must call entailed to be chosen on them."""
 
@@ -37,6 +40,7 @@ class JudgeLicence:
         reason: for the outcome. judge, fingerprint: of the round. content: of the dataset. epsilon: see `alternative_test`.
         threshold: lowest probability that counts as entailed, the higher one of both halves of the audit. omega: winning rate, the
             share of people whose test is rejected. rho: mean advantage. items: of the test; unsure: pairs that are not in it.
+        splits: of the audited pairs, on which alone it holds; train is none of them. unsure_below: of the round. wanted: precision.
     """
 
     passed: bool
@@ -51,10 +55,19 @@ class JudgeLicence:
     people: tuple[AnnotatorTest, ...] = ()
     items: int = 0
     unsure: int = 0
+    splits: tuple[str, ...] = ()
+    unsure_below: float | None = None
+    wanted: float = PRECISION
+
+    @property
+    def words(self) -> str:
+        """As a round holds it."""
+        terms = f"ω {self.omega or 0:.2f}, ε {self.epsilon:g}, precision {self.wanted:.0%}"
+        return f"{self.reason} ({terms}), from a probability of {self.threshold or 0:.3g} on"
 
 
 def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
-    """The licence of a judge on a dataset by the latest audit that tested it; None where none did, or it failed.
+    """The licence of a judge on a dataset by the latest audit that tested it or found no threshold; None where none did, or it failed.
 
     Raises DataError for an audit that was changed since it was written.
     """
@@ -66,7 +79,8 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
             raise DataError(
                 f"{manifest}: its licence is damaged: {error}", hint="ctxr revise-labels --audit"
             ) from error
-        if licence and licence.omega is not None and (licence.fingerprint, licence.content) == (fingerprint, content):
+        same = licence and (licence.fingerprint, licence.content) == (fingerprint, content)
+        if licence and same and (licence.omega is not None or (licence.threshold is None and licence.splits)):
             return licence if licence.passed else None
     return None
 
@@ -119,11 +133,18 @@ class JudgedPairs:
         return preference(self.probability, self.ranks, self.entailed, self.weights * self.decided, seed)
 
 
-def examine(config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs) -> JudgeLicence:
-    """License the judge of a round, or say why not: each half of the audit chooses the threshold at which it decides the other half, and
-    the test is over both."""
-    wanted = PRECISION if config.precision is None else config.precision
-    licence = JudgeLicence(False, "", current.classifier, current.classifier_fingerprint, content, None, config.epsilon)
+def examine(
+    config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs, splits: Sequence[str]
+) -> JudgeLicence:
+    """License the judge of a round for the splits that its pairs are from, or say why not: each half of the audit chooses the threshold at
+    which it decides the other half, and the test is over both."""
+    wanted = max(LEAST_PRECISION, PRECISION if config.precision is None else config.precision)
+    licence = JudgeLicence(
+        False, "", current.classifier, current.classifier_fingerprint, content, None, config.epsilon,
+        splits=tuple(splits), unsure_below=current.unsure_below, wanted=wanted,
+    )  # fmt: skip
+    if not splits:
+        return replace(licence, reason="people judged no pair of valid, test or a set without a split")
     thresholds = pairs.thresholds(wanted)
     if np.isinf(thresholds).any():
         reason = f"no threshold calls {LEAST_CALLED} pairs or more in each half, {wanted:.0%} of them rightly"

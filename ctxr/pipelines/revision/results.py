@@ -278,10 +278,15 @@ class Revised:
                 )
 
     def counting(self, links: Sequence[CandidateRow]) -> list[CandidateRow]:
-        """The decisions that count."""
+        """The decisions that count; without an answer a pair of an evaluated split is as if nobody judged it."""
         dataset = self.inputs.base.dataset
-        sets = {one.gallery.id for one in self.pools if one.gallery.side in self.force}
-        return [link for link in links if dataset.queries[link.caption].image_set in sets]
+        sides = {one.gallery.id: one.gallery.side for one in self.pools if one.gallery.side in self.force}
+        side_of = [sides.get(dataset.queries[link.caption].image_set) for link in links]
+        return [
+            link
+            for link, side in zip(links, side_of, strict=True)
+            if side == "train" or (side is not None and link.reason != "no_answer")
+        ]
 
     def judges(self) -> list[dict[str, Any]]:
         """Each judge with its limits, how many candidates it was asked about, and how many of these it decided or left unsure."""

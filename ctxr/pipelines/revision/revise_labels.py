@@ -254,7 +254,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
     if licence and licence.threshold is not None and licence.threshold > chosen_threshold.value:
         progress.note(f"{cascade.name} is licensed from {licence.threshold:.3g} on: leave the lower threshold out")
     makers = [encoder.fingerprint, encoder.precision, cascade.fingerprint, chosen_threshold.value]
-    later = {"unsure": chosen_threshold.unsure, "licensed": bool(licensed) or None}
+    later = {"unsure": chosen_threshold.unsure, "licensed": sorted(force) if licensed else None}
     makers += [{name: value} for name, value in later.items() if value is not None]
 
     def decides(before: Sequence[Round]) -> str:
@@ -289,16 +289,18 @@ def in_force(
 ) -> tuple[ReviseLabels, frozenset[str], str]:
     """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
 
-    A round counts on train, on other splits by a licence from this threshold on, and everywhere in a drawn world; that of the toy
-    only there, but for --unlicensed.
+    A round counts on train, on the splits of a licence from its threshold on and with its limit of unsure pairs, and everywhere in a
+    drawn world; that of the toy only there, but for --unlicensed.
     """
     splits, licensed = frozenset(gallery.side for gallery in inputs.galleries), replace(config, unlicensed=False)
-    without = frozenset[str]() if cascade.toy else splits & {"train"}
-    if without == splits or TRUTH in (inputs.base.tables or {}):
+    force, words = frozenset[str]() if cascade.toy else splits & {"train"}, ""
+    if TRUTH in (inputs.base.tables or {}):
         return licensed, splits, ""
-    if not cascade.toy and licence and licence.threshold is not None and licence.threshold <= threshold:
-        return licensed, splits, f"{licence.reason}, from a probability of {licence.threshold:.3g} on"
-    return config, splits if config.unlicensed else without, ""
+    if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
+        force, words = force | splits & {*licence.splits}, licence.words
+    if force == splits or not config.unlicensed:
+        return licensed, force, words
+    return config, splits, words
 
 
 def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:

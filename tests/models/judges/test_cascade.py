@@ -1,6 +1,7 @@
 """A cascade decides as if each claim went from judge to judge until one is sure of it."""
 
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -58,3 +59,15 @@ def test_a_judge_alone_keeps_its_fingerprint_and_a_cascade_has_that_of_its_judge
     assert both.fingerprint not in {one.fingerprint for one in others}
     assert both.fingerprint == Cascade((cheap, dear), ((0.1, 0.9),)).fingerprint
     assert (both.name, both.toy, both.unknown, both.trained_on) == ("cheap, then dear", True, "dear", frozenset("a"))
+
+
+def test_a_probability_at_the_limit_is_above_it_as_the_ledger_holds_both() -> None:
+    for p, threshold in ((0.9, 0.9), (0.7, 0.7), (0.9999998, 1.0), (0.6883771, 0.688377)):
+        answers = np.array([p, p - 1e-3], np.float32)
+        verdicts = Cascade((judge("only"),)).decide(partial(_among, answers), 2, (threshold, threshold))
+        assert verdicts.values.tolist() == [1, 0]
+        assert round(float(verdicts.probabilities[0]), 6) == round(p, 6)
+
+
+def _among(answers: np.ndarray, _: Any, rows: np.ndarray) -> np.ndarray:
+    return cast(np.ndarray, answers[rows])

@@ -111,7 +111,7 @@ def test_a_sample_says_what_a_census_would_within_its_interval(workdir: Path) ->
     told = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())
     found = told["revision"]["precision"]
     assert found["low"] <= precision <= found["high"]
-    assert found["high"] - found["low"] < 0.3
+    assert found["high"] - found["low"] < 0.35
     errors = told["revision"]["errors"]
     assert all(one["low"] <= 0.03 <= one["high"] for one in errors)
     assert "independent" in report.tables["reliability"].note

@@ -198,7 +198,15 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
     def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence | None:
         base.append((workdir, fingerprint, content))
         return JudgeLicence(
-            True, "as good as 3 of 3 people", "stand-in", fingerprint, content, epsilon=0.1, threshold=0.7
+            True,
+            "as good as 3 of 3 people",
+            "stand-in",
+            fingerprint,
+            content,
+            epsilon=0.1,
+            threshold=0.7,
+            omega=1.0,
+            splits=("test",),
         )
 
     monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.read_licence", read_licence)
@@ -285,6 +293,11 @@ def test_what_people_license_counts_with_the_next_command(published: Path) -> No
     assert run(config, classifier=judge).did == "up to date"
     assert bytes_of(published / "revised") == before
     assert told.did == "audited"
+    # nobody has looked at valid, or at pairs that are left unsure
+    run(replace(config, split="valid", out=published / "valid"), classifier=judge)
+    assert read_table(published / "valid" / "rounds.jsonl", Round)[0].licence == ""
+    unsure = run(replace(config, unsure=0.01, out=published / "unsure"), classifier=judge)
+    assert "not in force" in unsure.facts
     # nobody has licensed another judge, or the toy
     other = StandIn(published / "dataset", 0.9, 0.97)
     assert "not in force" in run(replace(config, out=published / "other"), classifier=other).facts

@@ -23,9 +23,11 @@ from tests.pipelines.revision.test_auditing import answer_all
 ROUND = Round(1, True, "r", "r", "judge", "f", 0.5, "given", 9, 9, 0, 0, 0, "")
 
 
-def revised(workdir: Path, judge: StandIn, people: tuple[str, ...] = ("w1", "w2", "w3")) -> ReviseReport:
+def revised(
+    workdir: Path, judge: StandIn, people: tuple[str, ...] = ("w1", "w2", "w3"), split: str = "test"
+) -> ReviseReport:
     """A round that people audit in full."""
-    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", split="test", sample=10_000), classifier=judge)
+    run(ReviseLabels(workdir=workdir, entail=True, by="hashed", split=split, sample=10_000), classifier=judge)
     answer_all(workdir, wrong=0.06, people=people)
     return run(ReviseLabels(workdir=workdir, audit=True))
 
@@ -90,9 +92,17 @@ def test_one_person_licenses_nobody(workdir: Path) -> None:
     assert "two people" in report.facts["licence"]
 
 
+def test_people_who_saw_train_pairs_alone_license_nobody(workdir: Path) -> None:
+    judge = StandIn(workdir / "dataset", sensitivity=0.95, specificity=0.98)
+    report = revised(workdir, judge, split="train")
+    licence = json.loads((workdir / "revision-audit" / "001" / "figures.json").read_bytes())["licence"]
+    assert (licence["passed"], licence["splits"], licence["people"]) == (False, [], [])
+    assert "valid" in report.facts["licence"]
+
+
 def test_the_next_command_is_the_one_that_puts_pending_pairs_in_force(workdir: Path) -> None:
     config, pending = ReviseLabels(workdir=workdir), structs.replace(ROUND, pending=7)
-    licence = examine(config, ROUND, "c", pairs_of({}))
+    licence = examine(config, ROUND, "c", pairs_of({}), ["test"])
     assert "next" not in licence_facts(config, ROUND, licence)
     assert "--unlicensed" in licence_facts(config, pending, licence)["next"]
     assert "--unlicensed" not in licence_facts(config, pending, replace(licence, passed=True))["next"]
@@ -171,13 +181,13 @@ def test_the_higher_threshold_of_both_halves_is_the_licensed_one() -> None:
         for number, p in enumerate(rng.random(100).tolist())
     }
     pairs = pairs_of(rows, unsure_below=0.4)
-    licence = examine(ReviseLabels(), ROUND, "c", pairs)
+    licence = examine(ReviseLabels(), ROUND, "c", pairs, ["test"])
     assert licence.passed
     assert licence.threshold == pairs.thresholds(0.8).max()
     assert licence.unsure == int((pairs.at(pairs.thresholds(0.8)[pairs.half]) == UNSURE).sum()) > 0
     assert licence.items == 100 - licence.unsure
     # the toy never passes
-    assert not examine(ReviseLabels(), structs.replace(ROUND, toy=True), "c", pairs).passed
+    assert not examine(ReviseLabels(), structs.replace(ROUND, toy=True), "c", pairs, ["test"]).passed
 
 
 def test_a_coin_is_refused_and_a_judge_that_errs_as_seldom_as_people_passes() -> None:
