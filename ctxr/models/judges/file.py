@@ -39,14 +39,14 @@ class FileJudge(Judge):
         """How many of these pairs have no row, and how many rows belong to none of them; "" for none. Raises DataError where no row
         belongs to any."""
         lacking, strange = len(set(pairs) - self.answers.keys()), len(self.answers.keys() - set(pairs))
-        if pairs and strange == len(self.answers):
+        if not pairs or not lacking + strange:
+            return ""
+        if strange == len(self.answers):
             row, pair = (f"({', '.join(one)})" for one in (next(iter(self.answers)), pairs[0]))
             raise DataError(
                 f"{self.name} names none of the {lacking:,} candidates: its first row is {row}, the first candidate {pair}",
                 hint=_HINT,
             )
-        if not lacking and not strange:
-            return ""
         return (
             f"{self.name} has no row for {lacking:,} of {len(set(pairs)):,} candidates; "
             f"{strange:,} of its {len(self.answers):,} rows name no candidate"
