@@ -91,14 +91,16 @@ def resolve_address(endpoint: str, insecure: bool, option: str = "--endpoint ") 
     Raises UsageError for what is no such address, holds a password or a key, or would send pictures and key in the clear.
     """
     typed, example = option.rstrip(" :"), f"{option}http://localhost:8000/v1"
+    plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
+    # what may hold a password or a key is not repeated
+    shown = f"{option}{endpoint}" if plain and not set("@?#") & set(endpoint) else typed
     try:
         parts = urlsplit(endpoint)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise UsageError(f"{typed} is not an address", hint=example) from error
-    plain = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
+        raise UsageError(f"{shown} is not an address", hint=example) from error
     if parts.scheme not in ("http", "https") or not host or not plain:
-        raise UsageError(f"{typed} is not an address of http or https", hint=example)
+        raise UsageError(f"{shown} is not an address of http or https", hint=example)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
             f"{typed} holds a password or a query, which would be written down",
@@ -144,6 +146,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         import httpx
 
+        self._reached = False
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
@@ -173,11 +176,18 @@ class Endpoint:
             wait = 2.0**number
             try:
                 status, headers, reply = self._post(content)
+            except httpx.ConnectError as error:
+                trouble, answered = self.clean(str(error)) or type(error).__name__, False
+                if number and not self._reached:
+                    raise CtxrError(
+                        f"{self.address.url} cannot be reached: {trouble}", hint=f"is a server running there? {AGAIN}"
+                    ) from error
             except httpx.TimeoutException:
                 trouble, answered = f"no answer within {self.timeout:g} seconds", False
             except httpx.RequestError as error:  # no connection, or a body that does not decompress
                 trouble, answered = self.clean(str(error)) or type(error).__name__, False
             else:
+                self._reached = True
                 if len(reply) >= MOST_BYTES:
                     raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
                 completion = _decoded(reply)
@@ -186,15 +196,16 @@ class Endpoint:
                     return dict(self._cleaned(completion))
                 detail = self._detail(reply)
                 answered = status == httpx.codes.OK and not failed
-                trouble = "something that is not a completion" if answered else f"{status}: {detail}"
+                trouble = f"what is not a completion: {detail}" if answered else f"{status}: {detail}"
                 if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
                     raise Rejected(status, detail, _hint(status))
                 wait = max(wait, self._retry_after(headers.get("retry-after", "")))
             if number < TRIES - 1:
                 self.pause(wait)
         if answered:
-            raise Unreadable(f"the endpoint answered {TRIES} times with {trouble}", hint=AGAIN)
-        raise CtxrError(f"the endpoint did not answer {TRIES} times, at last: {trouble}", hint=AGAIN)
+            hint = AGAIN if "/v1/" in self.address.url else "should the address end in /v1?"
+            raise Unreadable(f"{self.address.url} answered {TRIES} times with {trouble}", hint=hint)
+        raise CtxrError(f"{self.address.url} did not answer {TRIES} times, at last: {trouble}", hint=AGAIN)
 
     def clean(self, text: str) -> str:
         """The text without the key: hosts repeat it when they refuse it."""
@@ -269,4 +280,8 @@ def _complaint(reply: bytes) -> str:
 def _hint(status: int) -> str:
     if status in (401, 403):
         return "check the key, and that --key-from names its variable"
-    return "check the address and --model" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"
+    return (
+        "check --model and the address, which ends in /v1 for most servers"
+        if status in NOT_ALLOWED
+        else f"see what it says; {AGAIN}"
+    )

@@ -40,9 +40,11 @@ def test_a_name_has_a_kind_a_rest_and_perhaps_limits() -> None:
 @pytest.mark.parametrize(
     ("spec", "hint"),
     [
-        ("nil:models/x", "nli.*nli:DIRECTORY"), ("nli", "nli:DIRECTORY"), ("nli:", "nli:DIRECTORY"), ("toy:x", "toy"),
+        ("nil:models/x", "nli.*nli:DIRECTORY"), ("nli", "^--judge nli:DIRECTORY"), ("nli:", "^--judge nli:DIRECTORY"),
+        ("toy:x", "^--judge toy:"),
         ("", "classifier:NAME"), ("some-run", "classifier:NAME"), ("nli:x@0.9-0.1", "nli:x@0.1-0.9"),
-        ("nli:x@0.5", "nli:x@0.1-0.9"), ("toy@0.5-1.5", "toy@0.1-0.9"),
+        ("nli:x@0.5", "nli:x@0.1-0.9"), ("toy@0.5-1.5", "toy@0.1-0.9"), ("toy@foo", "toy@0.1-0.9"),
+        ("nli@foo", "nli:DIRECTORY@0.1-0.9"),
     ],
 )  # fmt: skip
 def test_a_name_of_no_judge_is_refused_with_those_there_are(spec: str, hint: str) -> None:
@@ -93,6 +95,6 @@ def test_a_classifier_that_is_not_there_is_refused_with_those_there_are(tmp_path
 def test_what_an_opened_judge_lacks_is_said(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("image,caption\na,b\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()
-    for spec, names in ((f"file:{tmp_path}/p.csv", "`p`"), (f"nli:{tmp_path}/empty", r"config\.json")):
+    for spec, names in ((f"file:{tmp_path}/p.csv", "'image', 'caption':"), (f"nli:{tmp_path}/empty", r"config\.json")):
         with pytest.raises(DataError, match=names):
             opened(spec, tmp_path)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxr.engine.options import JudgeEndpointOptions
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError
 from ctxr.models import chat
 from ctxr.models.chat import ChatClient, Completion, PricedRequest
@@ -142,7 +142,8 @@ class EndpointJudge(Judge):
         asked = [self._requests(claim, contents[claim.image]) for claim in claims]
         left = [requests for requests in asked if requests]
         for sample in range(self._options.samples):
-            self._ask([requests[sample] for requests in left])
+            label = f"asking {self.name}" + f", answer {sample + 1}" * (sample > 0)
+            self._ask([requests[sample] for requests in left], label)
             left = [one for one in left if self._replies[one[0].identity].outcome in ("answer", "unreadable")]
         return np.array([self._mean(requests) for requests in asked], np.float32)
 
@@ -152,6 +153,15 @@ class EndpointJudge(Judge):
         requests = claims * (1 if told else self._options.samples)
         sent, received = requests * self._tokens(CHARACTERS), requests * self._options.max_tokens
         return Estimate(requests, sent, received, self._budget.cost(sent, received))
+
+    def unanswered(self) -> str:
+        """How one of the replies without a yes or no reads, and what may help; "" where all have one."""
+        for reply in self._replies.values():
+            if reply.probability is None:
+                cut = (reply.completion_tokens or 0) >= self._options.max_tokens or not chat.final_text(reply.said)
+                advice = "a reasoning model needs a larger --max-tokens" if cut else "take another --model"
+                return f"one reply is {reply.said!r}{' (refused)' * (reply.outcome == 'refused')}; {advice}"
+        return ""
 
     def _tokens(self, characters: int, picture: bool = True) -> int:
         return chat.text_tokens(len(SYSTEM) + characters) + picture * chat.picture_tokens(0, 0, self._options.side)
@@ -167,7 +177,7 @@ class EndpointJudge(Judge):
         values = [reply.probability for reply in replies if reply.probability is not None]
         return sum(values) / len(values) if values else math.nan
 
-    def _ask(self, requests: Sequence[PricedRequest]) -> None:
+    def _ask(self, requests: Sequence[PricedRequest], label: str) -> None:
         """Send those without a reply, as far as the budget allows. Raises UnfinishedError where it ends."""
         distinct = {request.identity: request for request in requests}
         todo = [request for identity, request in distinct.items() if identity not in self._replies]
@@ -181,12 +191,12 @@ class EndpointJudge(Judge):
             self._replies[request.identity] = reply = client.ask(request, self._messages(request.asked), reply_of)
             return reply
 
-        replies = client.ask_all(todo, ask, Silent())
+        with self._progress.task(label, len(distinct)) as task:
+            task.advance(len(distinct) - len(todo))
+            replies = client.ask_all(todo, ask, task)
         self._accepted = client.accepted
-        if 2 * sum(reply.outcome == "unreadable" for reply in replies) > len(replies):
-            self._progress.warn(
-                f"{self.name} mostly says neither yes nor no: a reasoning model needs a larger --max-tokens"
-            )
+        if 2 * sum(reply.probability is None for reply in replies) > len(replies):
+            self._progress.warn(f"{self.name} mostly says neither yes nor no: {self.unanswered()}")
         if len(replies) < len(todo):
             done = f"{len(distinct) - len(todo) + len(replies)} of {len(distinct)} requests at hand"
             raise UnfinishedError(

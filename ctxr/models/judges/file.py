@@ -2,24 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.readers.entailment import Rows
-from ctxr.errors import DataError
+from ctxr.errors import DataError, some
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.store.hashing import sha256_file
 
+COLUMNS = ("image", "caption", "p")
+"""Of a row: the id of the image, that of the query, as in a ledger.jsonl, and a probability; other columns are left alone."""
 
-class PairProbability(msgspec.Struct, frozen=True):
-    """The probability that a picture entails a caption, by the ids of image and query; other columns are left alone."""
-
-    image: str
-    caption: str
-    p: Annotated[float, msgspec.Meta(ge=0, le=1)]
+_HINT = (
+    "under the header image,caption,p a row is such as photos/1.jpg,photos/1.jpg#1,0.75: "
+    "the ids of image and query, as in the ledger.jsonl of a round"
+)
 
 
 class FileJudge(Judge):
@@ -37,24 +35,49 @@ class FileJudge(Judge):
         """float32 [n] in 0..1 by the ids of each claim, NaN where the file has no row of them."""
         return np.array([self.answers.get(claim.pair or ("", ""), np.nan) for claim in claims], np.float32)
 
+    def gaps(self, pairs: Sequence[tuple[str, str]]) -> str:
+        """How many of these pairs have no row, and how many rows belong to none of them; "" for none. Raises DataError where no row
+        belongs to any."""
+        lacking, strange = len(set(pairs) - self.answers.keys()), len(self.answers.keys() - set(pairs))
+        if not pairs or not lacking + strange:
+            return ""
+        if strange == len(self.answers):
+            row, pair = (f"({', '.join(one)})" for one in (next(iter(self.answers)), pairs[0]))
+            raise DataError(
+                f"{self.name} names none of the {lacking:,} candidates: its first row is {row}, the first candidate {pair}",
+                hint=_HINT,
+            )
+        return (
+            f"{self.name} has no row for {lacking:,} of {len(set(pairs)):,} candidates; "
+            f"{strange:,} of its {len(self.answers):,} rows name no candidate"
+        )
+
 
 def _read(path: Path) -> dict[tuple[str, str], float]:
-    rows, hint = Rows(path), "write rows with image, caption and p from 0 to 1"
+    rows = Rows(path)
     answers: dict[tuple[str, str], float] = {}
     for row in rows:
-        try:
-            answer = msgspec.convert(row.cells, PairProbability, strict=False)
-        except msgspec.ValidationError as error:
-            raise DataError(f"{path}:{row.line}: {error}", hint=hint) from error
-        p = answers.setdefault((answer.image, answer.caption), answer.p)
-        if p != answer.p:
-            pair = f"{answer.image} and {answer.caption}"
+        if not set(COLUMNS) <= row.cells.keys():
+            columns = some(map(repr, row.cells), 6)
             raise DataError(
-                f"{path}:{row.line}: p of {pair} is {answer.p:g}, and {p:g} above", hint="delete one of them"
+                f"{path}:{row.line}: the columns are {columns}: image, caption and p are needed", hint=_HINT
+            )
+        image, caption, text = (row.cells[name] for name in COLUMNS)
+        try:
+            p = float(text)
+        except ValueError:
+            p = np.nan
+        if not 0 <= p <= 1:
+            raise DataError(f"{path}:{row.line}: p must be a number from 0 to 1 and is {text[:30]!r}", hint=_HINT)
+        before = answers.setdefault((image, caption), p)
+        if before != p:
+            raise DataError(
+                f"{path}:{row.line}: p of {image} and {caption} is {p:g}, and {before:g} above",
+                hint="delete one of them",
             )
     for oddity in rows.oddities:
         if not oddity.kept:
-            raise DataError(f"{oddity.where}: {oddity.what}", hint=hint)
+            raise DataError(f"{oddity.where}: {oddity.what}", hint=_HINT)
     if not answers:
-        raise DataError(f"{path} holds no row", hint=hint)
+        raise DataError(f"{path} holds no row", hint=_HINT)
     return answers

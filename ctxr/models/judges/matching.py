@@ -28,7 +28,10 @@ class MatchingJudge(Judge):
 
     def __init__(self, model: str, device: str = "cpu") -> None:
         if not is_blip(model):
-            raise UsageError(f"{model!r} is no encoder that matches pixels with a text", hint="itm:blip:DIRECTORY")
+            raise UsageError(
+                f"--judge itm:{model} names no BLIP model",
+                hint="--judge itm:blip:DIRECTORY, a folder that transformers wrote, or itm:blip:OWNER/NAME of the hub",
+            )
         source = load_blip(model)
         self.name = f"itm:{Path(model.partition(':')[2]).resolve().name}"
         self.fingerprint = sha256_of(["itm", source.fingerprint])

@@ -11,13 +11,14 @@ import numpy.typing as npt
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing
 from ctxr.datasets.rounds import Base, Reason, Round, ThresholdFrom
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.judges.cascade import BETWEEN, Cascade, Limits, Verdicts
+from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels
@@ -29,7 +30,7 @@ from ctxr.store.tables import read_table
 
 def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> tuple[Cascade, ReviseLabels]:
     """The judges that a configuration names, or the one that replaces them; and the options with the limits that the last judge's
-    name gives. Raises UsageError for limits that are given twice, and what `open_judge` raises."""
+    name gives. Raises UsageError for limits or judges that are given twice and a --model for none, and what `open_judge` raises."""
     if opened is not None:
         return Cascade((opened,)), config
     named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
@@ -43,7 +44,14 @@ def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None =
             )
         config = replace(config, unsure=limits[-1][0], threshold=limits[-1][1])
     options = JudgeOptions(config.workdir, config.device, config)
+    if config.model and not any(parse_spec(spec)[0] == "endpoint" for spec in specs):
+        raise UsageError(
+            f"--model {config.model} belongs to a judge behind an endpoint, and --judge names none",
+            hint="--judge endpoint:URL, or leave --model out",
+        )
     judges = tuple(open_judge(spec, options, progress) for spec in specs)
+    if len({judge.fingerprint for judge in judges}) < len(judges):
+        raise UsageError(f"--judge names a judge twice: {', '.join(specs)}", hint="name each judge once")
     return Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config
 
 
@@ -94,6 +102,8 @@ def judge_pools(
 
     Args:
         limits: of the last judge. premises: by image. hypotheses: text of each caption, by query.
+
+    Raises DataError for a file that names none of the candidates, and where no candidate gets an answer.
     """
     claims = []
     for pool in pools:
@@ -101,7 +111,17 @@ def judge_pools(
             image, caption = pool.gallery.images[row], pool.gallery.captions[column]
             content, text, file = premises[image]
             claims.append((content, Claim(text, file, hypotheses[caption], (image, caption))))
+    for judge in cascade.judges:
+        gaps = judge.gaps([claim.pair for _, claim in claims if claim.pair]) if isinstance(judge, FileJudge) else ""
+        if gaps:
+            progress.warn(gaps)
     verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
+    if claims and np.isnan(verdicts.probabilities).all():
+        last = cascade.judges[-1]
+        reply = f": {last.unanswered()}" if isinstance(last, EndpointJudge) else ""
+        raise DataError(
+            f"{last.name} answers for none of the {len(claims):,} candidates{reply}", hint="another --judge"
+        )
     ends = np.cumsum([len(pool) for pool in pools])
     return [verdicts.part(slice(end - len(pool), end)) for pool, end in zip(pools, ends.tolist(), strict=True)]
 
@@ -134,8 +154,11 @@ def _judged(
             for (content, claim), pair in zip(left, ids, strict=True)
         ]
         origin = {"what": "entailed", "classifier": judge.fingerprint}
-        with progress.task(label if len(cascade.judges) == 1 else f"{label}: {judge.name}", len(keys)) as task:
-            return np.concatenate([np.zeros(0), *cached(workdir, origin, keys, make, task.advance, chunk=SHARD)])
+        # who is paid is asked once: it resumes by what it wrote down, and shows every reply
+        paid = judge.estimate(len(keys)) is not None
+        shown, chunk = (Silent(), max(1, len(keys))) if paid else (progress, SHARD)
+        with shown.task(label if len(cascade.judges) == 1 else f"{label}: {judge.name}", len(keys)) as task:
+            return np.concatenate([np.zeros(0), *cached(workdir, origin, keys, make, task.advance, chunk=chunk)])
 
     return cascade.decide(ask, len(claims), limits)
 

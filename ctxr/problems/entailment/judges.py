@@ -51,12 +51,15 @@ def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
     match = _LIMITS.fullmatch(spec)
     plain = match[1] if match else spec
     limits = (float(match[2]), float(match[3] or -1)) if match else None
-    if limits and not limits[0] <= limits[1] <= 1:
-        raise UsageError(f"--judge {spec}: limits are @LOW-HIGH within 0..1", hint=f"--judge {plain}@0.1-0.9")
     kind, _, rest = plain.partition(":")
+    bare, at, _ = kind.partition("@")
+    if (at and bare in KINDS) or (limits and not limits[0] <= limits[1] <= 1):
+        example = (bare + KINDS[bare] if at else plain) + "@0.1-0.9"
+        raise UsageError(f"--judge {spec}: limits are @LOW-HIGH within 0..1", hint=f"--judge {example}")
     if kind not in KINDS or bool(rest) != bool(KINDS[kind]):
         known = ", ".join(name + KINDS[name] for name in KINDS)
-        hint = f"{did_you_mean(kind, KINDS)} judges are {known}".strip()
+        meant = f"--judge {kind}{KINDS[kind]}:" if kind in KINDS else did_you_mean(kind, KINDS)
+        hint = f"{meant} judges are {known}".strip()
         raise UsageError(f"--judge {spec} names no judge", hint=hint)
     return kind, rest, limits
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from tests.pipelines.modelling.listening.fake_server import (
     serving,
     words_in,
 )
+from tests.pipelines.revision.stand_in import Listening
 
 KEY = "sk-Very.Secret_1"
 
@@ -133,6 +135,37 @@ def test_refusals_and_nonsense_are_no_answer_and_never_asked_again(tmp_path: Pat
         assert len(server.asked) == 1 + 1 + 1 + 3 + 3 + 3
         np.testing.assert_array_equal(judge(server, tmp_path).probabilities(asked), values)
         assert len(server.asked) == 12
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        (says("Sorry, not this."), r"'Sorry, not this\.'.*--model"),
+        (says(None, message={"refusal": "Against the rules"}), r"'Against the rules' \(refused\).*--model"),
+        (says("<think>The dog"), "--max-tokens"),
+        (says("It may be that", usage={"completion_tokens": 64}), "--max-tokens"),
+    ],
+)
+def test_a_model_that_never_answers_is_quoted(answer: Answer, advice: str, tmp_path: Path) -> None:
+    progress = Listening()
+    with serving(lambda _body, _number: answer) as server:
+        EndpointJudge(server.url, replace(OPTIONS, samples=1), tmp_path, progress).probabilities(claims(2))
+    (warned,) = progress.warned
+    assert re.search(advice, warned)
+
+
+def test_progress_goes_on_with_every_reply(tmp_path: Path) -> None:
+    told = says("yes", **probabilities_of("yes", yes=0.6, no=0.4))
+    seen: list[float] = []
+
+    class Counting(Silent):
+        def advance(self, steps: float = 1) -> None:
+            seen.append(steps)
+
+    with serving(lambda _body, _number: told) as server:
+        for count in (4, 6):
+            EndpointJudge(server.url, OPTIONS, tmp_path, Counting()).probabilities(claims(count))
+    assert seen == [0, 1, 1, 1, 1, 4, 1, 1]
 
 
 def test_a_claim_about_nothing_is_not_asked(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ctxr.datasets.rounds import CandidateRow, Round, read_figures
 from ctxr.datasets.truth import unsure_pairs, verdicts
-from ctxr.errors import UnfinishedError, UsageError
+from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment.base import Estimate, Judge
 from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
@@ -152,9 +152,16 @@ def test_pairs_that_a_file_lacks_are_unsure_and_the_round_is_equal_again(workdir
     ledger = read_table(workdir / "one" / "rounds" / "001" / "ledger.jsonl", CandidateRow)
     assert [row.probability for row in ledger] == [known.get((row.image, row.caption)) for row in ledger]
     assert {row.reason for row in ledger if row.probability is None} == {"no_answer"}
-    again = run(replace(config, sample=0), progress)
-    assert again.round == 2
-    assert {row.reason for row in ledger} & {"no_answer"}
+    missing = sum(row.probability is None for row in ledger)
+    assert any(f"no row for {missing} of {len(ledger)}" in text for text in progress.warned)
+    # what is left names other candidates than the file
+    with pytest.raises(DataError, match=r"answers\.jsonl names none"):
+        run(replace(config, sample=0), progress)
+    assert len(read_table(workdir / "two" / "rounds.jsonl", Round)) == 1
+    file.write_text('{"image": "photos/x.jpg", "caption": "a caption", "p": 1}\n')
+    with pytest.raises(DataError, match=r"\(photos/x\.jpg, a caption\)"):
+        run(replace(config, out=workdir / "none"))
+    assert not (workdir / "none" / "rounds.jsonl").exists()
 
 
 @pytest.mark.parametrize("toy", [False, True])
@@ -229,7 +236,7 @@ def test_a_licence_puts_a_round_in_force_at_its_threshold(published: Path, monke
 
 
 def test_a_dry_run_prices_every_judge_for_all_pairs_and_asks_none(workdir: Path, judges: Open) -> None:
-    cheap, dear = StandIn(workdir / "dataset", name="cheap"), StandIn(workdir / "dataset", name="dear")
+    cheap, dear = StandIn(workdir / "dataset", 0.8, name="cheap"), StandIn(workdir / "dataset", name="dear")
     monkey: Any = dear
     monkey.estimate = lambda claims: Estimate(claims, 100 * claims, claims, 0.5 * claims)
     judges(cheap=cheap, dear=dear)
@@ -267,6 +274,8 @@ def test_answers_of_a_judge_whose_budget_ends_are_kept(workdir: Path, judges: Op
         ({"judge": ("toy@0.2-0.8",), "threshold": 0.5}, "toy@0.2-0.8 gives limits"),
         ({"judge": ("toy",), "threshold": 0.5, "unsure": 0.6}, r"--unsure 0\.6 .* 0\.5"),
         ({"judge": ("tory",)}, "--judge tory"),
+        ({"judge": ("toy@0.2-0.8", "toy")}, "twice: toy@0.2-0.8, toy"),
+        ({"judge": ("toy",), "model": "gpt"}, "--model gpt"),
         ({"entail": False, "audit": True, "dry_run": True}, "--dry-run and --audit"),
     ],
 )
@@ -322,6 +331,35 @@ def test_a_census_corrects_entail_at_k_of_a_ranking_without_unsure_captions(work
             entailed += written + sum(image in truth[row.caption].holds for row in first)
         assert figure["corrected"]["value"] == pytest.approx(entailed / figure["k"] / len(columns["images"]))
         assert figure["corrected"]["value"] != pytest.approx(figure["value"]["value"])
+
+
+def test_a_model_that_refuses_every_candidate_makes_no_round(workdir: Path) -> None:
+    with serving(lambda _body, _number: says(None, message={"refusal": "I never judge"})) as server:
+        config = options(workdir, split="valid", top_k=1, judge=(f"endpoint:{server.url}",), model="fake", side=32)
+        for _ in range(2):
+            with pytest.raises(DataError, match=r"fake .*'I never judge'"):
+                run(config)
+        assert len(server.asked) == len(set(map(str, server.asked)))
+    assert not (workdir / "revised" / "rounds.jsonl").exists()
+
+
+def test_a_paid_judge_is_asked_once_with_all_claims(
+    workdir: Path, judges: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "SHARD", 8)
+    dear: Any = StandIn(workdir / "dataset", name="dear")
+    judges(dear=dear)
+    calls: list[int] = []
+    answer = dear.probabilities
+
+    def probabilities(claims: list[Any]) -> np.ndarray:
+        calls.append(len(claims))
+        return np.asarray(answer(claims))
+
+    dear.estimate = lambda claims: Estimate(claims, claims, claims, 1.0)
+    dear.probabilities = probabilities
+    run(options(workdir, split="valid", judge=("file:dear",)))
+    assert calls == [len(ledger_of(workdir))]
 
 
 def test_a_model_of_transformers_and_one_behind_an_endpoint_make_equal_rounds_after_a_stop(workdir: Path) -> None:

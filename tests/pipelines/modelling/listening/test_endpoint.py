@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
 
+import httpx
 import pytest
 
 from ctxr.errors import CtxrError, UsageError
@@ -119,8 +120,28 @@ def test_a_host_that_is_not_there_ends_it() -> None:
     with serving(in_turn(says("1"))) as server:
         place = resolve_address(server.url, insecure=False)
     waits: list[float] = []
-    with pytest.raises(CtxrError, match=f"did not answer {TRIES} times"):
+    with pytest.raises(CtxrError, match=rf"^{place.url} cannot be reached"):
         Endpoint(place, KEY, 1.0, waits.append).complete({})
+    assert waits == [1]
+    for address, ends in (("http://localhost:1", "in /v1"), ("http://localhost:1/v1", "resumes")):
+        one = Endpoint(resolve_address(address, insecure=False), KEY, 1.0, waits.append)
+        one._post = lambda content: (200, {}, b"<html>Hello")  # type: ignore[method-assign]
+        with pytest.raises(Unreadable, match=f"^{address}/.*<html>Hello") as caught:
+            one.complete({})
+        assert ends in (caught.value.hint or "")
+
+
+def test_a_host_that_answered_is_asked_again_when_it_is_gone() -> None:
+    waits: list[float] = []
+    with serving(in_turn(says("1"))) as server:
+        one = Endpoint(resolve_address(server.url, insecure=False), KEY, 5.0, waits.append)
+        one.complete({})
+    one._client.close()
+    one._client = httpx.Client()
+    with pytest.raises(CtxrError, match=f"did not answer {TRIES} times"):
+        one.complete({})
+    one.close()
+    assert len(waits) == TRIES - 1
 
 
 def test_a_completion_that_names_an_error_of_none_is_one() -> None:
@@ -178,7 +199,7 @@ def test_a_completion_that_repeats_the_key_loses_it() -> None:
         ("http://example.org/v1", "in the clear"),
         ("http://127.0.0.1.example.org/v1", "in the clear"),
         ("ftp://localhost/v1", "address of http"),
-        ("localhost:8000", "address of http"),
+        ("localhost:8000", "localhost:8000 is not an address of http"),
         ("https://", "address of http"),
         ("https://exa mple.org", "address of http"),
         ("https://example.org/\udcff", "address of http"),
