@@ -22,7 +22,7 @@ LINES = {
     "train": "Train a model with a published recipe or your own, and score the validation and test queries.",
     "regions": "Extract region features and boxes of every image, for models that use regions.",
     "listen": "Evaluate a multimodal language model on the benchmark through an OpenAI-compatible endpoint.",
-    "revise-labels": "Find captions that are also true of other images and add them as a round of judgments, or undo a round.",
+    "revise-labels": "Find captions that are also true of other images and add them as a round of judgments that can be undone.",
     "eval": "Evaluate and compare runs, with confidence intervals and error analysis.",
     "serve": "Serve annotation pages from this machine until Ctrl-C; every answer is saved immediately.",
     "doctor": "Check this machine or an artifact, and suggest a fix for each problem.",

@@ -361,7 +361,7 @@ def listening(report: ListenReport) -> Iterator[Block]:
 def revision(report: ReviseReport) -> Iterator[Block]:
     """What a round added, or would add."""
     yield from _tables(report)
-    yield Summary(report.did, report.facts)
+    yield Summary(f"round {report.round} written" if report.did == "added" else report.did, report.facts)
 
 
 def evaluation(report: EvalReport) -> Iterator[Block]:

@@ -35,6 +35,7 @@ from ctxr.datasets.rounds import (
     refuse_unknown,
 )
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import command_in
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
@@ -61,8 +62,8 @@ def agreed(one: Agreement) -> str:
 
 
 def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
-    """Precision and recall of what was added, and of what the classifier calls entailed where caps left some of that out."""
-    measures = {"what was added": revision, "what the classifier calls entailed": classifier}
+    """Precision and recall of what the judge calls entailed, without and with what caps left out."""
+    measures = {"entailed by the judge, within the caps": revision, "entailed by the judge, all": classifier}
     note = (
         "over all candidates of the round, not the sample alone; recall: of the entailed ones among the candidates; "
         "the intervals take what people decided as right"
@@ -74,8 +75,8 @@ def reliability_table(revision: Reliability, classifier: Reliability) -> Table:
             f"and {no} % the reverse"
         )
     if revision.called == classifier.called:
-        measures = {"what was added": revision}
-        note += "; no cap left anything out, so this is all that the classifier calls entailed"
+        measures = {"entailed by the judge": revision}
+        note += "; no cap left anything out"
     rows = tuple(
         (
             name,
@@ -218,11 +219,11 @@ def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample])
     pairs = {(one.image, one.caption) for one in sample}
     tasks = [read_tasks(file.parent) for file in sorted((config.workdir / TASKS).glob(f"*/{MANIFEST}"))]
     exported = [task for task in tasks if any((unit.images[0], *unit.text_ids) in pairs for unit in task.units)]
-    hint = export_hint(config, current.number) + "   (then ctxr serve --invite 3)"
+    hint = f"{export_hint(config, current.number)}   (then {command_in(config.workdir, 'serve', '--invite', '3')})"
     if exported:
         backend = exported[0].backend
-        command = "serve --invite 3" if backend in SERVED else f"import-answers --from {backend}"
-        hint = f"ctxr {command}   (its pairs are in {exported[0].path})"
+        words = ("serve", "--invite", "3") if backend in SERVED else ("import-answers", "--from", backend)
+        hint = f"{command_in(config.workdir, *words)}   (its pairs are in {exported[0].path})"
     return UnfinishedError(f"the sample of round {current.number} has no answers yet", hint=hint)
 
 
@@ -317,15 +318,15 @@ def people_table(licence: JudgeLicence) -> Table:
     heads = ("person left out", "pairs", "judge no worse on", "p", "judge may stand in")
     rows = tuple((*vars(person).values(),) for person in licence.people)
     note = (
-        "on each pair, by how many of the others agree with the judge and with the person (none where nobody else answered); p: the judge "
-        f"is worse by ε {licence.epsilon:g} or more; corrected by Benjamini and Yekutieli"
+        "on each pair, by how many of the others agree with the judge and with the person (none where nobody else answered); p: of the "
+        f"hypothesis that the judge is worse by ε = {licence.epsilon:g} or more, corrected by Benjamini and Yekutieli"
     )
     return Table("Alternative annotator test", heads, rows, note)
 
 
 def licence_facts(config: ReviseLabels, current: Round, licence: JudgeLicence) -> dict[str, str]:
     """Whether a judge is licensed and why, its threshold, and the next command."""
-    facts = {"licence": f"{licence.judge} {'passes' if licence.passed else 'is refused'}: {licence.reason}"}
+    facts = {"licence": f"{'granted' if licence.passed else 'refused'} to {licence.judge}: {licence.reason}"}
     if licence.omega is not None and licence.rho is not None:
         unsure = f"; it is unsure of {licence.unsure:,} more" if licence.unsure else ""
         facts["licence"] += f" (ω {licence.omega:.2f}, ρ {licence.rho:.3f}, on {licence.items:,} pairs{unsure})"
@@ -341,19 +342,17 @@ def favours_text(favours: Preference | None, family: str, by: str) -> str:
     """Whether the judge favours its retriever, in words."""
     if favours is None:
         return "not tested: pairs of the same verdict all rank alike"
-    related = "judge and retriever are of one family; " if by.partition(":")[0] in family.split(", ") else ""
-    seen = "it may (errors of people look alike)" if favours.p <= LEVEL else "not seen"
-    return (
-        f"{related}{seen}: among pairs of the same human verdict its probability is {favours.difference:+.3f} higher up to rank "
-        f"{favours.rank:g} than below, p {favours.p:.3f}"
-    )
+    related = "; judge and retriever are of one family" if by.partition(":")[0] in family.split(", ") else ""
+    seen = "it may (or people's errors follow the ranks)" if favours.p <= LEVEL else "no sign of it"
+    more = f"{abs(favours.difference):.3f} {'lower' if favours.difference < 0 else 'higher'} up to rank {favours.rank:g} than below"
+    return f"{seen} (among pairs of the same human verdict its probability is {more}, p {favours.p:.3f}){related}"
 
 
 def _report(stage: _Audit) -> ReviseReport:
     config, folder, current = stage.options, stage.out(), stage.round
     audited, corrected = stage.audited, stage.corrected
     family = read_figures(config.folder() / folder_of(current.number)).get("judge_family", "")
-    strata = tuple(tuple(row.values()) for row in audited.strata())
+    strata = tuple((row.pop("stratum").replace("added", "entailed"), *row.values()) for row in audited.strata())
     tables = {
         "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
         "reliability": reliability_table(audited.revision, audited.classifier),
@@ -370,9 +369,9 @@ def _report(stage: _Audit) -> ReviseReport:
         "audit": folder,
         "round": current.number,
         "sample": describe_sample(len(audited.looked), audited.ties, audited.unseen),
-        "disputed": f"on {audited.disputed:,} pairs people differ in entailed or not",
+        "disputed": f"people disagree on {audited.disputed:,} pairs",
         **{name: agreed(one) for name, one in audited.between.items()},
-        "Cohen's kappa, people and classifier": f"{agreed(audited.with_people)}, weighted to all candidates",
+        "Cohen's kappa, people and judge": f"{agreed(audited.with_people)}, weighted to all candidates",
         **licence_facts(config, current, stage.licence),
         "favours the retriever": favours_text(stage.favours, family, current.by),
     }
@@ -381,10 +380,11 @@ def _report(stage: _Audit) -> ReviseReport:
     notes = []
     if audited.unseen:
         hint = export_hint(config, current.number)
-        notes.append(f"{audited.unseen} pairs of the sample were not judged: {hint}, unless they are exported already")
+        notes.append(f"pairs of the sample without an answer: {audited.unseen}; {hint}, unless exported already")
     if audited.waiting:
         notes.append(
-            f"{audited.waiting} pairs have fewer votes than requested: ctxr serve collects more, then run ctxr revise-labels --audit again"
+            f"pairs with fewer votes than requested: {audited.waiting}; {command_in(config.workdir, 'serve')} collects more, then "
+            f"{config.followup('--audit')}"
         )
     if corrected and all(row["corrected"]["value"] is None for row in corrected):
         notes.append(

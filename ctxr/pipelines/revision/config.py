@@ -32,10 +32,11 @@ class ReviseLabels(JudgeEndpointOptions):
     COMMAND = REVISE_LABELS
 
     dataset: PathOption = None
-    """Artifact whose labels are revised; default: the one revised before, or the `dataset` of the workdir."""
+    """What is revised: an artifact with descriptions, a folder of photos with captions, or a release such as COCO captions; default: the
+    one revised before, or the `dataset` of the workdir."""
     entail: Switch = False
-    """Mine candidates, judge them, and add the entailed ones as a new round of judgments. Without this and the next three
-    options, print the plan and write nothing."""
+    """Mine candidates, judge them, and add the entailed ones as a new round of judgments. Without --entail, --undo, --redo and --audit,
+    print the plan and write nothing, as --entail --dry-run does."""
     undo: Switch = False
     """Undo the latest round, or the one that --round names; no file is deleted."""
     redo: Switch = False
@@ -45,24 +46,25 @@ class ReviseLabels(JudgeEndpointOptions):
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
     """Round to undo, redo or audit; 0 = the latest."""
     by: Text = "auto"
-    """Retriever: an encoder of vectors, or a run of the project with one and without a head over sets."""
+    """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
     """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL, file:FILE or toy; default: the only classifier
-    of the project, or the toy that ships with ctxr. Several, in order, make a cascade: each is asked only about pairs that the
-    one before leaves unsure, by default between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
+    of the project, or the toy that ships with ctxr. Repeat --judge for a cascade: each judge is asked only about pairs that those
+    before it leave unsure, by default between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
     classifier: Text = ""
     """The same as --judge classifier:NAME."""
     top_k: Annotated[int, Range(1, inf, "a whole number, at least 1")] = 30
-    """Candidate captions per picture."""
+    """Candidate captions per picture (with --both, candidate pictures per caption too)."""
     both: bool = False
-    """Mine the best pictures of each caption too."""
+    """Propose the best pictures of each caption too."""
     threshold: Share = None
-    """Lowest probability of a pair that counts as entailed; default: what licensed the judge, or its own threshold."""
+    """Lowest probability of a pair that counts as entailed; default: that of its licence, or the judge's own."""
     unsure: Share = None
-    """Probability from which on a pair below the threshold is unsure: neither positive nor negative, in training and in metrics;
-    default: none is."""
+    """Lowest probability of a pair that counts as unsure, when it is below the threshold: the pair is neither positive nor negative, in
+    training and in metrics; default: no pair is unsure."""
     precision: Share = None
-    """Take the lowest threshold that reaches this precision on dev instead."""
+    """Choose the lowest threshold that reaches this precision on the pairs of --dev; with --audit, the precision that the threshold
+    of a licence must reach, by default 0.8."""
     dev: PathOption = None
     """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
     per_image: Cap = 30
@@ -74,17 +76,17 @@ class ReviseLabels(JudgeEndpointOptions):
     limit: Cap = 0
     """Revise only the first pictures; 0 = all."""
     allow_leak: Switch = False
-    """Accept pictures of valid and test that a judge was trained on; they are named, and figures are given with and without
+    """Accept pictures of valid and test that a judge was trained on; the report names them and gives figures with and without
     them."""
     unlicensed: Annotated[bool, Since(False)] = False
     """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""
     epsilon: Annotated[float, NotDecisive, Range(0, 0.2, "a share from 0 to 0.2")] = 0.1
-    """What a judge may be worse than a person to be licensed, since it is cheaper (--audit): 0.1 for crowd workers, 0.15 for skilled
-    people, 0.2 for experts."""
+    """How much worse than a person a judge may be and still be licensed (--audit): 0.1 against crowd workers, 0.15 against skilled
+    people, 0.2 against experts."""
     sample: Annotated[int, Range(0, inf, "a whole number, at least 0")] = 200
-    """Pairs to draw for the human audit."""
+    """Pairs to draw for people to audit."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
-    """Seed of the sample and of intervals."""
+    """Seed of the sample and of the intervals."""
     out: PathOption = None
     """Folder to write; default: `revised` in the workdir."""
     workdir: Workdir = Path("work")
@@ -102,6 +104,10 @@ class ReviseLabels(JudgeEndpointOptions):
         """What decides a round beside its judges, in whose fingerprints the options of an endpoint are."""
         return {name: value for name, value in super().key().items() if name not in JudgeEndpointOptions.describe()}
 
+    def settings(self) -> dict[str, Any]:
+        """What decides a round, by option; those of an endpoint only where it is asked for a model."""
+        return super().key() if self.model else self.key()
+
     def followup(self, *words: str) -> str:
         """Another command about the same rounds."""
         return ReviseLabels(out=self.out, workdir=self.workdir).command_line(*words)
@@ -115,6 +121,10 @@ class ReviseLabels(JudgeEndpointOptions):
     def rules(self) -> Iterator[tuple[str, str]]:
         """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
         yield from super().rules()
+        if self.round and not (self.undo or self.redo or self.audit):
+            yield f"--round {self.round} names no round to change", "--round goes with --undo, --redo or --audit"
+        if self.unsure is not None and self.threshold is not None and self.unsure > self.threshold:
+            yield f"--unsure {self.unsure:g} lies above --threshold {self.threshold:g}", "a lower --unsure"
         if not self.model and any(spec.startswith("endpoint:") for spec in self.judge):
             yield "--model is missing", "--model NAME, as the server of --judge endpoint:URL calls it"
         actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
@@ -137,7 +147,7 @@ class ReviseReport:
 
     Attributes:
         did: `planned`, `added`, `up to date`, `undone`, `redone` or `audited`. round: its number; 0 for a plan.
-        facts: by name. tables: figures. leaked: images that the classifier was trained on.
+        facts: by name. tables: figures. leaked: images that a judge was trained on.
     """
 
     revised: Path

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing
 from ctxr.datasets.rounds import Base, Reason, Round, ThresholdFrom
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
@@ -270,18 +271,19 @@ def on_top(
     Args:
         settings: the key of the latest; empty in older rounds.
     """
-    last, key = before[-1], {"unlicensed": False, **config.key()}
+    last, key = before[-1], {"unlicensed": False, **config.settings()}
     earlier = {"unlicensed": False, **settings} if settings else {}
-    differ = [
-        f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in earlier.items() if was != key[name]
-    ]
+    other = {name: was for name, was in earlier.items() if was != key.get(name, was)}
+    differ = [f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in other.items()]
+    renamed, told = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
+    judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not told)
     changes = (
         ("--by", last.by, encoder.name, last.by_fingerprint != encoder.fingerprint),
-        ("the judge", last.classifier, cascade.name, last.classifier_fingerprint != cascade.fingerprint),
+        ("the judge", last.classifier, cascade.name if renamed else f"another {cascade.name}", judged),
         ("the threshold", f"{last.threshold:.6g}", f"{edge.value:.6g}", last.threshold != edge.value),
         ("--unsure", last.unsure_below, config.unsure, last.unsure_below != config.unsure),
     )
-    differ += [f"{what} ({was}, now {now})" for what, was, now, other in changes if other]
+    differ += [f"{what} ({was}, now {now})" for what, was, now, changed in changes if changed]
     several = len(before) > 1
     numbers = _listed([str(one.number) for one in before])
     stays = f"rounds {numbers} stay" if several else f"round {numbers} stays"

@@ -1,7 +1,7 @@
 """The licence of a judge: whether its labels may count where others are evaluated, by what people answered to the sample of a round."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
 from pathlib import Path
@@ -71,6 +71,22 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
 
     Raises DataError for an audit that was changed since it was written.
     """
+    tested = (
+        one for _, one in _audits(workdir, fingerprint, content) if one.omega is not None or one.threshold is None
+    )
+    return next((one if one.passed else None for one in tested), None)
+
+
+def refusal(workdir: Path, fingerprint: str, content: str) -> str:
+    """By which audit a judge was refused and why, in words, if that is the latest; else "". Raises what `read_licence` raises."""
+    number, latest = next(_audits(workdir, fingerprint, content), ("", None))
+    return (
+        f"refused by the audit of round {number.lstrip('0')}: {latest.reason}" if latest and not latest.passed else ""
+    )
+
+
+def _audits(workdir: Path, fingerprint: str, content: str) -> Iterator[tuple[str, JudgeLicence]]:
+    """What the audits of a judge on a dataset say, the latest first, by the folder of each."""
     for manifest in sorted((workdir / AUDITS).glob(f"*/{MANIFEST}"), reverse=True):
         open_artifact(manifest.parent, AUDIT).refuse_changed()
         try:
@@ -79,10 +95,8 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
             raise DataError(
                 f"{manifest}: its licence is damaged: {error}", hint="ctxr revise-labels --audit"
             ) from error
-        same = licence and (licence.fingerprint, licence.content) == (fingerprint, content)
-        if licence and same and (licence.omega is not None or (licence.threshold is None and licence.splits)):
-            return licence if licence.passed else None
-    return None
+        if licence and licence.splits and (licence.fingerprint, licence.content) == (fingerprint, content):
+            yield manifest.parent.name, licence
 
 
 class JudgedPairs:
@@ -147,8 +161,8 @@ def examine(
         return replace(licence, reason="people judged no pair of valid, test or a set without a split")
     thresholds = pairs.thresholds(wanted)
     if np.isinf(thresholds).any():
-        reason = f"no threshold calls {LEAST_CALLED} pairs or more in each half, {wanted:.0%} of them rightly"
-        return replace(licence, reason=reason)
+        reason = f"no threshold calls {LEAST_CALLED} pairs or more entailed, {wanted:.0%} of them rightly"
+        return replace(licence, reason=f"{reason}, in one half of the answers, which chooses that of the other half")
     called = pairs.at(thresholds[pairs.half])
     rows = np.flatnonzero(called != UNSURE).tolist()
     votes = [(row, *vote) for row in rows for vote in pairs.answers[row].items()]

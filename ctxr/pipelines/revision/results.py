@@ -31,7 +31,9 @@ from ctxr.datasets.rounds import (
     write_round,
 )
 from ctxr.datasets.truth import UNSURE, WORKER
+from ctxr.engine.project import command_in
 from ctxr.engine.report import Table, share_with_interval
+from ctxr.errors import plural
 from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, allocate, audited_pairs
 from ctxr.metrics.votes import Codes, Doubles, Flags
@@ -180,9 +182,9 @@ def entail_figures(counts: Counted, leaked: Flags, seed: int) -> list[dict[str, 
 
 
 def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
-    """Entail@K, as `entail_figures` gives it, as a table: labels of the classifier, never of people. Empty columns are left out."""
+    """Entail@K, as `entail_figures` gives it, as a table: labels of the judge, never of people. Empty columns are left out."""
     leaked, audited = any(row["leaked"] for row in rows), any(row["corrected"]["value"] is not None for row in rows)
-    columns = {"value": "by the classifier %"}
+    columns = {"value": "by the judge %"}
     columns |= {"without_leaked": "without leaked %"} if leaked else {}
     columns |= {"corrected": "corrected %"} if audited else {}
     heads = ("figure", *columns.values(), *(["leaked"] if leaked else []))
@@ -190,19 +192,12 @@ def entail_table(rows: Sequence[Mapping[str, Any]], by: str) -> Table:
         (f"E@{row['k']}", *(share_with_interval(row[name]) for name in columns), *([row["leaked"]] if leaked else []))
         for row in rows
     )
-    trained = (
-        "leaked: share of the pictures that it was trained on"
-        if leaked
-        else "it was trained on no known picture of these"
-    )
-    state = (
-        "corrected: for its errors, by what people said (--audit)"
-        if audited
-        else "not corrected for its errors yet (--audit)"
-    )
+    trained = "the judge was not trained on any of these pictures, as far as is known"
+    trained = "leaked: share of the pictures that the judge was trained on" if leaked else trained
+    state = f"{'' if audited else 'not yet '}corrected for the judge's errors by the answers of people (--audit)"
     note = (
-        f"of the first K captions of a picture by {by}, the share that was written for it or that the classifier calls entailed, "
-        f"also in rounds before this one; {trained}; {state}"
+        f"of the first K captions of a picture by {by}, the share that was written for it or that the judge calls entailed, "
+        f"in this round or an earlier one; {trained}; {state}"
     )
     return Table("Entail@K, automatic labels", heads, shown, note)
 
@@ -216,10 +211,12 @@ def bands(links: Sequence[CandidateRow]) -> list[dict[str, Any]]:
     return rows
 
 
-def bands_table(rows: Sequence[dict[str, Any]], threshold: float) -> Table:
-    """Strata as a table; a band may hold the threshold between added and rejected candidates."""
-    shown = tuple((row["stratum"], row["pairs"], row["probability"]) for row in rows)
-    note = f"p: bands of probability; from the threshold {threshold:.3g} on a candidate counts as entailed; rank: among the candidates"
+def bands_table(rows: Sequence[dict[str, Any]], current: Round) -> Table:
+    """Strata as a table; a band may hold the threshold between entailed and rejected candidates, and not all of those are added."""
+    shown = tuple((row["stratum"].replace("added", "entailed"), row["pairs"], row["probability"]) for row in rows)
+    limits = f"from the threshold {current.threshold:.3g} on a candidate counts as entailed"
+    limits = "each judge of the cascade decides by its own limits" if current.judges else limits
+    note = f"p: bands of probability; {limits}; rank: among the candidates"
     return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
 
@@ -376,7 +373,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
     counts = counted(revised.pools, [one.values for one in revised.verdicts], config.top_k)
     figures: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.threshold)}
-    figures |= {"settings": config.key(), "judges": revised.judges()}
+    figures |= {"settings": config.settings(), "judges": revised.judges()}
     figures["judge_family"] = ", ".join(dict.fromkeys(one.family for one in revised.cascade.judges if one.family))
     if counts is None:
         return figures
@@ -395,7 +392,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
     """The report of a finished round."""
     out, folder = config.folder(), config.folder() / folder_of(current.number)
     figures = read_figures(folder)
-    tables = {"bands": bands_table(figures["bands"], current.threshold)}
+    tables = {"bands": bands_table(figures["bands"], current)}
     if figures["entail_at"]:
         tables["entail"] = entail_table(figures["entail_at"], current.by)
     conflicts = read_table(folder / ALSO, SetConflict)
@@ -404,63 +401,64 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
     trained = f"{len(leaked) or 'none'} of the pictures" + (
         f"; unknown for {cascade.unknown}" if cascade.unknown else ""
     )
-    answers = config.followup("--audit")
-    if current.pending and not current.toy:
-        answers += f", then {config.entail_command()}"
+    limit = "" if current.judges else f", at a probability of {current.threshold:g} or more"
+    pairs = f"{current.added:,}{f' of the {current.added + current.pending:,}' if current.pending else ''} pairs"
     facts = {
         "revised": out,
         "round": current.number,
         "evaluated": f"{current.images:,} pictures, {current.candidates:,} candidates by {current.by}",
-        "added": f"{current.added:,} by {current.classifier}, at a probability of {current.threshold:g} or more{_dev(current)}",
+        "added": f"{pairs} that {current.classifier} calls entailed{limit}{_dev(current)}",
         **{f"verdicts of {row['name']}": _verdicts(row) for row in figures.get("judges", [])},
         **_force(config, current),
         "left out by a cap": current.capped,
         "trained on": trained,
-        "human audit": f"{export_hint(config, current.number)}, ctxr serve --invite 3, and after the answers {answers}",
+        "to audit it": export_hint(config, current.number),
+        "ask three people": command_in(config.workdir, "serve", "--invite", "3"),
+        "after the answers": config.followup("--audit"),
+        **({"with a licence": config.entail_command()} if current.pending and not current.toy else {}),
         "undo": config.followup("--undo"),
     }
     toys = tuple(f"{one.name} is a toy: it was trained on drawn scenes alone" for one in cascade.judges if one.toy)
-    notes = toys if current.added or current.pending else (*toys, _nothing(current))
+    notes = (
+        toys
+        if current.added or current.pending
+        else (*toys, "no candidate is called entailed: --threshold P sets another limit")
+    )
     return ReviseReport(out, did, current.number, facts, tables, notes, leaked=tuple(leaked))
 
 
 def _verdicts(row: Mapping[str, Any]) -> str:
-    """What a judge said of the candidates that it was asked about."""
-    return f"{row['entailed']:,} entailed, {row['not']:,} not, {row['unsure']:,} unsure, of {row['asked']:,} candidates"
+    """What a judge said of the candidates that it was asked about, and its limits."""
+    decided = f"{row['entailed']:,} entailed (p ≥ {row['high']:.3g}), {row['not']:,} not (p < {row['low']:.3g})"
+    return f"{decided}, {row['unsure']:,} unsure, of {row['asked']:,} candidates"
+
+
+UNLICENSED = ("without a licence, pairs count on the split train alone", "a toy is never licensed")
+"""Why pairs do not count, by whether the judge is a toy."""
 
 
 def _force(config: ReviseLabels, current: Round) -> dict[str, str]:
-    """Why a round counts on valid and test, or what puts it in force there."""
+    """Why a round counts where others are evaluated, or what puts it in force there."""
     if current.unlicensed:
-        return {"unlicensed": f"{current.classifier} has no licence, and is in force by --unlicensed"}
+        return {"unlicensed": f"no licence for {current.classifier}: the round is in force by --unlicensed"}
     if current.licence:
         return {"licence": current.licence}
     if not current.pending:
         return {}
-    where = (
-        "anywhere: a toy is never licensed" if current.toy else "outside train: the judge has no licence from people"
-    )
     return {
-        "not in force": f"{current.pending:,} entailed pairs do not count {where}",
-        "in force without a licence": config.entail_command(unlicensed=True),
+        "not in force": f"{plural(current.pending, 'entailed pair', form=',')}: {UNLICENSED[current.toy]}",
+        "to count them anyway": config.entail_command(unlicensed=True),
     }
 
 
 def export_hint(config: ReviseLabels, number: int) -> str:
     """The command that exports the sample of a round for people."""
-    command = "ctxr export-tasks entail"
+    command = command_in(config.workdir, "export-tasks", "entail")
     sample = config.folder() / folder_of(number) / SAMPLE
     newest = newest_sample(config.workdir)
     if newest is not None and newest.resolve() == sample.resolve():
         return command
-    return f"{command} --candidates {sample}"
-
-
-def _nothing(current: Round) -> str:
-    return (
-        f"nothing was added: {current.classifier} calls no candidate entailed, at a probability of {current.threshold:g} or more; "
-        "--threshold P sets another limit"
-    )
+    return command_in(config.workdir, "export-tasks", "entail", "--candidates", str(sample))
 
 
 def _dev(current: Round) -> str:
@@ -473,13 +471,13 @@ def _dev(current: Round) -> str:
 
 
 def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str, str], bool] | None = None) -> Table:
-    """Descriptions of small sets that hold for another picture by the classifier: the surest ones, or those that people judged.
+    """Descriptions of small sets that hold for another picture by the judge: the surest ones, or those that people judged.
 
     Args:
         verdicts: those of people, by (caption, image).
     """
     heads = ["description", "written for", "also holds for", "probability"]
-    note = f"{len(conflicts):,} in all, in also.jsonl of the round, for people to check"
+    note = f"the surest of {len(conflicts):,}; all are in also.jsonl of the round, for people to check"
     shown = sorted(conflicts, key=lambda one: (-one.probability, one.key()))[:12]
     people: list[list[str]] = [[] for _ in shown]
     if verdicts is not None:
@@ -487,7 +485,7 @@ def conflict_table(conflicts: Sequence[SetConflict], verdicts: Mapping[tuple[str
         shown.sort(key=lambda one: (not verdicts[one.caption, one.image], one.key()))
         people = [["yes" if verdicts[one.caption, one.image] else "no"] for one in shown]
         heads.insert(3, "by people")
-        note = f"{len(shown):,} of the {len(conflicts):,} that the classifier found; a larger --sample shows more of them to people"
+        note = f"{len(shown):,} of the {len(conflicts):,} that the judge found; a larger --sample shows more of them to people"
     rows = tuple(
         (one.text, ", ".join(one.images), one.image, *verdict, one.probability)
         for one, verdict in zip(shown, people, strict=True)

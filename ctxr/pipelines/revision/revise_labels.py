@@ -27,9 +27,9 @@ from ctxr.datasets.rounds import (
     written_for,
 )
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.project import chosen
+from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import execute
-from ctxr.errors import DataError, UnfinishedError, UsageError, and_more
+from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural
 from ctxr.models.encoders import DEFAULT_ENCODER, TINY, Encoder, is_here
 from ctxr.models.entailment.base import Judge
 from ctxr.models.judges.cascade import Cascade
@@ -53,8 +53,8 @@ from ctxr.pipelines.revision.inputs import (
     with_distances,
     without_rejected,
 )
-from ctxr.pipelines.revision.licence import JudgeLicence, read_licence
-from ctxr.pipelines.revision.results import Revised, reported, write
+from ctxr.pipelines.revision.licence import JudgeLicence, read_licence, refusal
+from ctxr.pipelines.revision.results import UNLICENSED, Revised, reported, write
 from ctxr.problems.gallery.truth import TRUTH
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.hashing import sha256_of
@@ -94,7 +94,7 @@ def switch_round(config: ReviseLabels, progress: Progress) -> ReviseReport:
     facts = {
         "revised": out,
         "round": number,
-        "judgments": f"{switched.added:,} links {'count again' if switched.active else 'no longer count'}",
+        "judgments": f"{switched.added:,} pairs {'count again' if switched.active else 'no longer count'}",
         "active": ", ".join(str(one.number) for one in rounds if one.active) or "none",
         "reverse": config.followup(f"--{'undo' if switched.active else 'redo'}", "--round", str(number)),
     }
@@ -122,38 +122,52 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     licensed, edge = licence.threshold if licence else None, None
     if config.precision is None:
         edge = choose_threshold(config, base, cascade, licensed, progress)
-    _, force, _ = in_force(config, inputs, cascade, licence, edge.value if edge else 1.0)
+    key, force, words = in_force(config, inputs, cascade, licence, edge.value if edge else 1.0)
+    judged = words or ("" if licence else refusal(config.workdir, cascade.fingerprint, base.content))
     inputs, rejected = _rejected(config, inputs, cascade, edge)
     pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
     sides = [(gallery, column) for gallery in inputs.galleries for column in range(1 + config.both)]
     counts = [count for gallery, column in sides for count in _left(gallery, config.top_k, column)]
     facts: dict[str, Any] = {
         "dataset": base.path,
-        "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {galleries:,} sets",
+        "would evaluate": f"{pictures:,} pictures and {captions:,} captions in {plural(galleries, 'set', form=',')}",
         "known": f"{sum(len(gallery.given) for gallery in inputs.galleries):,} pairs, which are left out",
         **rejected,
         "would judge": candidates(counts, config.top_k, config.both),
         "retriever": proposer(config),
         "judge": cascade.name,
-        **dict(_prices(cascade, sum(counts))),
-        "threshold": threshold(config, edge),
-        "would add": f"pairs at or above it, {_caps(config)}",
-        "would count on": ", ".join(sorted(split or "sets without a split" for split in force))
-        or "nothing, without --unlicensed",
+        **dict(_prices(cascade, sum(counts), bool(config.price_in or config.price_out))),
+        "threshold": threshold(config, edge, cascade),
+        "would add": f"pairs that the {'cascade' if cascade.limits else 'judge'} calls entailed, {_caps(config)}",
+        "would count on": ", ".join(sorted(split or "pictures without a split" for split in force))
+        or f"nothing without --unlicensed: {UNLICENSED[cascade.toy]}",
+        **({"licence": judged} if judged else {}),
         "rounds": ", ".join(_described(one) for one in rounds) or "none yet",
         "command": command,
     }
     missing = missing_pictures(base.dataset, inputs.images)
-    notes = (f"{missing}: --entail needs all of them",) if missing else ()
-    return ReviseReport(config.folder(), "planned", 0, facts, notes=notes)
+    notes = [f"{missing}: --entail needs all of them"] if missing else []
+    notes += _made(key, rounds, (cascade.fingerprint, bool(words), *((edge.value, edge.unsure) if edge else ())))
+    return ReviseReport(config.folder(), "planned", 0, facts, notes=tuple(notes))
 
 
-def _prices(cascade: Cascade, claims: int) -> Iterator[tuple[str, str]]:
+def _made(config: ReviseLabels, rounds: Sequence[Round], makers: tuple[Any, ...]) -> Iterator[str]:
+    """Notes on rounds that these options and `makers` made; only --entail opens the retriever, which decides a round too."""
+    for one in rounds:
+        settings = read_figures(config.folder() / folder_of(one.number)).get("settings")
+        own = one.classifier_fingerprint, bool(one.licence), one.threshold, one.unsure_below
+        if own[: len(makers)] == makers and settings == config.settings() and config.by in ("auto", one.by):
+            again = "changes nothing" if one.active else "redoes it"
+            yield f"round {one.number} was made with these options: --entail {again}, unless the retriever or earlier rounds changed"
+
+
+def _prices(cascade: Cascade, claims: int, priced: bool) -> Iterator[tuple[str, str]]:
     """What each judge that is paid would take at most."""
     for judge in cascade.judges:
         if estimate := judge.estimate(claims):
+            cost = f"{estimate.cost:.4f}" if priced else "no prices are set (--price-in, --price-out)"
             tokens = f"{estimate.tokens_in:,} tokens sent and {estimate.tokens_out:,} received"
-            yield f"price of {judge.name}", f"at most {estimate.requests:,} requests, {tokens}: {estimate.cost:.4f}"
+            yield f"price of {judge.name}", f"at most {estimate.requests:,} requests, {tokens}: {cost}"
 
 
 def _rejected(
@@ -163,9 +177,9 @@ def _rejected(
     left = without_rejected(inputs, config.folder(), cascade.fingerprint, edge.limits if edge else (inf, inf))
     if not left.rejected:
         return inputs, {}
-    note = f"{left.rejected:,} pairs by this judge in active rounds, which are left out"
+    note = f"{plural(left.rejected, 'pair', form=',')} by this judge in active rounds, left out"
     if edge is None:
-        return inputs, {"rejected": f"{note} where the threshold is not below that of their round"}
+        return inputs, {"rejected": f"{note} where the threshold is at least that of their round"}
     return left, {"rejected": note}
 
 
@@ -191,14 +205,14 @@ def proposer(config: ReviseLabels) -> str:
     )
 
 
-def threshold(config: ReviseLabels, edge: ChosenThreshold | None) -> str:
-    """The threshold and how it is chosen."""
+def threshold(config: ReviseLabels, edge: ChosenThreshold | None, cascade: Cascade) -> str:
+    """The threshold and how it is chosen; of a cascade each judge's."""
+    pairs = zip(cascade.judges, cascade.limits, strict=False)
+    before = "".join(f"{high:g} of {one.name} (unsure from {low:g} on), then " for one, (low, high) in pairs)
     if edge is None:
-        return (
-            f"the lowest that reaches a precision of {config.precision:g} on dev, by --precision: found with --entail"
-        )
-    words = {"given": "by --threshold or the judge's name", "audit": "by its licence", "classifier": "the judge's own"}
-    return f"{edge.value:.3g}, {words[edge.chosen_by]}"
+        return f"{before}the lowest that reaches a precision of {config.precision:g} on dev (--precision), chosen by --entail"
+    words = {"given": "by --threshold or --judge SPEC@", "audit": "by its licence", "classifier": "the judge's own"}
+    return f"{before}{edge.value:.3g}, {words[edge.chosen_by]}"
 
 
 def _left(gallery: MinedGallery, k: int, column: int) -> list[int]:
@@ -233,7 +247,14 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
             f"{before}, the dataset that {out} revises, no longer exists",
             hint="ctxr revise-labels DATASET names its new folder",
         )
-    base = open_base(config.dataset or before or chosen(None, config.workdir, ("dataset",), progress))
+    try:
+        path = config.dataset or before or chosen(None, config.workdir, ("dataset",), progress)
+    except UnfinishedError as error:
+        hint = f"{config.followup('PHOTOS')}   (PHOTOS: a folder of photos with captions, or a release such as COCO captions)"
+        if any((config.workdir / name).is_dir() for name in (*SETS, "dataset")):
+            hint = f"{error.hint.partition('   ')[0]}; or {hint}"
+        raise UnfinishedError(error.message, hint=hint) from error
+    base = open_base(path)
     refuse_other_base(out, base)
     if read_rounds(out) and not (out / MANIFEST).is_file():
         execute(Rounds(config, out, base))
@@ -252,7 +273,7 @@ def revise(config: ReviseLabels, progress: Progress, opened: Judge | None) -> Re
     chosen_threshold = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
     config, force, licensed = in_force(config, inputs, cascade, licence, chosen_threshold.value)
     if licence and licence.threshold is not None and licence.threshold > chosen_threshold.value:
-        progress.note(f"{cascade.name} is licensed from {licence.threshold:.3g} on: leave the lower threshold out")
+        progress.note(f"the licence of {cascade.name} holds from {licence.threshold:.3g} on, not at a lower threshold")
     makers = [encoder.fingerprint, encoder.precision, cascade.fingerprint, chosen_threshold.value]
     later = {"unsure": chosen_threshold.unsure, "licensed": sorted(force) if licensed else None}
     makers += [{name: value} for name, value in later.items() if value is not None]
@@ -311,7 +332,7 @@ def _refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
     ):
         lower = f"a lower --threshold, or {config.followup('--undo')}"
         raise UsageError(
-            "no pair is left to evaluate: all were given, added or rejected before",
+            "no pair is left to judge: all were given, added or rejected before",
             hint=lower if inputs.before else "name a dataset whose sets hold more pictures, or another --split",
         )
 
@@ -320,17 +341,17 @@ def _guard(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, progre
     """Images of the round that a judge was trained on. Raises DataError where one of them is evaluated on."""
     images = inputs.base.dataset.images
     if cascade.unknown:
-        progress.note(f"the training data of {cascade.unknown} are unknown and may include these pictures")
+        progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
     leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], cascade.trained_on)
     evaluated = {image for gallery in inputs.galleries if gallery.side != "train" for image in gallery.images}
     wrong = [name for name in leaked if name in evaluated]
     if wrong and not config.allow_leak:
         raise DataError(
-            f"{cascade.name} was trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
+            f"{cascade.name}: trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
             hint="train the judge without them, or --split train, or --allow-leak for figures with and without them",
         )
     if leaked:
-        progress.warn(f"{cascade.name} classifies pictures that it was trained on: {leaked[0]}{and_more(len(leaked))}")
+        progress.warn(f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}")
     return leaked
 
 

@@ -166,7 +166,7 @@ def test_one_row_says_how_right_a_round_is_where_no_cap_left_anything_out() -> N
     )
     whole = reliability([called, other])
     one = reliability_table(whole, whole)
-    assert [row[:2] for row in one.rows] == [("what was added", 50)]
+    assert [row[:2] for row in one.rows] == [("entailed by the judge", 50)]
     assert "no cap left" in one.note
     added, entailed = reliability([called, capped, other]), reliability([called, replace(capped, called=True), other])
     both = reliability_table(added, entailed)
@@ -196,5 +196,5 @@ def test_what_earlier_rounds_added_is_no_truth_when_a_later_round_is_audited(wor
     assert np.any(two["earlier"])
     # written is what was written, whatever was added since
     assert two["written"] == one["written"]
-    assert report.tables["entail"].columns == ("figure", "by the classifier %")
+    assert report.tables["entail"].columns == ("figure", "by the judge %")
     assert any("first K captions" in note for note in report.notes)

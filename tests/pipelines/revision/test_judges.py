@@ -178,8 +178,8 @@ def test_without_a_licence_a_round_counts_on_train_and_a_toys_nowhere(toy: bool,
     assert made.added == added.total() - made.pending
     assert (made.toy, made.unlicensed) == (toy, False)
     assert any("toy" in note for note in report.notes) == toy
-    assert report.facts["in force without a licence"].endswith(f"--unlicensed --workdir {published}")
-    assert ("--entail" in report.facts["human audit"]) == (not toy)
+    assert report.facts["to count them anyway"].endswith(f"--unlicensed --workdir {published}")
+    assert ("with a licence" in report.facts) == (not toy)
     assert run(options(published), classifier=judge).facts == report.facts
     forced = run(options(published, unlicensed=True), classifier=judge)
     assert "unlicensed" in forced.facts

@@ -292,7 +292,7 @@ def test_what_is_told_next_is_about_the_rounds_at_hand(workdir: Path) -> None:
     judge, out = StandIn(workdir / "dataset"), workdir / "another"
     made = run(options(workdir, split="valid", out=out), classifier=judge)
     assert made.facts["undo"] == f"ctxr revise-labels --undo --out {out} --workdir {workdir}"
-    assert f"--audit --out {out}" in made.facts["human audit"]
+    assert f"--audit --out {out}" in made.facts["after the answers"]
     undone = run(ReviseLabels(out=out, workdir=workdir, undo=True))
     assert undone.facts["reverse"] == f"ctxr revise-labels --redo --round 1 --out {out} --workdir {workdir}"
     with pytest.raises(UsageError, match="undone already") as caught:
