@@ -334,10 +334,11 @@ def favours_text(favours: Preference | None, family: str, by: str) -> str:
     if favours is None:
         return "not tested: pairs of the same verdict all rank alike"
     related = "judge and retriever are of one family; " if by.partition(":")[0] in family.split(", ") else ""
-    seen = "it may (errors of people look alike)" if favours.p <= LEVEL else "not seen"
+    seen = "possibly, or people err alike" if favours.p <= LEVEL else "no sign of it"
+    compared = "lower" if favours.difference < 0 else "higher"
     return (
-        f"{related}{seen}: among pairs of the same human verdict its probability is {favours.difference:+.3f} higher up to rank "
-        f"{favours.rank:g} than below, p {favours.p:.3f}"
+        f"{related}{seen} (among pairs of the same human verdict its probability is {abs(favours.difference):.3f} {compared} up to rank "
+        f"{favours.rank:g} than below, p {favours.p:.3f})"
     )
 
 
