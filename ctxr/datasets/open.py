@@ -23,8 +23,8 @@ from ctxr.store.kinds import RELEASE
 EXPECTED = (
     "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
     "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json), COCO "
-    "captions (captions_*.json), photos with captions (metadata.jsonl or .csv: file_name, text; captions.txt: image,caption), "
-    "or documents: {train, val, test} of Hessel et al. (*.json), MMC4 (*.jsonl), Markdown or HTML with images in the folder"
+    "captions (captions_*.json), photos with captions (metadata.jsonl or .csv: file_name, text, and split if known; captions.txt: "
+    "image,caption), or documents: {train, val, test} of Hessel et al. (*.json), MMC4 (*.jsonl), Markdown or HTML with images in the folder"
 )
 
 MOST_BYTES = 1 << 31

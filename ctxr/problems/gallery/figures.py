@@ -356,7 +356,7 @@ def _shown_rho(rho: SampledRho | None) -> str:
 
 _WAYS: dict[Way, str] = {
     "strata": "stratum by stratum, so ranks are told apart",
-    "weighed_rates": "by sensitivity and specificity of another audit, its strata weighed by their sizes, as far as the classifier "
+    "weighed_rates": "by sensitivity and specificity of another audit, its strata weighed by their sizes, as far as the judge "
     "errs here as there",
 }
 """What is said of the ways to correct Entail@K."""
@@ -436,12 +436,12 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
     if audited:
         ways = _ways(own)
         sentences.append(
-            f"corrected: for the classifier's errors by the audit, taking people as right{ways and f', {ways}'}"
+            f"corrected: for errors of the judge by the audit, not for those of people{ways and f', {ways}'}"
         )
     if leaked:
-        sentences.append("leaked: pictures that the classifier was trained on, – where unknown")
+        sentences.append("leaked: pictures that the judge was trained on, – where unknown")
     elif any(one.found.leaked is not None for one in own):
-        sentences.append("no picture is known that the classifier was trained on")
+        sentences.append("the judge was not trained on any of these pictures, as far as is known")
     return "; ".join(sentences)
 
 

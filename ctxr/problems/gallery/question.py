@@ -1,7 +1,8 @@
 """The question of galleries: pictures and captions retrieve each other, each with any number of correct answers."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,6 +42,9 @@ from ctxr.store.kinds import MODEL, RUN
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
+_NONE = re.compile("^none: ")
+"""What titles and notes begin with where photos have no split."""
+
 
 @dataclass(frozen=True)
 class GalleryRun(AnyRun):
@@ -72,7 +76,7 @@ class GalleryEvaluation(Evaluation):
         options, dataset = self.options, request.dataset
         verdicts = verdicts_in(dataset, options.judgments, options.workdir)
         self.dataset, self.splits = dataset.name, _splits(dataset, options.split, verdicts)
-        self.unsure = [(split.name, len(split.unsure)) for split in self.splits if split.unsure]
+        self.unsure = [(split.side or "all photos", len(split.unsure)) for split in self.splits if split.unsure]
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
         named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")
@@ -151,7 +155,11 @@ class GalleryEvaluation(Evaluation):
             "seeds": seed_table(name, answers.seeds, "mean recall %", measuring.SEED_NOTE),
             "differences": difference_table(name, findings.differences, "pictures"),
         }
-        findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table is not None}
+        findings.tables |= {
+            f"{name}/{key}": replace(table, title=_NONE.sub("all photos: ", table.title))
+            for key, table in tables.items()
+            if table is not None
+        }
 
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
@@ -162,6 +170,7 @@ class GalleryEvaluation(Evaluation):
         findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
         findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
         findings.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
+        findings.notes = [_NONE.sub("all photos: ", note) for note in findings.notes]
         if self.options.rerank and not self.shortlists:
             findings.notes.append("--rerank has no effect: every run compares the vectors of all pairs")
         findings.rows = {"entailed": self.entailments, "tables": list(findings.tables.values())}
@@ -251,7 +260,7 @@ def _shortlist_notes(
 
 def _audited(split: str, labels: Labels) -> str:
     where = ", all of another split" if labels.elsewhere else ""
-    return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs that the classifier judged{where}"
+    return f"{split}: Entail@K is corrected by what people said of {labels.audited} judged pairs{where}"
 
 
 def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:

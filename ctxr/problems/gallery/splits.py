@@ -139,7 +139,9 @@ def splits_for(dataset: Dataset, recipe: GalleryRecipe, verdicts: Verdicts) -> d
     if "train" not in splits:
         raise DataError(
             f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",
-            hint="name another --dataset",
+            hint="give the photos a `split` (train, valid, test) in their metadata.csv, then revise again; or name another --dataset"
+            if "" in splits
+            else "name another --dataset",
         )
     if recipe.weak == "off":
         splits["train"] = replace(splits["train"], weak=(), unsure=())

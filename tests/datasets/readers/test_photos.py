@@ -60,7 +60,11 @@ def test_photos_and_captions_that_are_missing_are_counted_and_rows_without_their
         ("metadata.jsonl", '{"file_name": "a.jpg", "text": "\\ud800"}\n', r"jsonl:1: `text`"),
         ("metadata.jsonl", '{"file_name": "../outside.jpg", "text": "A cat."}\n', r"jsonl:1: '\.\.'"),
         ("metadata.csv", f"file_name,text\n{Path('/outside.jpg')},A cat.\n", r"csv:2: '/'"),
-        ("metadata.csv", "file_name,label\na.jpg,cat\n", r"csv:2: `text`"),
+        ("metadata.csv", "file_name,label\na.jpg,cat\n", r"file_name, label.*`text`"),
+        ("metadata.csv", "name;words\na.jpg;cat\n", "name;words.*`file_name` and `text`"),
+        ("metadata.csv", "file_name,text,split\na.jpg,A cat.,half\n", "csv:2: `split` is 'half'"),
+        ("metadata.csv", "file_name,text,split\na.jpg,A cat.,test\na.jpg,A dog.,train\n", r"csv:3: a\.jpg"),
+        ("captions.txt", "../outside.jpg#0\tA cat.\n", r"txt:1: '\.\.'"),
         ("captions.txt", "image,caption\n,A cat.\n", r"txt:2: ''"),
         ("captions.txt", "image,caption\na.jpg,\n", "no caption"),
         ("captions.txt", "", "is empty"),
@@ -75,3 +79,33 @@ def test_a_link_out_of_the_folder_is_a_missing_photo(tmp_path: Path) -> None:
     folder = write(tmp_path / "album", "metadata.csv", "file_name,text\nlink.jpg,A cat.\na.jpg,A dog.\n")
     (folder / "link.jpg").symlink_to(folder.parent / "outside.jpg")
     assert read_dataset(folder).images["photos/link.jpg"].path == ""
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
+def test_a_column_of_splits_makes_a_gallery_of_each(name: str, tmp_path: Path) -> None:
+    rows = [("a.jpg", "A cat.", "train"), ("Images/b.jpg", "A dog.", "Validation"), ("a.jpg", "Pets.", "train")]
+    rows += [(f"{number}.jpg", "Gone.", split) for number, split in enumerate(("val", "dev", "test", ""))]
+    content = "file_name,text,split\n" + "".join(",".join(row) + "\n" for row in rows)
+    if name.endswith("jsonl"):
+        content = "".join(
+            json.dumps(dict(zip(("file_name", "text", "split"), row, strict=True))) + "\n" for row in rows
+        )
+    dataset = read_dataset(write(tmp_path / "album", name, content))
+    assert {dataset.split_of(one): one.images for one in dataset.sets} == {
+        "train": ("photos/a.jpg",),
+        "valid": ("photos/Images/b.jpg", "photos/0.jpg", "photos/1.jpg"),
+        "test": ("photos/2.jpg",),
+        None: ("photos/3.jpg",),
+    }
+    assert dataset.queries["photos/a.jpg#2"].image_set == "train"
+
+
+def test_captions_of_flickr30k_need_no_header(tmp_path: Path) -> None:
+    content = 'a.jpg#0\tA cat , "asleep" .\na.jpg#1\tA pet .\nb.jpg#0\tA dog .\n'
+    dataset = read_dataset(write(tmp_path / "album", "captions.txt", content))
+    said = [(dataset.texts[query.id].text, one.images[place]) for query, one, place in dataset.targets()]
+    assert sorted(said) == [
+        ('A cat , "asleep" .', "photos/a.jpg"),
+        ("A dog .", "photos/b.jpg"),
+        ("A pet .", "photos/a.jpg"),
+    ]

@@ -49,7 +49,7 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     precision = read_audit(workdir / "revision-audit" / "001")["revision"]["precision"]  # type: ignore[index]
     assert said[1] == verdict(precision, 0.8)
     assert ("target of 80 %" in content) == (said[1] == "half")
-    assert ">threshold 0.5, the classifier&#39;s own</th>" in content
+    assert ">threshold 0.5, the judge&#39;s own</th>" in content
     assert 'class="note bad"' not in content
     run(ReviseLabels(workdir=workdir, undo=True))
     assert "Round 1 (undone)" in report(Report(workdir=workdir)).page.read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ DONE = (
 CHOSEN_BY = {
     "given": "by --threshold",
     "dev": "by --precision",
-    "classifier": "the classifier's own",
+    "classifier": "the judge's own",
     "audit": "by the audit",
 }
 """Who chose the threshold, in words."""
@@ -67,11 +67,13 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
     audited = read_audit(audit)
     verdicts = [] if audited is None else read_table(audit / LOOKED, AuditVerdict)
     heads, entail = _entail((audited or figures)["entail_at"])
-    overruled, others = _examples(read_dataset(folder), links, verdicts)
+    dataset = read_dataset(folder)
+    overruled, others = _examples(dataset, links, verdicts)
     return {
         "judges": figures.get("judges", ()),
         "rounds": rounds,
         "shown": shown,
+        "evaluated": " of valid and test" if dataset.splits else "",
         "chosen_by": CHOSEN_BY[shown.threshold_from],
         "groups": strata_of(figures["bands"], shown, audited),
         "audited": None if audited is None else _audited(audited, shown),
@@ -132,7 +134,7 @@ def strata_of(
 
 
 def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, Any]:
-    kappas = {**audit["between"], "Cohen's kappa of people and classifier": audit["with_people"]}
+    kappas = {**audit["between"], "Cohen's kappa of people and judge": audit["with_people"]}
     precision = audit["revision"]["precision"]
     return {
         "precision": share_with_interval(precision),
@@ -140,6 +142,7 @@ def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, Any]:
         "licence": audit.get("licence"),
         "wanted": f"{100 * (shown.wanted or WANTED):.0f}",
         "recall": share_with_interval(audit["revision"]["recall"]),
+        "errors": audit["revision"].get("errors"),
         "looked": audit["revision"]["looked"],
         "kappas": [
             (name, "–" if kappa["value"] is None else f"{kappa['value']:.2f}".replace("-", "−"))
@@ -171,7 +174,7 @@ def columns_of(count: int) -> int:
 def _entail(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of Entail@K; columns that say nothing here are left out."""
     leaking = any(row["leaked"] != 0 for row in rows)
-    heads = {"value": "by the classifier %"}
+    heads = {"value": "by the judge %"}
     if leaking:
         heads["without_leaked"] = "without leaked pictures %"
     if any(row["corrected"]["value"] is not None for row in rows):
