@@ -176,16 +176,13 @@ class Endpoint:
             wait = 2.0**number
             try:
                 status, headers, reply = self._post(content)
-            except httpx.ConnectError as error:
-                trouble, answered = self.clean(str(error)) or type(error).__name__, False
-                if number and not self._reached:
-                    raise CtxrError(
-                        f"{self.address.url} cannot be reached: {trouble}", hint=f"is a server running there? {AGAIN}"
-                    ) from error
             except httpx.TimeoutException:
                 trouble, answered = f"no answer within {self.timeout:g} seconds", False
             except httpx.RequestError as error:  # no connection, or a body that does not decompress
                 trouble, answered = self.clean(str(error)) or type(error).__name__, False
+                if number and not self._reached and isinstance(error, httpx.ConnectError):
+                    hint = f"is a server running there? {AGAIN}"
+                    raise CtxrError(f"{self.address.url} cannot be reached: {trouble}", hint=hint) from error
             else:
                 self._reached = True
                 if len(reply) >= MOST_BYTES:
@@ -280,8 +277,4 @@ def _complaint(reply: bytes) -> str:
 def _hint(status: int) -> str:
     if status in (401, 403):
         return "check the key, and that --key-from names its variable"
-    return (
-        "check --model and the address, which ends in /v1 for most servers"
-        if status in NOT_ALLOWED
-        else f"see what it says; {AGAIN}"
-    )
+    return "check --model and the address (…/v1)" if status in NOT_ALLOWED else f"see what it says; {AGAIN}"

@@ -57,24 +57,21 @@ def _read(path: Path) -> dict[tuple[str, str], float]:
     rows = Rows(path)
     answers: dict[tuple[str, str], float] = {}
     for row in rows:
+        where = f"{path}:{row.line}"
         if not set(COLUMNS) <= row.cells.keys():
             columns = some(map(repr, row.cells), 6)
-            raise DataError(
-                f"{path}:{row.line}: the columns are {columns}: image, caption and p are needed", hint=_HINT
-            )
+            raise DataError(f"{where}: the columns are {columns}: image, caption and p are needed", hint=_HINT)
         image, caption, text = (row.cells[name] for name in COLUMNS)
         try:
             p = float(text)
         except ValueError:
             p = np.nan
         if not 0 <= p <= 1:
-            raise DataError(f"{path}:{row.line}: p must be a number from 0 to 1 and is {text[:30]!r}", hint=_HINT)
+            raise DataError(f"{where}: p must be a number from 0 to 1 and is {text[:30]!r}", hint=_HINT)
         before = answers.setdefault((image, caption), p)
         if before != p:
-            raise DataError(
-                f"{path}:{row.line}: p of {image} and {caption} is {p:g}, and {before:g} above",
-                hint="delete one of them",
-            )
+            clash = f"p of {image} and {caption} is {p:g}, and {before:g} above"
+            raise DataError(f"{where}: {clash}", hint="delete one of them")
     for oddity in rows.oddities:
         if not oddity.kept:
             raise DataError(f"{oddity.where}: {oddity.what}", hint=_HINT)

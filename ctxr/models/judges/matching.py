@@ -28,10 +28,7 @@ class MatchingJudge(Judge):
 
     def __init__(self, model: str, device: str = "cpu") -> None:
         if not is_blip(model):
-            raise UsageError(
-                f"--judge itm:{model} names no BLIP model",
-                hint="--judge itm:blip:DIRECTORY, a folder that transformers wrote, or itm:blip:OWNER/NAME of the hub",
-            )
+            raise UsageError(f"--judge itm:{model} names no BLIP model", hint="--judge itm:blip:DIRECTORY")
         source = load_blip(model)
         self.name = f"itm:{Path(model.partition(':')[2]).resolve().name}"
         self.fingerprint = sha256_of(["itm", source.fingerprint])

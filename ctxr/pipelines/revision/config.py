@@ -58,7 +58,7 @@ class ReviseLabels(JudgeEndpointOptions):
     both: bool = False
     """Propose the best pictures of each caption too."""
     threshold: Share = None
-    """Lowest probability of a pair that counts as entailed; default: that of its licence, or the judge's own."""
+    """Lowest probability of a pair that counts as entailed; default: that of the judge's licence, or its own."""
     unsure: Share = None
     """Lowest probability of a pair that counts as unsure, when it is below the threshold: the pair is neither positive nor negative, in
     training and in metrics; default: no pair is unsure."""

@@ -46,10 +46,7 @@ def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None =
         config = replace(config, unsure=limits[-1][0], threshold=limits[-1][1])
     options = JudgeOptions(config.workdir, config.device, config)
     if config.model and not any(parse_spec(spec)[0] == "endpoint" for spec in specs):
-        raise UsageError(
-            f"--model {config.model} belongs to a judge behind an endpoint, and --judge names none",
-            hint="--judge endpoint:URL, or leave --model out",
-        )
+        raise UsageError(f"--model {config.model} goes with --judge endpoint:URL alone", hint="leave --model out")
     judges = tuple(open_judge(spec, options, progress) for spec in specs)
     if len({judge.fingerprint for judge in judges}) < len(judges):
         raise UsageError(f"--judge names a judge twice: {', '.join(specs)}", hint="name each judge once")
@@ -112,10 +109,9 @@ def judge_pools(
             image, caption = pool.gallery.images[row], pool.gallery.captions[column]
             content, text, file = premises[image]
             claims.append((content, Claim(text, file, hypotheses[caption], (image, caption))))
-    for judge in cascade.judges:
-        gaps = judge.gaps([claim.pair for _, claim in claims if claim.pair]) if isinstance(judge, FileJudge) else ""
-        if gaps:
-            progress.warn(gaps)
+    pairs = [claim.pair for _, claim in claims if claim.pair]
+    for gaps in filter(None, [judge.gaps(pairs) for judge in cascade.judges if isinstance(judge, FileJudge)]):
+        progress.warn(gaps)
     verdicts = _judged(cascade, limits, claims, workdir, "judging candidates", progress=progress)
     if claims and np.isnan(verdicts.probabilities).all():
         last = cascade.judges[-1]

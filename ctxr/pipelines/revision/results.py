@@ -398,10 +398,8 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
     conflicts = read_table(folder / ALSO, SetConflict)
     if conflicts:
         tables["also"] = conflict_table(conflicts)
-    trained = f"{len(leaked) or 'none'} of the pictures" + (
-        f"; unknown for {cascade.unknown}" if cascade.unknown else ""
-    )
-    limit = "" if current.judges else f", at a probability of {current.threshold:g} or more"
+    unknown = f"; unknown for {cascade.unknown}" if cascade.unknown else ""
+    limit = "" if current.judges else f", at a probability of {current.threshold:.3g} or more"
     pairs = f"{current.added:,}{f' of the {current.added + current.pending:,}' if current.pending else ''} pairs"
     facts = {
         "revised": out,
@@ -411,7 +409,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
         **{f"verdicts of {row['name']}": _verdicts(row) for row in figures.get("judges", [])},
         **_force(config, current),
         "left out by a cap": current.capped,
-        "trained on": trained,
+        "trained on": f"{len(leaked) or 'none'} of the pictures{unknown}",
         "to audit it": export_hint(config, current.number),
         "ask three people": command_in(config.workdir, "serve", "--invite", "3"),
         "after the answers": config.followup("--audit"),

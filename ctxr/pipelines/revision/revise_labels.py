@@ -200,9 +200,7 @@ def proposer(config: ReviseLabels) -> str:
         return config.by
     if is_here(DEFAULT_ENCODER):
         return f"{DEFAULT_ENCODER} (--by auto)"
-    return (
-        f"{DEFAULT_ENCODER}, or {TINY} where its weights cannot be downloaded (--by auto): they are not on this machine"
-    )
+    return f"{DEFAULT_ENCODER}, or {TINY} where its weights can be neither found nor downloaded (--by auto)"
 
 
 def threshold(config: ReviseLabels, edge: ChosenThreshold | None, cascade: Cascade) -> str:

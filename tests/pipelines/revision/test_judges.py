@@ -241,7 +241,9 @@ def test_a_dry_run_prices_every_judge_for_all_pairs_and_asks_none(workdir: Path,
     monkey.estimate = lambda claims: Estimate(claims, 100 * claims, claims, 0.5 * claims)
     judges(cheap=cheap, dear=dear)
     before = bytes_of(workdir)
-    facts = run(options(workdir, split="valid", top_k=2, judge=CASCADE, dry_run=True)).facts
+    config = options(workdir, split="valid", top_k=2, judge=CASCADE, dry_run=True)
+    assert "--price-in" in run(config).facts["price of dear"]
+    facts = run(replace(config, price_in=1.0)).facts
     pairs = int(facts["would judge"].split()[0])
     assert f"{pairs} requests" in facts["price of dear"]
     assert facts["price of dear"].endswith(f": {pairs / 2:.4f}")

@@ -57,6 +57,17 @@ def test_another_judge_of_the_same_name_is_told_from_the_one_before(workdir: Pat
     assert f"({judge.name}, now another {judge.name})" in progress.notes[0]
 
 
+def test_an_option_of_an_endpoint_that_makes_another_judge_is_named_in_place_of_it(workdir: Path) -> None:
+    judge, progress = StandIn(workdir / "dataset"), Listening()
+    for number, most in enumerate((64, 128)):
+        judge.fingerprint = str(number) * 64
+        asked = options(workdir, split="test", judge=("endpoint:http://127.0.0.1:9/v1",), model="m", max_tokens=most)
+        run(asked, progress, judge)
+    (note,) = [note for note in progress.notes if note.startswith("round 1 ")]
+    assert "--max-tokens (64, now 128)" in note
+    assert judge.name not in note
+
+
 @pytest.mark.parametrize(("difference", "word"), [(-0.019, "0.019 lower"), (0.2, "0.200 higher")])
 def test_a_difference_is_a_size_and_a_direction(difference: float, word: str) -> None:
     assert word in favours_text(Preference(10, difference, 0.5), "", "hashed")

@@ -199,7 +199,7 @@ def test_a_completion_that_repeats_the_key_loses_it() -> None:
         ("http://example.org/v1", "in the clear"),
         ("http://127.0.0.1.example.org/v1", "in the clear"),
         ("ftp://localhost/v1", "address of http"),
-        ("localhost:8000", "localhost:8000 is not an address of http"),
+        ("localhost:8000", "localhost:8000 is .*http"),
         ("https://", "address of http"),
         ("https://exa mple.org", "address of http"),
         ("https://example.org/\udcff", "address of http"),
