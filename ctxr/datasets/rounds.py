@@ -233,6 +233,16 @@ def read_rounds(out: Path) -> list[Round]:
     return read_table(out / ROUNDS, Round) if (out / ROUNDS).is_file() else []
 
 
+def label_notes(out: Path) -> list[str]:
+    """Which active rounds a toy judged, or are in force without a licence, in words."""
+    free = ", in force without a licence (--unlicensed)"
+    return [
+        f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
+        for row in read_rounds(out)
+        if row.active and (row.toy or row.unlicensed)
+    ]
+
+
 def refuse_changed(out: Path) -> None:
     """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
     if (out / MANIFEST).is_file() and (out / ROUNDS).is_file():

@@ -8,7 +8,7 @@ from typing import Any
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import AS_PUBLISHED, chosen_on_test, foreign_notes, lineage, other_datasets
 from ctxr.datasets.readers.imagecode import HUMANS, is_release
-from ctxr.datasets.rounds import read_rounds
+from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
@@ -117,14 +117,9 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
 def mark_labels(evaluation: Evaluation) -> None:
     """Say in the notes and below every table which active rounds a toy judged, or are in force without a licence, and how many pairs
     leave the rankings."""
-    folders = dict.fromkeys((evaluation.request.dataset.root, evaluation.options.judgments))
-    rounds = [row for folder in folders if folder is not None for row in read_rounds(folder) if row.active]
-    free, findings = ", in force without a licence (--unlicensed)", evaluation.findings
-    said = [
-        f"labels of round {row.number} by {row.classifier}{', a toy' * row.toy}{free * row.unlicensed}"
-        for row in rounds
-        if row.toy or row.unlicensed
-    ]
+    places = (evaluation.request.dataset.root, evaluation.options.judgments)
+    folders = dict.fromkeys(place.parent if place.is_file() else place for place in places if place is not None)
+    findings, said = evaluation.findings, [note for folder in folders for note in label_notes(folder)]
     said += [
         f"{split}: judges are unsure of {plural(count, 'pair')}, left out of the rankings"
         for split, count in evaluation.unsure

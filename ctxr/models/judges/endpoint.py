@@ -114,7 +114,7 @@ class EndpointJudge(Judge):
     `--max-cost` for good.
 
     Args:
-        url: its address. workdir: project folder.
+        url: its address. workdir: project folder. budget: shared with other judges.
 
     Raises UsageError for what is no address, or would send pictures and key in the clear.
     """
@@ -122,7 +122,14 @@ class EndpointJudge(Judge):
     pause: chat.Pause | None = None
     """Waits, for tests that do not."""
 
-    def __init__(self, url: str, options: JudgeEndpointOptions, workdir: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: JudgeEndpointOptions,
+        workdir: Path,
+        progress: Progress,
+        budget: chat.Budget | None = None,
+    ) -> None:
         self._address = resolve_address(url, options.insecure, "--judge endpoint:")
         self.name = options.model
         decisive = (options.model, options.side, options.max_tokens, options.samples)
@@ -131,7 +138,7 @@ class EndpointJudge(Judge):
         self._options, self._progress = options, progress
         self._replies = {reply.asked: reply for reply in read_appended(self._journal, JudgeReply)}
         self._accepted = ServerLimits(structured=False, logprobs=TOP)
-        self._budget = chat.Budget(options)
+        self._budget = budget or chat.Budget(options)
         for reply in self._replies.values():
             self._budget.pay(reply.prompt_tokens, reply.completion_tokens, self._tokens(CHARACTERS))
 

@@ -48,7 +48,7 @@ class ReviseLabels(JudgeEndpointOptions):
     by: Text = "auto"
     """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL, file:FILE or toy; default: the only classifier
+    """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL or endpoint:URL#MODEL, file:FILE or toy; default: the only classifier
     of the project, or the toy that ships with ctxr. Repeat --judge for a cascade: each judge is asked only about pairs that those
     before it leave unsure, by default between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
     classifier: Text = ""
@@ -119,14 +119,12 @@ class ReviseLabels(JudgeEndpointOptions):
         return self.command_line(*words, dataset=None, entail=False, dry_run=False, unlicensed=unlicensed)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
+        """One action, one way to choose the threshold, and a table of pairs."""
         yield from super().rules()
         if self.round and not (self.undo or self.redo or self.audit):
             yield f"--round {self.round} names no round to change", "--round goes with --undo, --redo or --audit"
         if self.unsure is not None and self.threshold is not None and self.unsure > self.threshold:
             yield f"--unsure {self.unsure:g} lies above --threshold {self.threshold:g}", "a lower --unsure"
-        if not self.model and any(spec.startswith("endpoint:") for spec in self.judge):
-            yield "--model is missing", "--model NAME, as the server of --judge endpoint:URL calls it"
         actions = [name for name in ("entail", "undo", "redo", "audit") if getattr(self, name)]
         if len(actions) > 1:
             yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"

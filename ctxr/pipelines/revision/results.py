@@ -373,7 +373,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
 def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) -> dict[str, Any]:
     counts = counted(revised.pools, [one.values for one in revised.verdicts], config.top_k)
     figures: dict[str, Any] = {"bands": bands(links), "entail_at": [], "edge": asdict(revised.threshold)}
-    figures |= {"settings": config.settings(), "judges": revised.judges()}
+    figures |= {"settings": config.settings(), "judges": revised.judges(), "named": [*config.judge]}
     figures["judge_family"] = ", ".join(dict.fromkeys(one.family for one in revised.cascade.judges if one.family))
     if counts is None:
         return figures

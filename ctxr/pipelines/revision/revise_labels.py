@@ -316,7 +316,8 @@ def in_force(
     if TRUTH in (inputs.base.tables or {}):
         return licensed, splits, ""
     if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
-        force, words = force | splits & {*licence.splits}, licence.words
+        covered = splits & {*licence.splits}
+        force, words = force | covered, licence.words if covered else ""
     if force == splits or not config.unlicensed:
         return licensed, force, words
     return config, splits, words

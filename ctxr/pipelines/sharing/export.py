@@ -6,6 +6,7 @@ everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 
 import json
 import re
+from dataclasses import replace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from ctxr.datasets.documents import is_documents
 from ctxr.datasets.open import open_dataset, origin_of
 from ctxr.datasets.readers.artifact import open_sets
+from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
 from ctxr.datasets.writers import croissant, documents, fiftyone, hf, imagecode, recipe, webdataset
 from ctxr.datasets.writers.job import (
@@ -185,6 +187,7 @@ class _ExportStage(Stage):
             raise DataError(f"{to} cannot hold the documents of {self.source}", hint="--to links, mmc4, hf, webdataset")
         if to in DOCUMENT_FORMATS and not holds:
             raise DataError(f"{self.source} holds no documents, which {to} is about", hint="ctxr build-documents")
+        dataset = replace(dataset, notes=(*dataset.notes, *label_notes(self.source)))
         licences = read_licences(self.options.licences, dataset)
         parents = [origin]
         scores: list[Any] = []

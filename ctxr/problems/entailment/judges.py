@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
+from ctxr.models.chat import Budget
 from ctxr.models.encoders import TINY_FOLDER
 from ctxr.models.entailment.base import Judge
 from ctxr.models.entailment.checkpoint import TrainedClassifier
@@ -38,6 +40,19 @@ class JudgeOptions:
     workdir: Path
     device: str = "auto"
     endpoint: JudgeEndpointOptions = field(default_factory=JudgeEndpointOptions)
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What all endpoints together may cost."""
+        return Budget(self.endpoint)
+
+    def open_endpoint(self, address: str, progress: Progress) -> EndpointJudge:
+        """The judge at URL or URL#MODEL."""
+        url, _, model = address.partition("#")
+        options = replace(self.endpoint, model=model or self.endpoint.model)
+        if not options.model:
+            raise UsageError("--model is missing", hint=f"--judge endpoint:{url}#MODEL, as the server calls it")
+        return EndpointJudge(url, options, self.workdir, progress, self.budget)
 
 
 def parse_spec(spec: str) -> tuple[str, str, tuple[float, float] | None]:
@@ -81,7 +96,7 @@ def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
         "classifier": lambda: open_classifier(_classifier_folder(rest, options.workdir), device),
         "nli": lambda: NliJudge(rest, device),
         "itm": lambda: MatchingJudge(rest, device),
-        "endpoint": lambda: EndpointJudge(rest, options.endpoint, options.workdir, progress),
+        "endpoint": lambda: options.open_endpoint(rest, progress),
         "file": lambda: FileJudge(Path(rest)),
         TOY: lambda: TrainedClassifier(TOY_FOLDER, TOY_FOLDER.name, device, toy=True),
     }

@@ -83,7 +83,7 @@ class GalleryEvaluation(Evaluation):
         self.runs = [_open(source, request) for source in named]
         refuse_twice(self.runs, "rename one of the folders")
         self.ks = sorted({*KS, *options.ks()})
-        self.people = people_of([one for one in (options.judgments, dataset.root) if one is not None], options.workdir)
+        self.people = people_of([one for one in (self._rounds(), dataset.root) if one is not None], options.workdir)
         self.findings.notes += notes.first_notes(self)
         self.entailments: list[EntailFigure] = []
         self.rankings: list[QueryRanking] = []
@@ -199,6 +199,11 @@ class GalleryEvaluation(Evaluation):
         content = super().write(out)
         return Content([*content.files, RANKINGS], content.counts, content.models)
 
+    def _rounds(self) -> Path | None:
+        """The folder of --judgments, which may hold rounds."""
+        table = self.options.judgments
+        return table.parent if table is not None and table.is_file() else table
+
     def _answers(self, split: GallerySplit) -> _Answers:
         """The labels of a split's pairs, which of them were published as right, and how alike people rated some."""
         if split.name in self.answers:
@@ -206,8 +211,7 @@ class GalleryEvaluation(Evaluation):
         options, dataset, people = self.options, self.request.dataset, self.people
         self.findings.notes += measuring.pointless_note(split, self.ks)
         more: list[Judgment] = [] if options.judgments is None else read_judgments(options.judgments)
-        root = options.judgments if options.judgments is not None and options.judgments.is_dir() else None
-        labels = labels_of(dataset, split, more, root, people)
+        labels = labels_of(dataset, split, more, self._rounds(), people)
         truths = {} if options.positives is None else published(options.positives, dataset, split)
         rated = [] if options.positives is None else measuring.read_ratings(options.positives, self.progress)
         ratings = measuring.ratings_of(split, rated)
