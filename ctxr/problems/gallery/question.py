@@ -260,7 +260,7 @@ def _shortlist_notes(
 
 def _audited(split: str, labels: Labels) -> str:
     where = ", all of another split" if labels.elsewhere else ""
-    return f"{split}: Entail@K is corrected by what people said of {labels.audited} judged pairs{where}"
+    return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs with a judge's verdict{where}"
 
 
 def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
