@@ -42,8 +42,7 @@ from ctxr.store.kinds import MODEL, RUN
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
-_NONE = re.compile("^none: ")
-"""What titles and notes begin with where photos have no split."""
+_NONE = re.compile("^none: ")  # what titles and notes begin with where photos have no split
 
 
 @dataclass(frozen=True)
