@@ -38,9 +38,8 @@ def read_photos(root: Path, files: list[Path], passed: Callable[[], None] | None
     photo = "image" if "image" in rows.columns else "file_name"
     caption = "caption" if "caption" in rows.columns else "text"
     if rows.columns and not {photo, caption} <= {*rows.columns}:
-        columns = ", ".join(rows.columns)[:200]
         raise DataError(
-            f"{table} has the columns {columns!r}, and `{photo}` and `{caption}` are needed",
+            f"{table} has the columns {', '.join(rows.columns)[:200]!r}, and `{photo}` and `{caption}` are needed",
             hint="name them file_name and text, or image and caption, separated by commas or tabs",
         )
     galleries_of: dict[str, str] = {}
@@ -71,8 +70,7 @@ def read_photos(root: Path, files: list[Path], passed: Callable[[], None] | None
 
 
 def _gallery_of(at: str, split: str) -> str:
-    if not split.strip():
-        return "photos"
-    if split.strip().lower() not in SPLITS:
+    name = split.strip().lower()
+    if name and name not in SPLITS:
         raise DataError(f"{at}: `split` is {split[:50]!r}", hint=f"leave it empty, or write one of {', '.join(SPLITS)}")
-    return SPLITS[split.strip().lower()]
+    return SPLITS.get(name, "photos")

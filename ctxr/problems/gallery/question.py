@@ -42,8 +42,7 @@ from ctxr.store.kinds import MODEL, RUN
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
-_NONE = re.compile("^none: ")
-"""What titles and notes begin with where photos have no split."""
+_NONE = re.compile("^none: ")  # what titles and notes begin with where photos have no split
 
 
 @dataclass(frozen=True)
@@ -264,7 +263,7 @@ def _shortlist_notes(
 
 def _audited(split: str, labels: Labels) -> str:
     where = ", all of another split" if labels.elsewhere else ""
-    return f"{split}: Entail@K is corrected by what people said of {labels.audited} judged pairs{where}"
+    return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs with a judge's verdict{where}"
 
 
 def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:

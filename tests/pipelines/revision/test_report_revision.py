@@ -100,8 +100,12 @@ def test_the_page_shows_three_verdicts_what_is_not_in_force_and_what_people_over
     for name in ("toy", "unlicensed", "no licence"):
         assert f'<span class="mark">{name}</span>' in content
     assert "<b>7 pairs" in content
-    assert "<code>ctxr export-tasks entail</code>" in content
+    # people cannot license a toy
+    assert "<code>ctxr export-tasks entail</code>" not in content
     assert "<code>ctxr revise-labels --entail --unlicensed</code>" in content
+    write_table(folder / "rounds.jsonl", [replace(made, **changes | {"toy": False})])
+    content = report(Report(workdir=workdir)).page.read_text(encoding="utf-8")
+    assert "<code>ctxr export-tasks entail</code>" in content
     assert f"<b>{made.added + made.capped + 7:,}</b> entailed" in content
     assert "<b>11</b> unsure" in content
     assert content.count('<td class="n">1,100</td>') == 2
