@@ -324,8 +324,10 @@ def people_table(licence: JudgeLicence) -> Table:
     return Table("Alternative annotator test", heads, rows, note)
 
 
-def licence_facts(config: ReviseLabels, current: Round, licence: JudgeLicence) -> dict[str, str]:
-    """Whether a judge is licensed and why, its threshold, and the next command."""
+def licence_facts(
+    config: ReviseLabels, current: Round, licence: JudgeLicence, named: Sequence[str] = ()
+) -> dict[str, str]:
+    """Whether a judge is licensed and why, its threshold, and the next command with the judges as they were `named`."""
     facts = {"licence": f"{'granted' if licence.passed else 'refused'} to {licence.judge}: {licence.reason}"}
     if licence.omega is not None and licence.rho is not None:
         unsure = f"; it is unsure of {licence.unsure:,} more" if licence.unsure else ""
@@ -333,8 +335,9 @@ def licence_facts(config: ReviseLabels, current: Round, licence: JudgeLicence) -
     if licence.threshold is not None:
         facts["threshold"] = f"{licence.threshold:.3g} by the audit, {current.threshold:.3g} in the round"
     if current.pending:
-        command = config.followup("--entail", *([] if licence.passed and not current.toy else ["--unlicensed"]))
-        facts["next"] = f"{command}, with the judges of this round, puts {current.pending:,} pairs in force"
+        judges = [word for spec in named for word in ("--judge", spec)]
+        free = [] if licence.passed and not current.toy else ["--unlicensed"]
+        facts["next"] = config.followup("--entail", *judges, *free)
     return facts
 
 
@@ -351,7 +354,7 @@ def favours_text(favours: Preference | None, family: str, by: str) -> str:
 def _report(stage: _Audit) -> ReviseReport:
     config, folder, current = stage.options, stage.out(), stage.round
     audited, corrected = stage.audited, stage.corrected
-    family = read_figures(config.folder() / folder_of(current.number)).get("judge_family", "")
+    figures = read_figures(config.folder() / folder_of(current.number))
     strata = tuple((row.pop("stratum").replace("added", "entailed"), *row.values()) for row in audited.strata())
     tables = {
         "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
@@ -372,8 +375,8 @@ def _report(stage: _Audit) -> ReviseReport:
         "disputed": f"people disagree on {audited.disputed:,} pairs",
         **{name: agreed(one) for name, one in audited.between.items()},
         "Cohen's kappa, people and judge": f"{agreed(audited.with_people)}, weighted to all candidates",
-        **licence_facts(config, current, stage.licence),
-        "favours the retriever": favours_text(stage.favours, family, current.by),
+        **licence_facts(config, current, stage.licence, figures.get("named", ())),
+        "favours the retriever": favours_text(stage.favours, figures.get("judge_family", ""), current.by),
     }
     if refused := refused_answers(config.workdir / JUDGMENTS):
         facts["refused"] = ", ".join(f"{reason} {number}" for reason, number in refused.items())

@@ -48,9 +48,10 @@ class ReviseLabels(JudgeEndpointOptions):
     by: Text = "auto"
     """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL or endpoint:URL#MODEL, file:FILE or toy; default: the only classifier
-    of the project, or the toy that ships with ctxr. Repeat --judge for a cascade: each judge is asked only about pairs that those
-    before it leave unsure, by default between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
+    """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL or endpoint:URL#MODEL, file:FILE (rows of image,
+    caption and p, by the ids in the ledger of a round) or toy; default: the only classifier of the project, or the toy that ships
+    with ctxr. Several, in order, make a cascade: each judge is asked only about pairs that those before it leave unsure, by default
+    between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
     classifier: Text = ""
     """The same as --judge classifier:NAME."""
     top_k: Annotated[int, Range(1, inf, "a whole number, at least 1")] = 30

@@ -6,8 +6,8 @@ everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 
 import json
 import re
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 

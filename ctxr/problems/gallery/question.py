@@ -200,7 +200,7 @@ class GalleryEvaluation(Evaluation):
 
     def _rounds(self) -> Path | None:
         """The folder of --judgments, which may hold rounds."""
-        table = self.options.judgments
+        table: Path | None = self.options.judgments
         return table.parent if table is not None and table.is_file() else table
 
     def _answers(self, split: GallerySplit) -> _Answers:
