@@ -166,9 +166,9 @@ def examine(
     called = pairs.at(thresholds[pairs.half])
     rows = np.flatnonzero(called != UNSURE).tolist()
     votes = [(row, *vote) for row in rows for vote in pairs.answers[row].items()]
-    given = gather(*([vote[column] for vote in votes] for column in range(3)))
-    units = given.unit_names.astype(np.int64)
-    people = alternative_test(given, called[units], pairs.weights[units], config.epsilon)
+    votes_by_person = gather(*([vote[column] for vote in votes] for column in range(3)))
+    units = votes_by_person.unit_names.astype(np.int64)
+    people = alternative_test(votes_by_person, called[units], pairs.weights[units], config.epsilon)
     licence = replace(
         licence, threshold=float(thresholds.max()), people=people, unsure=len(called) - len(rows),
         items=sum(len(pairs.answers[row]) > 1 for row in rows),
