@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment.base import Judge
+from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.problems.entailment.judges import TOY_FOLDER, JudgeOptions, default_spec, open_judge, parse_spec
 from ctxr.store.artifacts import Content, finish
 from tests.models.blip_folder import make_blip
@@ -98,3 +101,13 @@ def test_what_an_opened_judge_lacks_is_said(tmp_path: Path) -> None:
     for spec, names in ((f"file:{tmp_path}/p.csv", "'image', 'caption':"), (f"nli:{tmp_path}/empty", r"config\.json")):
         with pytest.raises(DataError, match=names):
             opened(spec, tmp_path)
+
+
+def test_endpoints_of_a_cascade_have_their_own_models_and_one_budget(tmp_path: Path) -> None:
+    options = JudgeOptions(tmp_path, "cpu", JudgeEndpointOptions(model="dear", price_in=1.0, max_cost=1.0))
+    cheap, dear = (
+        open_judge(f"endpoint:http://localhost:1/v1{suffix}", options, Silent()) for suffix in ("#cheap", "")
+    )
+    assert (cheap.name, dear.name) == ("cheap", "dear")
+    assert cheap.fingerprint != dear.fingerprint
+    assert cast(EndpointJudge, cheap)._budget is cast(EndpointJudge, dear)._budget

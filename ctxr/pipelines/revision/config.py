@@ -120,7 +120,7 @@ class ReviseLabels(JudgeEndpointOptions):
         return self.command_line(*words, dataset=None, entail=False, dry_run=False, unlicensed=unlicensed)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """One action, one way to choose the threshold, and a table of pairs."""
+        """One action, one way to choose the threshold, a table of pairs, and a model for an endpoint."""
         yield from super().rules()
         if self.round and not (self.undo or self.redo or self.audit):
             yield f"--round {self.round} names no round to change", "--round goes with --undo, --redo or --audit"
@@ -131,6 +131,11 @@ class ReviseLabels(JudgeEndpointOptions):
             yield f"--{actions[0]} and --{actions[1]} cannot be combined", "run one after the other"
         if self.dry_run and actions and not self.entail:
             yield f"--dry-run and --{actions[0]} cannot be combined", "--dry-run goes with --entail"
+        if not self.model and any(spec.startswith("endpoint:") and "#" not in spec for spec in self.judge):
+            yield (
+                "--model is missing",
+                "--model NAME, as the server of --judge endpoint:URL calls it, or endpoint:URL#NAME",
+            )
         if self.judge and self.classifier:
             yield "--judge and --classifier both name the judge", f"--judge classifier:{self.classifier}"
         if self.threshold is not None and self.precision is not None:

@@ -50,8 +50,6 @@ class JudgeOptions:
         """The judge at URL or URL#MODEL."""
         url, _, model = address.partition("#")
         options = replace(self.endpoint, model=model or self.endpoint.model)
-        if not options.model:
-            raise UsageError("--model is missing", hint=f"--judge endpoint:{url}#MODEL, as the server calls it")
         return EndpointJudge(url, options, self.workdir, progress, self.budget)
 
 
