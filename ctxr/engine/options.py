@@ -187,8 +187,8 @@ class Options:
         texts = _field_texts(cls)
         hints = typing.get_type_hints(cls, include_extras=True)
         options = {}
-        place = {name: number for number, name in enumerate(cls.ORDER, -len(cls.ORDER))}
-        for field in sorted(fields(cls), key=lambda one: (place.get(one.name, 0), one.kw_only)):
+        rank = {name: number for number, name in enumerate(cls.ORDER, -len(cls.ORDER))}
+        for field in sorted(fields(cls), key=lambda one: (rank.get(one.name, 0), one.kw_only)):
             if field.default is MISSING:
                 raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
             kind, markers = hints[field.name], ()

@@ -91,7 +91,7 @@ class Preference:
 
 
 def preference(probability: Doubles, ranks: Doubles, entailed: Flags, weights: Doubles, seed: int) -> Preference | None:
-    """Whether a judge favours what a retriever ranks high: in 4,000 draws ranks are dealt out anew among pairs [N] of one verdict.
+    """Whether a judge favours what a retriever ranks high: 4,000 permutations of the ranks among pairs [N] with the same verdict.
 
     Args:
         probability: NaN where the judge gives none. weights: candidates that a pair stands for, 0 to leave it out.

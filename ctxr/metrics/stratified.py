@@ -204,8 +204,8 @@ def reliability(parts: Sequence[Stratum], votes: PairVotes | None = None) -> Rel
         """How many pairs of a kind of strata are entailed, and between which numbers, [3, G]."""
         group = np.flatnonzero(kind & (population > 0))
         if likely is None:
-            known = finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])
-            return np.array([[np.nan] * 3 if known is None else [known.value, known.low, known.high]]).T
+            total = finite_total([part for part, wanted in zip(parts, kind, strict=True) if wanted])
+            return np.array([[np.nan] * 3 if total is None else [total.value, total.low, total.high]]).T
         size = population[group].astype(np.float64)
         share, variance, weight = shares[:, :, group] * [[size], [size**2], [size]]
         return np.stack([share.sum(axis=1), *weighted_limits(share, variance, weight, size)])

@@ -1,7 +1,7 @@
-"""How many pairs of each stratum are entailed, and how often people err, from several votes on each audited pair.
+"""Number of entailed pairs in each stratum and error rates of people, from several votes on each audited pair.
 
-A stratum mixes entailed pairs, whose votes say no by error, and others, whose votes say yes by error; people err independently of each
-other, equally often on all pairs. Rates of error that fit the votes less well reach less far, as in a profile likelihood.
+A stratum mixes entailed pairs, whose votes say no by error, and others, whose votes say yes by error. Assumption: people err
+independently of each other and equally often on all pairs. Intervals are those of a profile likelihood over the error rates.
 """
 
 import math
@@ -14,7 +14,7 @@ from ctxr.metrics.proportions import LEVEL, zero_of_fall
 from ctxr.metrics.votes import Codes, Doubles
 
 GRID, ZOOMS, ROOTS = 11, 3, (1e-3, 0.5**0.5)
-"""Roots of the error rates: how many are tried at once, how often they close in on those that fit, and between which numbers."""
+"""Grid over the roots of both error rates: points per rate, refinements around the best, and range."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ class Completion:
 
     @property
     def noted(self) -> tuple[str, int | None, int | None, str]:
-        """What is written down of it: the beginning of the text, tokens sent and received, the model."""
+        """The fields that a journal keeps: the beginning of the text, tokens sent and received, the model."""
         return _kept(self.text), self.prompt_tokens, self.completion_tokens, self.model
 
 

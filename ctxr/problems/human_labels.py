@@ -117,7 +117,7 @@ def decided(calls: Mapping[Pair, bool], judgments: Iterable[Judgment], people: H
 
 
 Verdicts = tuple[Mapping[Pair, bool], frozenset[Pair]]
-"""Whether pairs (query, candidate) are entailed, by judges; and those of which they are unsure, which are no positives and no negatives."""
+"""Whether judges call (query, candidate) pairs entailed, and the pairs of which they are unsure."""
 
 NO_VERDICTS: Verdicts = {}, frozenset()
 

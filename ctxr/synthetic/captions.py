@@ -151,7 +151,7 @@ def pairs_about(
     another picture, a near neighbour first. Nothing doubtful is among them, and no premise holds its hypothesis word by word.
     """
     pairs: list[EntailmentPair] = []
-    said = [(owner, gallery.captions[at], gallery.statements[at].text) for at, owner in enumerate(gallery.owners)]
+    captions = [(owner, gallery.captions[at], gallery.statements[at].text) for at, owner in enumerate(gallery.owners)]
     for position, image in enumerate(gallery.images):
         holding = _holding(rng, gallery, position, hypotheses // 2)
         details = [_details(gallery, index) for index in holding]
@@ -160,7 +160,7 @@ def pairs_about(
         ]
         chosen += _failing(rng, gallery, position, hypotheses - hypotheses // 2, details)
         for number, (text, caption, relation, label) in enumerate(chosen):
-            own = (premise for owner, key, premise in said if owner == position and key != caption)
+            own = (premise for owner, key, premise in captions if owner == position and key != caption)
             premise = " ".join(premise for premise in own if text not in premise)
             pairs.append(
                 EntailmentPair(

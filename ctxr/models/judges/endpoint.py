@@ -95,7 +95,7 @@ def token_probability(completion: Completion) -> float | None:
 
 
 def reply_of(request: PricedRequest, completion: Completion) -> JudgeReply:
-    """What is written down of a completion."""
+    """The fields of a completion that the journal keeps."""
     outcome: Outcome = "unreadable" if completion.outcome == "unreadable" else "refused"
     probability = None
     if completion.outcome == "answered":
@@ -146,18 +146,18 @@ class EndpointJudge(Judge):
         """float32 [n], as `Judge.probabilities` says: of the tokens yes and no, else the share of yes among several answers."""
         files = {claim.image for claim in claims if claim.image is not None}
         contents = {None: ""} | {file: sha256_if_readable(file) or str(file) for file in files}
-        asked = [self._requests(claim, contents[claim.image]) for claim in claims]
-        left = [requests for requests in asked if requests]
+        samples_of = [self._requests(claim, contents[claim.image]) for claim in claims]
+        left = [requests for requests in samples_of if requests]
         for sample in range(self._options.samples):
             label = f"asking {self.name}" + f", answer {sample + 1}" * (sample > 0)
             self._ask([requests[sample] for requests in left], label)
             left = [one for one in left if self._replies[one[0].identity].outcome in ("answer", "unreadable")]
-        return np.array([self._mean(requests) for requests in asked], np.float32)
+        return np.array([self._mean(requests) for requests in samples_of], np.float32)
 
     def estimate(self, claims: int) -> Estimate:
         """As if each claim had a picture, and took all samples where the host is not known to tell probabilities of tokens."""
-        told = any(reply.outcome == "token_probabilities" for reply in self._replies.values())
-        requests = claims * (1 if told else self._options.samples)
+        single = any(reply.outcome == "token_probabilities" for reply in self._replies.values())
+        requests = claims * (1 if single else self._options.samples)
         sent, received = requests * self._tokens(CHARACTERS), requests * self._options.max_tokens
         return Estimate(requests, sent, received, self._budget.cost(sent, received))
 

@@ -62,11 +62,11 @@ def construct(dataset: Dataset, kind: str, wanted: Mapping[SplitName, int], seed
     groups, notes = _groups(dataset, CONSTRUCTIONS[kind][0], wanted, seed)
     for split, most in wanted.items():
         own = [[*groups[key].values()] for key in sorted(key for key in groups if key[0] == split)]
-        made = [*islice(_documents(kind, own, most, (seed, SPLITS.index(split))), most)]
-        for number, (texts, images, links) in enumerate(made):
+        documents = [*islice(_documents(kind, own, most, (seed, SPLITS.index(split))), most)]
+        for number, (texts, images, links) in enumerate(documents):
             tables.add(f"{split}-{number:05d}", split, texts, images, links)
-        if len(made) < most:
-            notes.append(f"{split} gives {len(made)} of {plural(most, 'document')}: each takes {needs}")
+        if len(documents) < most:
+            notes.append(f"{split} gives {len(documents)} of {plural(most, 'document')}: each takes {needs}")
     if not tables.sets:
         hint = "coco takes single photos; story-dii and dii-stress photos in folders; story-sis and recipe video sets"
         raise DataError(f"{dataset.name} gives no {kind} document: it lacks {needs}", hint=hint)

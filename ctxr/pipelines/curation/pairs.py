@@ -1,7 +1,7 @@
 """`ctxr pairs`: pairs to train an entailment classifier on, from captions, descriptions that people checked, or published pairs.
 
-An image with its other captions entails a held-out caption, and not one of another image of its split: of a few, every second time the
-one that shares most words with the held-out caption. Nobody checks that these do not hold.
+An image with its other captions entails a held-out caption. The negative is a caption of another image of its split; every second one is
+the caption of a small pool that shares most words with the held-out caption. Negatives are not checked.
 """
 
 from collections import Counter, defaultdict
@@ -83,7 +83,7 @@ def captioned(
         hint = "name a dataset with them; ctxr export-tasks describe   asks people for captions"
         raise DataError(f"{dataset.name} has neither pictures with captions nor several captions of one", hint=hint)
     contents = {name: dataset.images[name].sha256 for name in files}
-    pairs = with_sides(EntailmentPairs(dataset.name, tuple(rows), files, contents, origin), workdir, progress)
+    pairs = split_groups(EntailmentPairs(dataset.name, tuple(rows), files, contents, origin), workdir, progress)
     return replace(pairs, rows=(*pairs.rows, *_others(pairs.rows, holds)))
 
 
@@ -96,8 +96,8 @@ def _others(rows: Sequence[EntailmentPair], holds: Collection[tuple[str, str]]) 
     rng = np.random.default_rng(0)
     for number, pair in enumerate(entailed):
         image, mine, side = pair.image or pair.group, words[pair.id], sides[pair.split or "train"]
-        drawn = (side[place] for place in rng.integers(len(side), size=_POOL).tolist())
-        free = [one for one in drawn if (words[one.id], image) not in own and (one.caption, image) not in holds]
+        pool = (side[index] for index in rng.integers(len(side), size=_POOL).tolist())
+        free = [one for one in pool if (words[one.id], image) not in own and (one.caption, image) not in holds]
         if free and pair.caption not in checked:
             near = max(
                 free[: 1 + number % 2 * _POOL], key=lambda one: len(words[one.id] & mine) / len(words[one.id] | mine)
@@ -120,7 +120,7 @@ def with_answers(dataset: Dataset, answered: Answered) -> Dataset:
     )  # fmt: skip
 
 
-def with_sides(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> EntailmentPairs:
+def split_groups(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> EntailmentPairs:
     """The pairs with each group on one side: that on which the project evaluates one of its pictures, test before valid before train.
 
     Groups without a side are dealt by hash, and those of train too where none is on valid.
@@ -172,7 +172,7 @@ class _PairsStage(Stage):
             with suppress(UsageError):  # what is no dataset may hold published pairs
                 dataset = read_dataset(path)
         if dataset is None:
-            pairs = with_sides(open_pairs(path, workdir, progress), workdir, progress)
+            pairs = split_groups(open_pairs(path, workdir, progress), workdir, progress)
         else:
             whole = dataset.of_sets("ctxr pairs")
             for note in dataset.notes:

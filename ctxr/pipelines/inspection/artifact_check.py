@@ -188,8 +188,8 @@ def _cure(artifact: Artifact, units: set[str]) -> str:
     """How to rebuild the pictures of these units: the command looks only at younger ones, so their units are removed first."""
     # only folders that are there: a name in a table may be anyone's, and this is a command to remove
     gone = sorted(str(folder) for folder in artifact.path.glob("sources/*") if folder.name in units)
-    again = f"{shlex.join(['rm', '-r', *gone])}   then run ctxr {artifact.manifest.verb} again as before"
-    return again if gone else artifact.cure
+    command = f"{shlex.join(['rm', '-r', *gone])}   then run ctxr {artifact.manifest.verb} again as before"
+    return command if gone else artifact.cure
 
 
 def summary(name: str, broken: list[str], fine: str, cure: str) -> Check:

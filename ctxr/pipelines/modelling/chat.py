@@ -196,7 +196,7 @@ class Request(PricedRequest):
 
 
 def reply_of(request: Request, completion: Completion) -> Reply:
-    """What is written down of a completion."""
+    """The fields of a completion that the journal keeps."""
     order = shown(request.asked.images, request.shift)
     outcome, number = read_answer(completion, len(order))
     query, candidate = request.asked.query, None if number is None else order[number - 1]

@@ -177,17 +177,18 @@ class _Audit(Stage):
         dataset = read_dataset(revised)
         sides = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
         side_of = {one.key(): sides[dataset.queries[one.caption].image_set] for one in sample}
-        held = [one for one in sample if side_of[one.key()] != "train"]
-        splits = sorted({side_of[one.key()] for one in held if one.key() in self.audited.answers})
-        licensing = JudgedPairs(self.round, held, links, self.audited.answers)
+        evaluated = [one for one in sample if side_of[one.key()] != "train"]
+        splits = sorted({side_of[one.key()] for one in evaluated if one.key() in self.audited.answers})
+        licensing = JudgedPairs(self.round, evaluated, links, self.audited.answers)
         self.licence = examine(config, self.round, content, licensing, splits)
         self.favours = pairs.preference(config.seed)
         parents = (("revised", DATASET, revised), ("judgments", JUDGMENTS, source))
         return Inputs([Parent(name, kind, open_artifact(path).sha256) for name, kind, path in parents])
 
     def key(self, inputs: Inputs) -> dict[str, Any]:
-        one = self.options
-        return {"round": self.round.number, "seed": one.seed, "precision": one.precision, "epsilon": one.epsilon}
+        options = self.options
+        names = ("seed", "precision", "epsilon")
+        return {"round": self.round.number} | {name: getattr(options, name) for name in names}
 
     def current(self, out: Path, inputs: Inputs) -> Artifact | None:
         return None

@@ -260,10 +260,10 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Map
     lacking = sum(row["low"] is None for row in ends)
     others = "the others" if whole > 1 else "the other"
     sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
-    bare = (
+    start = (
         f"{plural(lacking, 'dot')} without a whisker, (–) in the table: no interval, as the figure rests on fewer than"
     )
-    alike = f"{bare} {LEAST_CLUSTERS} sets or all draws are alike."
+    alike = f"{start} {LEAST_CLUSTERS} sets or all draws are alike."
     return [f"{sentence}: {', '.join(partly)}."] * bool(partly) + [alike] * bool(lacking)
 
 
@@ -364,8 +364,8 @@ def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[
 def make_tables(edition: Edition) -> Mapping[str, Any] | None:
     """The tables of evaluations that have no queries to show; None without any."""
     kinds = {problem.evaluation.KIND: problem for problem in problems()}
-    found = artifacts_in(edition.chain.project / RESULTS)
-    artifacts = [artifact for artifact in found if artifact.manifest.kind in kinds.keys() - {EVALUATION}]
+    results = artifacts_in(edition.chain.project / RESULTS)
+    artifacts = [artifact for artifact in results if artifact.manifest.kind in kinds.keys() - {EVALUATION}]
     if not artifacts:
         return None
     edition.evaluations += tuple(artifacts)
