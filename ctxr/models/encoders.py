@@ -114,12 +114,13 @@ class Encoder:
         rough, exact = np.sqrt(((vectors[:, :, None] - vectors[:, None]) ** 2).sum(-1))
         return 3 * float(np.abs(rough - exact).max())
 
-    def encode_images(self, images: Sequence[np.ndarray], exact: bool = False) -> np.ndarray:
+    def encode_images(self, images: Sequence[np.ndarray], exact: bool = False, rows: int | None = None) -> np.ndarray:
         """Float32 [N, dim], L2-normalised, one row for each image.
 
         Args:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ.
             exact: compute in fp32 whatever the precision is. In bf16 both copies of the image tower are kept.
+            rows: images in one pass, at most as many as by default. Another number rounds vectors differently.
 
         Raises ValueError for an array of another type or shape.
         """
@@ -128,17 +129,18 @@ class Encoder:
         rounded = self.precision == "bf16" and not exact
         tower = self._exact_tower if exact else self._tower
         dtype = torch.bfloat16 if rounded else torch.float32
-        rows, done = [], 0
+        parts, done = [], 0
         while done < len(images):
             # fewer rows for the exact copy: it is asked for single images, and fp32 gains little from more
-            limit = min(self._rows, 4) if exact and self.precision == "bf16" else self._rows
+            usual = min(self._rows, 4) if exact and self.precision == "bf16" else self._rows
+            limit = min(usual, rows or usual)
             part = images[done : done + limit]
             # filled up with zeros
             pixels = torch.nn.functional.pad(self._preprocess(part), (*[0] * 7, limit - len(part)))
             if (vectors := self._forward(tower, pixels.to(self.device, dtype))) is not None:
-                rows.append(vectors[: len(part)])
+                parts.append(vectors[: len(part)])
                 done += len(part)
-        return stack_vectors(rows, self.dim)
+        return stack_vectors(parts, self.dim)
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 [N, dim], L2-normalised, one row for each text; what exceeds the model's context is cut off.
@@ -198,9 +200,9 @@ class Encoder:
         except (RuntimeError, MemoryError) as error:
             if not is_memory(error):
                 raise
-            if self._rows == 1:
+            if len(batch) == 1:
                 raise CtxrError(f"no memory left on {self.device} for one image", hint="use --device cpu") from error
-            self._rows //= 2
+            self._rows = len(batch) // 2
             self._warn(f"{self.device} ran out of memory: going on with batches of {self._rows}")
             return None
 
