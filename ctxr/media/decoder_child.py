@@ -6,7 +6,9 @@ It imports no torch, so it starts fast and stays small; a file that crashes or h
 import contextlib
 import itertools
 import os
+import queue
 import sys
+import threading
 import time
 from collections import deque
 from fractions import Fraction
@@ -31,6 +33,33 @@ TOLERATED_LOSS = 0.02
 # Frames held back for the detector may take this share of the memory limit.
 _HELD_SHARE = 0.25
 _HELD_BYTES_WITHOUT_LIMIT = 1 << 30
+# Frames kept for the search: those before one sample, and the share of the memory limit that all may take, at most.
+_SPAN_FRAMES = 32
+_SEARCH_SHARE = 0.08
+
+
+class Questions:
+    """Lines of standard input, read by a thread: what the parent asks can come while a video is decoded."""
+
+    def __init__(self) -> None:
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin.buffer:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def next(self, wait: bool = True) -> dict[str, Any] | None:
+        """The next line; None if there is none yet and `wait` is off. Raises BrokenPipeError when standard input ended."""
+        try:
+            line = self._lines.get(wait)
+        except queue.Empty:
+            return None
+        if not line:
+            raise BrokenPipeError
+        fields: dict[str, Any] = msgspec.json.decode(line)
+        return fields
 
 
 class Heartbeat:
@@ -54,14 +83,20 @@ class ScanPass:
     shot. Where holding them would take too much memory the oldest goes out early; a cut found too late is put at the oldest frame held.
     """
 
-    def __init__(self, options: ScanOptions, finder: CutFinder, rate: Fraction | None, out: int) -> None:
-        self._out = out
+    def __init__(
+        self, options: ScanOptions, finder: CutFinder, rate: Fraction | None, out: int, questions: Questions
+    ) -> None:
+        self._out, self._questions = out, questions
         self._finder = finder
         self._every_frame, self._gate = options.every_frame, options.gate
+        self._search, self._moved = options.search, False
         self._steps_per_second = Fraction(str(options.rate))
         self._frame_seconds = 1 / rate if rate else Fraction(0)
         limit = options.memory_limit
         self._largest_hold = int(limit * _HELD_SHARE * (1 << 30)) if limit else _HELD_BYTES_WITHOUT_LIMIT
+        self._most_kept = int((limit or 4.0) * _SEARCH_SHARE * (1 << 30))
+        self._span: deque[Frame] = deque()
+        self._kept: dict[int, Frame] = {}
         self._held: deque[Frame] = deque()
         self._held_bytes = 0
         self._cuts: set[int] = set()
@@ -93,9 +128,11 @@ class ScanPass:
                 or self._held_bytes > self._largest_hold
             ):
                 self._release()
+            self._answer()
             self._beat()
         while waiting:
             self._release()
+        self._settle()
         if frame is not None:
             self.end = frame.time + self._frame_seconds
 
@@ -107,22 +144,57 @@ class ScanPass:
         if opens:
             self._cuts.discard(frame.index)
             self.starts.append((frame.index, frame.time))
+            self._span.clear()
+            self._moved = False
         # A frame is sampled when its time lies in another interval of 1/rate than the frame before: exact, at any or no fixed frame rate.
         rate = self._steps_per_second
         step = frame.time.numerator * rate.numerator // (frame.time.denominator * rate.denominator)
         sampled = opens or self._every_frame or step != self._step
         self._step = step
         if not sampled:
+            self._keep(frame)
             return
         thumbnail = frame.luma_thumbnail()
         difference = None
         if not opens and self._reference is not None:
             difference = float(cv2.norm(thumbnail, self._reference, cv2.NORM_L1)) / thumbnail.size
-        if passes := difference is None or difference >= self._gate:
+        self._moved = self._search and (self._moved or (difference or 0) >= self._gate)
+        passes = difference is None or difference >= self._gate / (1 + self._moved)
+        held = [(one.index, one.time) for one in self._span] if passes else []
+        if passes:
             self._reference = thumbnail
+            self._kept |= {one.index: one for one in self._span}
+            self._span.clear()
+        else:
+            self._keep(frame)
         thumbnail_hash = blake2b(thumbnail.tobytes(), digest_size=8).hexdigest()
-        candidate = CandidateFrame(frame.index, frame.time, len(self.starts) - 1, difference, thumbnail_hash, None)
+        place = frame.index, frame.time, len(self.starts) - 1
+        candidate = CandidateFrame(*place, difference, thumbnail_hash, None, held)
         send(self._out, {"candidate": candidate}, frame.rgb() if passes else None)
+        if sum(one.nbytes for one in self._kept.values()) > self._most_kept:
+            self._settle()
+
+    def _keep(self, frame: Frame) -> None:
+        """Keep a frame for the search before the next sample that passes."""
+        if self._search:
+            self._span.append(frame)
+            while len(self._span) > min(_SPAN_FRAMES, self._most_kept // (2 * frame.nbytes)):
+                self._span.popleft()
+
+    def _settle(self) -> None:
+        """Wait until the parent has released all kept frames."""
+        if self._kept:
+            send(self._out, {"settle": {}})
+            self._answer(wait=True)
+
+    def _answer(self, wait: bool = False) -> None:
+        """Send the kept frames that the parent wants, and let go of those that it released."""
+        while self._kept and (question := self._questions.next(wait)):
+            if "want" in question:
+                index = question["want"]
+                send(self._out, {"pixels": index}, self._kept[index].rgb())
+            else:
+                self._kept = {index: one for index, one in self._kept.items() if index > question["release"]}
 
     def shots(self) -> list[ShotSpan]:
         """All shots, after the last frame."""
@@ -130,14 +202,14 @@ class ScanPass:
         return [ShotSpan(number, *first, *after) for number, (first, after) in enumerate(spans)]
 
 
-def scan(path: Path, options: ScanOptions, out: int) -> None:
+def scan(path: Path, options: ScanOptions, out: int, questions: Questions) -> None:
     """Answer one question: a header, beats and candidates, then an end; failures are raised."""
     with open_video(path, options.decoder, options.threads) as video:
         header = video.header
         send(out, {"header": header})
         detector = options.detector, options.detector_threshold, options.min_shot
         finder = cut_finder(path, header, *detector, threads=options.threads, beat=Heartbeat(out))
-        walk = ScanPass(options, finder, header.rate, out)
+        walk = ScanPass(options, finder, header.rate, out, questions)
         walk.run(video)
         damage = video.damage
     if damage and damage.share > TOLERATED_LOSS and not options.keep_damaged:
@@ -164,7 +236,7 @@ class Frames:
         send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
 
 
-def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
+def answer(question: dict[str, Any], out: int, frames: Frames, questions: Questions) -> None:
     """Answer one question, failures included. What is not a failure of the file but of the process leaves the process unfit (`spent`)."""
     path, limit = Path(question["path"]), question["options"]["memory_limit"]
     try:
@@ -174,7 +246,7 @@ def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
             index, time = question["frame"]
             frames.send(path, index, Fraction(time), options, out)
         else:
-            scan(path, options, out)
+            scan(path, options, out, questions)
     except VideoError as error:
         _fail(out, error.reason, error.problem, error.hint)
     except UsageError as error:
@@ -212,10 +284,11 @@ def main() -> None:
     out = os.dup(1)
     # Whatever a library prints must not come between the messages.
     os.dup2(2, 1)
-    frames = Frames()
+    frames, questions = Frames(), Questions()
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        for line in sys.stdin.buffer:
-            answer(msgspec.json.decode(line), out, frames)
+        while question := questions.next():
+            if "path" in question:  # else it is about a scan that ended early
+                answer(question, out, frames, questions)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class ScanOptions:
         min_shot: seconds; no shot is shorter, but the last.
         rate: sampled frames per second of video; higher considers more frames.
         every_frame: consider every frame, whatever `rate` says.
+        search: keep frames between samples until they are released, so that their pixels can be asked for; once a shot has moved by
+            `gate`, half of it lets its samples pass.
         gate: mean absolute difference (0..255) of the luma thumbnail to the last frame of the same shot that went out with pixels;
             a sampled frame that differs by less goes out without pixels. Higher skips more; 0 skips none.
         decoder: "pyav", "opencv", or "auto": PyAV, then OpenCV where PyAV crashed, hung or has no decoder.
@@ -65,6 +67,7 @@ class ScanOptions:
     min_shot: float = 0.6
     rate: float = 5.0
     every_frame: bool = False
+    search: bool = False
     gate: float = 4.0
     decoder: str = "auto"
     threads: int = 2
@@ -86,6 +89,7 @@ class CandidateFrame:
             None for the first frame of a shot.
         thumbnail_hash: 16 hexadecimal digits of the luma thumbnail's BLAKE2b.
         rgb: the upright picture uint8 [H, W, 3]; None where the gate skipped the frame.
+        held: index and time of the frames before it that are kept, in order.
     """
 
     index: int
@@ -94,6 +98,12 @@ class CandidateFrame:
     gate_difference: float | None
     thumbnail_hash: str
     rgb: Pixels | None
+    held: Sequence[tuple[int, Fraction]] = ()
+
+
+@dataclass(frozen=True)
+class Settle:
+    """The child waits until the frames that it keeps are released."""
 
 
 @dataclass(frozen=True)
@@ -244,8 +254,12 @@ class ChildProcess:
     def ask(self, question: Mapping[str, Any]) -> None:
         """Send a question as one line of JSON. A child that is gone is noticed by `next`."""
         self._waited = 0.0
+        self.tell(question)
+
+    def tell(self, fields: Mapping[str, Any]) -> None:
+        """Send a line that belongs to the question before."""
         with contextlib.suppress(BrokenPipeError):
-            self._stdin.write(msgspec.json.encode(question, enc_hook=str) + b"\n")
+            self._stdin.write(msgspec.json.encode(fields, enc_hook=str) + b"\n")
             self._stdin.flush()
 
     def next(self, patience: float = 0, limit: float = 0) -> Message:

@@ -5,13 +5,14 @@ a new child.
 """
 
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ctxr.errors import UsageError
-from ctxr.media.decoder_process import CandidateFrame, ChildProcess, ScanEnd, ScanOptions, read_as
+from ctxr.media.decoder_process import CandidateFrame, ChildProcess, ScanEnd, ScanOptions, Settle, read_as
 from ctxr.media.shots import check_detector
 from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
 
@@ -25,8 +26,8 @@ _SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", 
 _LAST = ("end", "frame")
 """Kinds of messages that end an answer."""
 
-Event = VideoHeader | CandidateFrame | ScanEnd
-_EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "end": ScanEnd}
+Event = VideoHeader | CandidateFrame | Settle | ScanEnd
+_EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}
 Message = tuple[str, Any, Pixels | None]
 """Kind, fields and pixels."""
 
@@ -41,6 +42,7 @@ class DecoderClient(Closing):
     def __init__(self, command: Sequence[str] = CHILD) -> None:
         self._command = command
         self._child: ChildProcess | None = None
+        self._waiting: deque[tuple[dict[str, Any], Pixels | None]] = deque()
 
     def messages(self, path: Path, question: dict[str, Any], options: ScanOptions) -> Iterator[Message]:
         """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
@@ -51,10 +53,14 @@ class DecoderClient(Closing):
             self.close()
             self._child = ChildProcess(self._command)
         child, fit = self._child, False
+        self._waiting.clear()
         try:
             child.ask({"path": str(path.absolute()), "options": options, **question})
             while not fit:
-                message, pixels = child.next(options.stall_seconds, options.time_limit)
+                waiting = self._waiting
+                message, pixels = (
+                    waiting.popleft() if waiting else child.next(options.stall_seconds, options.time_limit)
+                )
                 kind, fields = next(iter(message.items()))
                 fit = kind in _LAST or (kind == "failed" and not fields["spent"])
                 if kind == "failed" and fields["reason"] == "usage":
@@ -79,16 +85,18 @@ class Scanner(DecoderClient):
     """Scans files one after the other in one reusable child process."""
 
     _cancelled = False
+    _options = ScanOptions()
 
     def scan(self, path: Path, options: ScanOptions | None = None) -> Iterator[Event]:
-        """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd.
+        """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd; in a search also Settle, after which
+        `release` must be called for the last candidate.
 
         A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
 
         Raises VideoError where the file gave nothing, or is damaged and `keep_damaged` is off; UsageError where the detector or its
         threshold is invalid.
         """
-        options = options or ScanOptions()
+        self._options = options = options or ScanOptions()
         check_detector(options.detector, options.detector_threshold)
         decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
         failures: list[tuple[str, VideoError]] = []
@@ -110,6 +118,24 @@ class Scanner(DecoderClient):
             raise first
         problems = "; ".join(f"{decoder}: {failure.problem}" for decoder, failure in failures)
         raise VideoError(first.reason, problems, first.hint, path)
+
+    def fetch(self, index: int) -> Pixels:
+        """Pixels uint8 [H, W, 3] of a frame that the running scan keeps. Raises VideoError as `scan` does."""
+        if (child := self._child) is None:
+            raise VideoError("cancelled", "the scan was cancelled")
+        child.tell({"want": index})
+        while True:
+            message, pixels = child.next(self._options.stall_seconds, self._options.time_limit)
+            if "pixels" in message and pixels is not None:
+                return pixels
+            self._waiting.append((message, pixels))
+            if "failed" in message:
+                raise VideoError("decoder_failed", f"frame {index} cannot be had any more")
+
+    def release(self, index: int) -> None:
+        """Tell the running scan that frames up to `index` are needed no more."""
+        if self._child is not None:
+            self._child.tell({"release": index})
 
     def cancel(self) -> None:
         """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""

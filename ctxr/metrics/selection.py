@@ -4,11 +4,14 @@ The first frame of a shot opens a set; a following frame joins it if its distanc
 threshold; at `set_size` images the set is complete and the next frame that passes opens a new one; when the shot ends, an
 incomplete set is given up. Frames that quality rules out are passed over as if they were not there.
 
+Where only samples of the frames are embedded, `Search` finds the frames between them at which a distance crosses the threshold.
+
 The walk knows no pixels: it asks two questions back. `refine` takes a decision again in full precision when a distance is
 within `margin` of the threshold: low-precision embeddings then pick the sets that fp32 would. `veto` answers why a frame
 that would join must not, or None. Both are asked only about frames that matter.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -116,15 +119,83 @@ class Walk:
             decision.set_number = None
         self._chosen, self._vectors = [], []
 
-    def _nearest(self, index: int, vector: Vectors) -> tuple[int, float]:
-        """Position and distance of the nearest chosen frame; exact where the threshold is within the margin."""
+    def steps(self, index: int, vector: Vectors) -> int:
+        """Distance to the nearest chosen frame in steps of a tenth of the threshold, rounded up: above `STEPS` the frame may join.
+
+        Exact as decisions are: what a search does with it is the same in any precision.
+        """
+        step = self.threshold / STEPS
+        rough = _distances(np.stack(self._vectors), vector).min()
+        _, distance = self._nearest(index, vector, max(1, round(rough / step)) * step if step else 0.0)
+        rounded = math.ceil(distance / step) if step else STEPS + 2
+        return max(rounded, STEPS + 1) if distance > self.threshold else min(rounded, STEPS)
+
+    def _nearest(self, index: int, vector: Vectors, mark: float | None = None) -> tuple[int, float]:
+        """Position and distance of the nearest chosen frame; exact where `mark`, or the threshold, is within the margin."""
+        mark = self.threshold if mark is None else mark
         distances = _distances(np.stack(self._vectors), vector)
-        if self.margin and self.refine and abs(distances.min() - self.threshold) <= self.margin:
-            band = np.flatnonzero(np.abs(distances - self.threshold) <= self.margin)
+        if self.margin and self.refine and abs(distances.min() - mark) <= self.margin:
+            band = np.flatnonzero(np.abs(distances - mark) <= self.margin)
             exact = self.refine([index, *(self._chosen[position].index for position in band)])
             distances[band] = _distances(exact[1:], exact[0])
         nearest = int(distances.argmin())
         return nearest, float(distances[nearest])
+
+
+STEPS = 10
+"""Steps from 0 to the threshold by which a search guesses; a frame that joins by less than one step is not improved on."""
+
+
+@dataclass
+class Search:
+    """Finds, between two samples, the first frame that may join a set, by a secant on the distances known so far.
+
+    The walk then takes the frames that were embedded, in order; over the same frames without a search it gives the same sets.
+    A frame that quality rules out is not searched around: the next frame that is embedded already is tried.
+
+    Attributes:
+        embed: index of a frame between two samples -> its vector [D].
+        push: gives the walk a frame and its vector.
+    """
+
+    walk: Walk
+    embed: Callable[[int], Vectors]
+    push: Callable[[int, Vectors], FrameDecision]
+
+    _level: int = 0
+    _rejected: bool = False
+
+    def run(self, held: Sequence[int], sample: int, vector: Vectors) -> None:
+        """Let the walk see `sample`, and of the frames `held` before it, since the last sample, those that decide."""
+        frames = [*held, sample]
+        vectors, waiting, low = {len(held): vector}, [len(held)], -1
+        while waiting:
+            high = waiting[-1]
+            probe = self._probe(low, high, frames[high], vectors[high])
+            if probe < high:
+                vectors[probe] = self.embed(frames[probe])
+                if not self.walk.chosen() or self.walk.steps(frames[probe], vectors[probe]) > STEPS:
+                    waiting.append(probe)
+                    continue
+            low = probe if probe < high else waiting.pop()
+            self._take(frames[low], vectors[low])
+
+    def _probe(self, low: int, high: int, index: int, vector: Vectors) -> int:
+        """The position to look at next, after `low` and at most at `high`; at `high` if nothing before it is worth a look."""
+        if high - low == 1 or self._rejected:
+            return high
+        if not self.walk.chosen():
+            return low + 1
+        far = self.walk.steps(index, vector)
+        if far <= STEPS + 1:
+            return high
+        guess = low + round((high - low) * (STEPS + 0.5 - self._level) / (far - self._level))
+        return min(max(guess, low + 1), high - 1)
+
+    def _take(self, index: int, vector: Vectors) -> None:
+        decision = self.push(index, vector)
+        self._rejected = decision.set_number is None and decision.reason != "too_close"
+        self._level = self.walk.steps(index, vector) if decision.reason == "too_close" else 0
 
 
 def _distances(rows: Vectors, vector: Vectors) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -127,13 +127,14 @@ class LedgerRow(Record, frozen=True):
         gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
         thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
         image_set: the set that the frame is in; None if it is in none.
-        reason: None if kept, else `near_still`, `too_close`, `low_quality`, `too_much_text`, `too_small`, `set_incomplete`,
-            `duplicate`, `unreadable`, `unmeasurable`, `not_sampled`, `too_few_neighbours`.
+        reason: None if kept, else `between_samples` (held and not embedded), `near_still`, `too_close`, `low_quality`,
+            `too_much_text`, `too_small`, `set_incomplete`, `duplicate`, `unreadable`, `unmeasurable`, `not_sampled`, `too_few_neighbours`.
         value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
         nearest: index of the nearest chosen frame when it was considered, of the nearest photo in its album, or of the photo that
             it is a copy of; distance: to that, 0..2.
         phash: perceptual hashes of what was embedded (`media.images.perceptual_hash`), "" of a flat picture; None where nothing was
-            embedded, or by a version that did not hash.
+            embedded, or only by the search, or by a version that did not hash.
+        held: whether it lay between two samples, where it is embedded only if the search asks for it.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("source", "index")
@@ -153,6 +154,7 @@ class LedgerRow(Record, frozen=True):
     nearest: int | None = None
     distance: float | None = None
     phash: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{256})?$")] | None = None
+    held: bool = False
 
     def __post_init__(self) -> None:
         if self.reason == OLD_LOW_QUALITY:

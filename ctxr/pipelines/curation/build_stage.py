@@ -102,8 +102,8 @@ class BuildStage(SetsStage):
         remember_paths(out, {source.sha256: source.path for source in sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = Picking(threshold, options.set_size, encoder.margin, quality)
-        scan = {field.name: getattr(options, field.name) for field in fields(ScanOptions)}
-        scan |= {"gate": 0.0} if options.every_frame else {}
+        scan = {field.name: getattr(options, field.name) for field in fields(ScanOptions) if field.name != "search"}
+        scan |= {"gate": 0.0} if options.every_frame else {"search": not options.samples_only}
         context = UnitContext(out, picking, embedder, ScanOptions(**scan))
         # of the encoder's own scale, whatever threshold was asked for
         copies = CopyRule.of_encoder(encoder.threshold)
@@ -140,10 +140,10 @@ class BuildStage(SetsStage):
         for unit in units:
             if unit.source.damage:
                 job.progress.warn(f"{files[unit.source.name]} is used in part: {unit.source.damage}")
-            left = sum(row.row is not None for row in unit.ledger)
+            left = sum(row.row is not None or row.held for row in unit.ledger)
             if left < needed:
-                gate = f"--gate 0 keeps {len(unit.ledger) - left} near-still frames"
-                cure = gate if len(unit.ledger) >= needed else "a higher --rate samples more"
+                gate = f"--gate 0 keeps {unit.source.considered - left} near-still frames"
+                cure = gate if unit.source.considered >= needed else "a higher --rate samples more"
                 job.progress.warn(
                     f"{files[unit.source.name]} gives no set: sampling and the motion gate leave {left} of its "
                     f"{unit.source.frames} frames, fewer than a set of {needed}; {cure}"
@@ -294,7 +294,9 @@ def _scanned(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
 def _stamp(context: UnitContext, encoder: Encoder, choice: PhotoPicking, source: InputSource, pool: object) -> Stamp:
     """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
     picking, quality = context.picking, context.picking.quality
-    options = {name: value for name, value in vars(context.options).items() if name not in SCAN_LIMITS}
+    # without a search, the options are those of a version that had none
+    later = SCAN_LIMITS if context.options.search else SCAN_LIMITS | {"search"}
+    options = {name: value for name, value in vars(context.options).items() if name not in later}
     made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
     copies = choice.copies.strict if pool is None else choice.copies.record()
     select = [picking.threshold, picking.set_size, copies, vars(quality.limits), choice.sample, choice.seed, pool]

@@ -82,9 +82,12 @@ class BuildSets(Writing):
     """Frames sampled per second of video; larger finds more sets and takes longer."""
     every_frame: bool = False
     """Follow the paper literally: consider every frame, and skip none as nearly static."""
+    samples_only: Annotated[bool, Since(True)] = False
+    """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a third of
+    the sets in a third of the time."""
     gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
     """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
-    embeds all."""
+    embeds all. Half of it where a shot has moved."""
     detector: Annotated[str, Choices(("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"))] = "adaptive"
     """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
     the paper."""

@@ -112,7 +112,7 @@ class SourceHashes:
     def of(cls, unit: SourceUnit) -> "SourceHashes":
         """Those of a video."""
         source = unit.source
-        kept = [(row, row.row) for row in unit.ledger if row.row is not None]
+        kept = [(row, row.row) for row in unit.ledger if row.row is not None and not row.held]
         ids = [f"{source.name}/img{row.index}" for row, _ in kept]
         return cls(source.name, source.kind, ids, [row.phash for row, _ in kept], unit.vectors[[at for _, at in kept]])
 

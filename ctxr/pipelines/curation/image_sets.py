@@ -24,7 +24,7 @@ from ctxr.pipelines.curation.config import KEEPING, BuildSets, Filter
 from ctxr.pipelines.curation.losses import gone, losses
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos
 from ctxr.pipelines.curation.quality import Unmeasurable
-from ctxr.pipelines.curation.videos import UnitContext
+from ctxr.pipelines.curation.videos import BETWEEN, UnitContext
 from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
@@ -370,7 +370,8 @@ def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
     all_units, split_of = job.units.values(), job.splits
     sets = [image_set for unit in all_units for image_set in unit.sets]
-    ledger = [row for unit in all_units for row in unit.ledger]
+    held = sum(row.reason == BETWEEN for unit in all_units for row in unit.ledger)
+    ledger = [row for unit in all_units for row in unit.ledger if row.reason != BETWEEN]
     reasons = Counter(row.reason for row in ledger if row.reason)
     images = {image.id: image for unit in all_units for image in unit.images}
     leakage = find_leakage(sets, images, {image_set.id: split_of[image_set.group] for image_set in sets}, footage)
@@ -384,6 +385,7 @@ def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
         "shots": sum(unit.source.shots or 0 for unit in all_units),
         "considered": len(ledger),
         "embedded": sum(row.row is not None for row in ledger),
+        "held": held,
         "measured": sum(len(unit.facts) for unit in all_units),
         "sets": len(sets),
         "video_sets": sum(image_set.kind == "video" for image_set in sets),

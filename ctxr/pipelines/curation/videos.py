@@ -5,10 +5,10 @@ only where pixels come from differs. So both give the same sets.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ import numpy as np
 
 from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, Settle
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
 from ctxr.media.scan import Scanner
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk
+from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Search, Walk
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, spread, stack_vectors
@@ -50,6 +50,7 @@ class Picker:
     Attributes:
         artifact: folder that pictures are written to.
         pixels: frame number -> upright RGB uint8 [H, W, 3]. encode_exact: pictures -> vectors [n, D] in full precision.
+        embed: number of a frame between two samples -> its vector [D].
         facts: what is known already, by frame. files: saved pictures that exist already, by frame; each has facts.
         exact: full-precision vectors that are known already, by frame.
     """
@@ -59,6 +60,7 @@ class Picker:
     picking: Picking
     pixels: Callable[[int], Pixels]
     encode_exact: Callable[[Sequence[Pixels]], Vectors]
+    embed: Callable[[int], Vectors]
     facts: dict[int, Facts] = field(default_factory=dict)
     files: dict[int, Path] = field(default_factory=dict)
     exact: dict[int, Vectors] = field(default_factory=dict)
@@ -69,18 +71,26 @@ class Picker:
         self.sets: list[ImageSet] = []
         self.images: list[Image] = []
         self._refined: dict[int, Vectors] = {}
+        self._rows: dict[int, LedgerRow] = {}
         self._open_rows: dict[int, tuple[LedgerRow, Vectors]] = {}
         self.walk = Walk(self.picking.threshold, self.picking.set_size, self.picking.margin, self._refine, self._veto)
+        self._search = Search(self.walk, self.embed, self._push)
 
-    def push(self, row: LedgerRow, shot: int, vector: Vectors) -> None:
-        """Decide on an embedded frame of `shot`; a set that becomes full is saved at once."""
-        self._open_rows[row.index] = (row, vector)
-        decision, completed = self.walk.push(row.index, shot, vector)
-        self.decisions[row.index] = decision
+    def consider(self, held: Sequence[LedgerRow], sample: LedgerRow, vector: Vectors) -> None:
+        """Decide on a sample, and on those frames held before it that the search embeds; a set that becomes full is saved at once."""
+        self._rows = {row.index: row for row in (*held, sample)}
+        self._search.run([row.index for row in held], sample.index, vector)
+
+    def _push(self, index: int, vector: Vectors) -> FrameDecision:
+        row = self._rows[index]
+        self._open_rows[index] = (row, vector)
+        decision, completed = self.walk.push(index, row.shot or 0, vector)
+        self.decisions[index] = decision
         if completed:
             self._save_set(completed)
-        for index in self._open_rows.keys() - set(self.walk.chosen()):
-            del self._open_rows[index]
+        for other in self._open_rows.keys() - set(self.walk.chosen()):
+            del self._open_rows[other]
+        return decision
 
     def ledger(self, rows: Sequence[LedgerRow]) -> list[LedgerRow]:
         """The rows with what the walk made of them; call it when the last shot is over."""
@@ -182,10 +192,10 @@ class Embedder(Portable):
     def _encoder(self) -> "Encoder":
         return self.make()
 
-    def embed(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
-        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3]."""
+    def embed(self, pictures: Sequence[Pixels], exact: bool = False, rows: int | None = None) -> Vectors:
+        """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3], `rows` of them in a pass."""
         with self.lock:
-            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact)
+            vectors: Vectors = self.encoder.encode_images(pictures, exact=exact, rows=rows)
         if not np.isfinite(vectors).all():
             raise CtxrError("the encoder returned NaN or infinite vectors", hint="try --precision fp32")
         return vectors
@@ -221,23 +231,30 @@ class UnitContext(Portable):
 class _Pass:
     """One decode of a video: what has been considered, embedded and picked so far."""
 
-    def __init__(self, context: UnitContext, video: InputSource, header: VideoHeader) -> None:
-        self.rows: list[LedgerRow] = []
+    def __init__(self, context: UnitContext, video: InputSource, header: VideoHeader, scanner: Scanner) -> None:
+        self.rows: dict[int, LedgerRow] = {}
+        self.places: dict[int, int] = {}
         self.vectors = VectorLog(context.artifact / SOURCES / f".{video.name}.vectors")
-        self._video, self._embedder = video, context.embedder
+        self._context, self._video, self._scanner = context, video, scanner
+        self._embedder = context.embedder
         self._reader = ChildFrameReader(lambda: video.path, header.decoder, context.options)
         self._times: dict[int, Fraction] = {}
         self._batch: list[tuple[CandidateFrame, Pixels]] = []
         self._live: dict[int, Pixels] = {}
+        encode_exact = partial(context.embedder.embed, exact=True)
         self.picker = Picker(
-            context.artifact, video.name, context.picking, self._pixels, partial(context.embedder.embed, exact=True)
+            context.artifact, video.name, context.picking, self._pixels, encode_exact, self._embed_held
         )
 
     def take(self, candidate: CandidateFrame) -> None:
         """The next considered frame."""
         self._times[candidate.index] = candidate.time
+        self.rows[candidate.index] = _row(self._video.name, candidate)
+        for index, time in candidate.held:
+            self._times[index] = time
+            between = LedgerRow(self._video.name, index, time, candidate.shot, reason=BETWEEN)
+            self.rows[index] = msgspec.structs.replace(self.rows.get(index, between), held=True)
         if candidate.rgb is None:
-            self.rows.append(_row(self._video.name, candidate, None))
             return
         self._live[candidate.index] = candidate.rgb
         self._batch.append((candidate, candidate.rgb))
@@ -249,15 +266,26 @@ class _Pass:
         if not self._batch:
             return
         embedded = self._embedder.embed([rgb for _, rgb in self._batch])
-        first = self.vectors.append(embedded)
+        first, last = self.vectors.append(embedded), self._batch[-1][0].index
         for offset, ((candidate, rgb), vector) in enumerate(zip(self._batch, embedded, strict=True)):
-            row = _row(self._video.name, candidate, first + offset, perceptual_hash(rgb))
-            self.rows.append(row)
-            self.picker.push(row, candidate.shot, vector)
+            index = candidate.index
+            self.places[index] = first + offset
+            self.rows[index] = msgspec.structs.replace(self.rows[index], phash=perceptual_hash(rgb))
+            self.picker.consider([self.rows[held] for held, _ in candidate.held], self.rows[index], vector)
+            # of what went by, only pixels of the open set may be asked for again
+            for gone in [one for one in self._live if one <= index and one not in self.picker.walk.chosen()]:
+                del self._live[gone]
         self._batch.clear()
-        # only pixels of the open set may be asked for again
-        for index in self._live.keys() - set(self.picker.walk.chosen()):
-            del self._live[index]
+        if self._context.options.search:
+            self._scanner.release(last)
+
+    def _embed_held(self, index: int) -> Vectors:
+        """The vector of a frame that the child process keeps."""
+        rgb = self._live[index] = self._scanner.fetch(index)
+        vectors = self._embedder.embed([rgb], rows=1)
+        self.places[index] = self.vectors.append(vectors)
+        vector: Vectors = vectors[0]
+        return vector
 
     def _pixels(self, index: int) -> Pixels:
         """A frame that just went by; an older one is decoded again."""
@@ -288,17 +316,19 @@ def scan_video(
                 # a second header: another decoder begins again, what came before does not count
                 if decode:
                     decode.close()
-                decode = _Pass(context, video, event)
+                decode = _Pass(context, video, event, scanner)
                 watch(event, 0)
             elif decode and isinstance(event, CandidateFrame):
                 watch(None, event.index)
                 decode.take(event)
+            elif decode and isinstance(event, Settle):
+                decode.settle()
             elif decode and isinstance(event, ScanEnd):
                 decode.settle()
-                source = _source(video, event, len(decode.rows))
+                source = _source(video, event, sum(row.reason != BETWEEN for row in decode.rows.values()))
                 shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
-                rows = sorted(decode.rows, key=lambda row: row.index)
-                return context.save(_unit(stamp, source, shots, rows, decode.vectors.close(), picker=decode.picker))
+                rows, vectors = _in_order(decode.rows.values(), decode.places, decode.vectors.close())
+                return context.save(_unit(stamp, source, shots, rows, vectors, picker=decode.picker))
         raise RuntimeError(f"the scan of {video.path} ended without an end")
     finally:
         if decode:
@@ -310,29 +340,60 @@ def pick_from_ledger(
 ) -> SourceUnit:
     """Pick from the ledger of `old`, whose pictures lie in the artifact `origin`, and write the unit.
 
-    Facts measured with the same instruments are reused; only frames that no file holds are decoded, from the file that `video`
-    gives when it is first needed, in a child process.
+    Facts measured with the same instruments are reused; only frames that no file holds are decoded, and frames that the search asks
+    for now and did not then, from the file that `video` gives when it is first needed, in a child process.
     """
     facts, files = _facts(context, old, origin, stamp)
     times = {row.index: row.time for row in old.ledger if row.time is not None}
+    before = {row.index: row.row for row in old.ledger if row.row is not None}
+    samples = {row.index for row in old.ledger if row.row is not None and not row.held}
+    places = {index: place for index, place in before.items() if index in samples}
+    fresh: list[Vectors] = []
+
+    def embed(index: int) -> Vectors:
+        if index not in before:
+            before[index] = len(old.vectors) + len(fresh)
+            fresh.extend(context.embedder.embed([pixels(index)], rows=1))
+        places[index] = at = before[index]
+        vector: Vectors = old.vectors[at] if at < len(old.vectors) else fresh[at - len(old.vectors)]
+        return vector
+
     with ChildFrameReader(video, old.source.decoder or "pyav", context.options) as reader:
+        pixels = lru_cache(maxsize=4)(lambda index: reader.read(index, times[index]))
         picker = Picker(
             context.artifact,
             old.source.name,
             context.picking,
-            lambda index: reader.read(index, times[index]),
+            pixels,
             partial(context.embedder.embed, exact=True),
+            embed,
             facts=facts,
             files={index: file for index, file in files.items() if file.is_file()},
             exact={row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None},
         )
-        rows = [_undecided(row) for row in old.ledger]
+        rows, held = [_undecided(row) for row in old.ledger], list[LedgerRow]()
         for row in rows:
             if context.stopping.is_set():
                 raise VideoError("cancelled", f"{old.source.name}: picking was stopped")
-            if row.row is not None and row.shot is not None:
-                picker.push(row, row.shot, old.vectors[row.row])
-    return context.save(_unit(stamp, old.source, old.shots, rows, old.vectors, picker=picker))
+            if row.held:
+                held.append(row)
+            elif row.index in samples:
+                picker.consider(held, row, old.vectors[before[row.index]])
+                held = []
+    vectors = np.concatenate([old.vectors, np.stack(fresh)]) if fresh else old.vectors
+    rows, vectors = _in_order(rows, places, vectors)
+    return context.save(_unit(stamp, old.source, old.shots, rows, vectors, picker=picker))
+
+
+def _in_order(
+    rows: Iterable[LedgerRow], places: Mapping[int, int], vectors: Vectors
+) -> tuple[list[LedgerRow], Vectors]:
+    """Rows by frame, and the vectors that stand at `places`, in the same order."""
+    numbers = {index: number for number, index in enumerate(sorted(places))}
+    ordered = sorted(rows, key=lambda row: row.index)
+    numbered = [msgspec.structs.replace(row, row=numbers.get(row.index)) for row in ordered]
+    order = [places[index] for index in numbers]
+    return numbered, vectors if order == list(range(len(vectors))) else vectors[order]
 
 
 def _facts(
@@ -359,17 +420,24 @@ def _unit(
     return SourceUnit(stamp, source, shots, ledger, *made, vectors=vectors, exact=exact)
 
 
-def _row(source: str, candidate: CandidateFrame, row: int | None, phash: str | None = None) -> LedgerRow:
-    gate, skipped = _rounded(candidate.gate_difference, 4), row is None
-    why: dict[str, Any] = {"reason": "near_still", "value": gate} if skipped else {}
+BETWEEN = "between_samples"
+"""Reason of a frame that lay between two samples, and that the search did not need."""
+
+
+def _row(source: str, candidate: CandidateFrame) -> LedgerRow:
+    gate = _rounded(candidate.gate_difference, 4)
+    why: dict[str, Any] = {"reason": "near_still", "value": gate} if candidate.rgb is None else {}
     place = source, candidate.index, candidate.time, candidate.shot
-    return LedgerRow(*place, row=row, gate=gate, thumbnail=candidate.thumbnail_hash, phash=phash, **why)
+    return LedgerRow(*place, gate=gate, thumbnail=candidate.thumbnail_hash, **why)
 
 
 def _undecided(row: LedgerRow) -> LedgerRow:
     """The row as the scan left it."""
     decided = ("exact_row", "image_set", "reason", "value", "nearest", "distance") if row.row is not None else ()
-    return msgspec.structs.replace(row, **dict.fromkeys(decided))
+    why: dict[str, Any] = dict.fromkeys(decided)
+    if row.held:
+        why |= {"reason": BETWEEN} if row.gate is None else {"reason": "near_still", "value": row.gate}
+    return msgspec.structs.replace(row, **why)
 
 
 def _source(video: InputSource, ended: ScanEnd, considered: int) -> Source:
