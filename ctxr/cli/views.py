@@ -43,7 +43,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",
         "images": counts["images"],
         "sources": _sources(counts),
-        "considered": f"{counts['considered']} sampled frames and photos, {counts['embedded']} embedded"
+        "considered": f"{counts['considered']} frames and photos, {counts['embedded']} embedded"
+        + (f", {counts['held']} frames between samples not needed" if counts.get("held") else "")
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
         "excluded": _numbers(counts["reasons"]).replace("_", " "),
         "splits": _numbers(counts["splits"], "{name} {number}"),
@@ -53,7 +54,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
-        yield "\n[bold]sets per threshold[/] (video, before quality)"
+        elsewhere = "; exact at ◀, elsewhere from the frames embedded for it" if counts.get("held") else ""
+        yield f"\n[bold]sets per threshold[/] (video, before quality{elsewhere})"
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             yield f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}"

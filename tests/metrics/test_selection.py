@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Walk, count_sets
+from ctxr.metrics.selection import STEPS, Completed, FrameDecision, Rejection, Search, Walk, count_sets
 from ctxr.store.arrays import Vectors
 
 
@@ -135,3 +135,80 @@ def test_refining_near_the_threshold_gives_the_sets_of_full_precision(seed: int)
     _, truth = walk_all(Walk(0.35, 4), exact, [0] * 60)
     assert completed == truth
     assert len(set(refined)) < 60
+
+
+def drift(seed: int, count: int = 120) -> Vectors:
+    """A camera that moves at changing speed: unit vectors [count, 6]."""
+    rng = np.random.default_rng(seed)
+    raw = np.cumsum(rng.normal(size=(count, 6)) * rng.uniform(0, 1, (count, 1)), 0) + 4 * rng.normal(size=6)
+    return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True), np.float32)
+
+
+def search_all(walk: Walk, vectors: Vectors, step: int, shots: Sequence[int]) -> tuple[list[int], list[Completed]]:
+    """The frames that a search between every `step`-th frame embeds, in the order of the walk, and its sets."""
+    seen: list[int] = []
+    completed: list[Completed] = []
+
+    def push(index: int, vector: Vectors) -> FrameDecision:
+        seen.append(index)
+        decision, full = walk.push(index, shots[index], vector)
+        completed.extend([full] if full else [])
+        return decision
+
+    search, held = Search(walk, lambda index: vectors[index], push), list[int]()
+    for index in range(len(vectors)):
+        opens = not index or shots[index] != shots[index - 1]
+        if opens or not index % step:
+            search.run([] if opens else held, index, vectors[index])
+            held = []
+        else:
+            held.append(index)
+    return seen, completed
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.floats(0.05, 0.6))
+def test_the_embedded_frames_alone_give_the_sets_of_a_search(seed: int, step: int, threshold: float) -> None:
+    vectors, shots = drift(seed), [index // 50 for index in range(120)]
+    bad = set(np.random.default_rng(seed).choice(120, 12, replace=False).tolist())
+
+    def walk() -> Walk:
+        return Walk(threshold, 4, veto=lambda index: Rejection("low_quality", 1.0) if index in bad else None)
+
+    seen, completed = search_all(walk(), vectors, step, shots)
+    assert seen == sorted(set(seen))
+    replayed = walk()
+    assert [full for index in seen if (full := replayed.push(index, shots[index], vectors[index])[1])] == completed
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.05, 0.6))
+def test_a_search_finds_the_first_frame_of_a_steady_motion(seed: int, threshold: float) -> None:
+    angles = np.cumsum(np.random.default_rng(seed).uniform(0.001, 0.02, 150)).tolist()
+    vectors, step = unit(angles), threshold / STEPS
+    sets = literal(vectors, [0] * 150, threshold, 4, set())
+    seen, completed = search_all(Walk(threshold, 4), vectors, 6, [0] * 150)
+    assert len(completed) >= len(sets) - 1
+    for full in completed:
+        for first, second in zip(full.indices, full.indices[1:], strict=False):
+            near, before = (float(np.linalg.norm(vectors[at] - vectors[first])) for at in (second, second - 1))
+            assert near <= threshold + step + 1e-6 or before <= threshold + 1e-6
+    assert len(seen) < 150
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.05, 0.6))
+def test_a_search_in_low_precision_embeds_and_picks_what_full_precision_would(seed: int, threshold: float) -> None:
+    vectors, shots = drift(seed), [0] * 120
+    noise = np.random.default_rng(seed).normal(size=vectors.shape)
+    rough = (vectors + 0.004 * noise / np.linalg.norm(noise, axis=1, keepdims=True)).astype(np.float32)
+    walk = Walk(threshold, 4, 0.009, refine=lambda indices: vectors[list(indices)])
+    assert search_all(walk, rough, 6, shots) == search_all(Walk(threshold, 4), vectors, 6, shots)
+
+
+def test_a_rejected_frame_is_not_searched_around() -> None:
+    vectors = unit([0.05 * index for index in range(13)])
+    walk = Walk(0.22, 2, veto=lambda index: Rejection("low_quality", 1.0) if 4 < index < 12 else None)
+    seen, completed = search_all(walk, vectors, 12, [0] * 13)
+    assert [full.indices for full in completed] == [(0, 12)]
+    assert len(seen) < 6

@@ -1,0 +1,79 @@
+"""The search between samples: more sets, the same bytes however it is reached, and nothing spent on still shots."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxr.pipelines.curation import videos
+from ctxr.store.records import LedgerRow
+from ctxr.store.units import read_unit
+from tests.media.clips import scene, write_clip
+from tests.pipelines.curation.test_build_sets import build, same_tree
+
+
+def ledger(artifact: Path, name: str = "clip0") -> list[LedgerRow]:
+    """The rows of a video, by frame."""
+    return sorted(read_unit(artifact, name).ledger, key=lambda row: row.index)
+
+
+def test_a_search_finds_more_sets_and_embeds_fewer_frames_than_there_are(footage: Path, tmp_path: Path) -> None:
+    searched, sampled, every = (
+        build(footage, tmp_path / name, **{name: True} if name else {}).counts
+        for name in ("", "samples_only", "every_frame")
+    )
+    assert sampled["sets"] < searched["sets"] <= every["sets"]
+    assert sampled["embedded"] < searched["embedded"] < every["embedded"]
+    assert sampled["held"] == every["held"] == 0 < searched["held"]
+
+
+def test_the_ledger_names_samples_held_and_embedded_frames(built: Path) -> None:
+    rows = ledger(built)
+    unit = read_unit(built, "clip0")
+    embedded = [row for row in rows if row.row is not None]
+    assert [row.row for row in embedded] == list(range(len(unit.vectors)))
+    assert {row.reason for row in rows if row.row is None} <= {"near_still", "between_samples"}
+    assert all(row.held for row in rows if row.reason == "between_samples")
+    assert all((row.phash is not None) is (row.row is not None and not row.held) for row in rows)
+    assert any(row.held for row in embedded)
+
+
+@pytest.mark.parametrize("threshold", [0.012, 0.03])
+def test_another_threshold_gives_the_bytes_of_a_build_from_nothing(
+    footage: Path, tmp_path: Path, threshold: float
+) -> None:
+    first = build(footage, tmp_path / "one" / "sets").artifact
+    again = build(footage, first, threshold=threshold, yes=True).artifact
+    afresh = build(footage, tmp_path / "two" / "sets", threshold=threshold).artifact
+    assert same_tree(again, afresh)
+
+
+def test_the_sets_do_not_depend_on_how_many_samples_are_embedded_together(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build(footage, tmp_path / "one" / "sets").artifact
+    monkeypatch.setattr(videos, "BATCH", 1000)
+    assert same_tree(first, build(footage, tmp_path / "two" / "sets").artifact)
+
+
+def test_a_full_store_of_frames_is_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = [scene(3, 4 * step, (1280, 720)) for step in range(100)]
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "clip0.mp4", pictures)
+    # a batch never becomes full, and the frames between two samples take more than the decoder may keep
+    monkeypatch.setattr(videos, "BATCH", 1000)
+    settled: list[int] = []
+    settle = videos._Pass.settle
+    monkeypatch.setattr(videos._Pass, "settle", lambda self: (settled.append(len(self._batch)), settle(self))[1])
+    report = build(tmp_path, tmp_path / "sets", memory_limit=1.0)
+    assert len(settled) > 2
+    assert report.counts["sets"] >= 1
+
+
+def test_a_still_shot_costs_what_it_costs_without_a_search(tmp_path: Path) -> None:
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    write_clip(folder / "still.mp4", [scene(1, 0)] * 60)
+    searched, sampled = (build(tmp_path, tmp_path / str(only), samples_only=only).counts for only in (False, True))
+    assert searched["embedded"] == sampled["embedded"] == 1
+    assert searched["held"] == 0
