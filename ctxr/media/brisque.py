@@ -146,7 +146,7 @@ NO_SPREAD = 1e-16  # piq's limit: a variance that it calls zero
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # neighbours: right, below, below right, below left
 
 _ONE = np.ones(1, np.float32)
-_INNER = (slice(MARGIN, -MARGIN), slice(MARGIN, -MARGIN))
+_INNER = slice(MARGIN, -MARGIN)
 _OFFSETS = np.arange(-MARGIN, MARGIN + 1, dtype=np.float64)
 _BELL = np.exp(-(_OFFSETS**2) / (2 * SIGMA**2))
 _BELL /= _BELL.sum()
@@ -174,25 +174,29 @@ def _statistics(plane: Plane) -> Doubles | None:
     height, width = plane.shape
     padded = cv2.copyMakeBorder(plane, MARGIN, MARGIN, MARGIN, MARGIN, cv2.BORDER_CONSTANT, value=0)
     rows = max(1, min(height, STRIP_PIXELS // width))
-    coefficients, sums = _Coefficients(rows, width, plane.dtype), _Sums(rows, width)
+    coefficients, sums = _Coefficients(rows, padded.shape[1], plane.dtype), _Sums(rows, width)
     for top in range(0, height, rows):
         sums.add(coefficients(padded[top : min(top + rows, height) + 2 * MARGIN]))
     return sums.fit()
 
 
 class _Coefficients:
-    """Equation 1: normalised brightness of the inner part of a window, [h + 6, w + 6] -> [h, w], in memory that the next call reuses."""
+    """Equation 1: normalised brightness of the inner rows of a window, [h + 6, w + 6] -> [h, w + 6], in memory that is reused.
 
-    def __init__(self, rows: int, width: int, dtype: np.dtype[Any]) -> None:
+    The columns of the margin stay and hold zeros, so that rows follow each other without gaps, which is faster.
+    """
+
+    def __init__(self, rows: int, pitch: int, dtype: np.dtype[Any]) -> None:
         whole = dtype == np.uint8
-        padded = (rows + 2 * MARGIN, width + 2 * MARGIN)
         self.lanes = _LANES_WHOLE if whole else _LANES_HALF
-        self.square = np.empty(padded, np.uint16 if whole else np.float64)  # holds a square without loss
-        self.mean, self.variance = np.empty((2, *padded))
-        self.ratio, self.spread = np.empty((2, rows, width), np.float32)
-        self.near = np.empty((rows, width), np.bool_)
-        offsets = np.arange(2 * MARGIN + 1)
-        self.steps = (offsets[:, None] * padded[1] + offsets).reshape(-1, 1)
+        self.square = np.empty(
+            (rows + 2 * MARGIN, pitch), np.uint16 if whole else np.float64
+        )  # holds a square without loss
+        self.mean, self.variance = np.empty((2, *self.square.shape))
+        self.ratio, self.spread = np.empty((2, rows, pitch), np.float32)
+        self.near = np.empty((rows, pitch), np.bool_)
+        offsets = np.arange(-MARGIN, MARGIN + 1)
+        self.steps = (offsets[:, None] * pitch + offsets).reshape(-1, 1)
 
     def __call__(self, window: Plane) -> Floats:
         rows, height = len(window), len(window) - 2 * MARGIN
@@ -205,7 +209,9 @@ class _Coefficients:
         np.copyto(ratio, centre)
         np.copyto(spread, mean, casting="same_kind")
         ratio -= spread
+        ratio[:, :MARGIN] = ratio[:, -MARGIN:] = np.inf
         np.less(np.abs(ratio, out=spread), NEARLY_ZERO, out=near)
+        ratio[:, :MARGIN] = ratio[:, -MARGIN:] = 0
         np.copyto(spread, variance, casting="same_kind")
         cv2.sqrt(np.abs(spread, out=spread), dst=spread)
         spread += np.float32(SATURATION)
@@ -213,11 +219,9 @@ class _Coefficients:
         if np.count_nonzero(near) > near.size * MANY:
             _set_flat(self.lanes, centre, mean, spread, near, ratio=ratio)
         places = np.flatnonzero(near)
-        corners = places + places // near.shape[1] * 2 * MARGIN
-        middles = corners + self.steps[len(self.steps) // 2]
-        remainder = window.take(middles) - self.mean.take(middles)
+        remainder = centre.take(places) - mean.take(places)
         zero = np.flatnonzero(np.abs(remainder) < ZERO)
-        values = window.take(corners[zero] + self.steps).astype(np.float64)
+        values = window.take(places[zero] + MARGIN * window.shape[1] + self.steps).astype(np.float64)
         middle = values[len(values) // 2]
         values[:] = np.where((spread.take(places[zero]) < FLAT_SPREAD) & (middle % 1 == 0), middle, values)
         remainder[zero] = _remainder(self.lanes, values)
@@ -256,7 +260,7 @@ class _Sums:
     """Sums over coefficients a and over products p of neighbours, fed from the top in strips of at most `rows` rows.
 
     Neighbours wrap around at the edges, as in the released code. `fields` holds |a|, a² and a|a| of the row above and of the strip,
-    each row followed by a zero: the neighbours are then the same array at an offset.
+    each row between zeros: the neighbours are then the same array at an offset.
     """
 
     rows: int
@@ -270,25 +274,25 @@ class _Sums:
     bottom: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
     def __post_init__(self) -> None:
-        padded = (self.rows + 2, self.width + 1)
+        padded = (self.rows + 2, self.width + 2 * MARGIN)
         self.fields = np.zeros((3, *padded), np.float32)
         self.signs = np.zeros((2, *padded), np.bool_)
-        self.pairs = np.empty((2, self.rows + 1, self.width + 1), np.bool_)
+        self.pairs = np.empty((2, *padded), np.bool_)
 
     def add(self, a: Floats) -> None:
-        """Take in the next strip, [h, width]."""
+        """Take in the next strip, [h, width + 6]."""
         height = len(a)
         first = not self.pixels
-        strip = self.fields[:, 1 : height + 1, :-1]
+        strip = self.fields[:, 1 : height + 1]
         np.abs(a, out=strip[0])
         np.multiply(a, a, out=strip[1])
         np.multiply(a, strip[0], out=strip[2])
+        np.less(a, 0, out=self.signs[0, 1 : height + 1])
+        np.not_equal(a, 0, out=self.signs[1, 1 : height + 1])
+        a, strip = a[:, _INNER], strip[:, :, _INNER]
         self.pixels += a.size
         self.absolute += float(strip[0].sum(axis=1).sum(dtype=np.float64))
         self.square += float(strip[1].sum(axis=1).sum(dtype=np.float64))
-        negative, present = self.signs[:, 1 : height + 1, :-1]
-        np.less(a, 0, out=negative)
-        np.not_equal(a, 0, out=present)
         self._multiply(1 if first else 0, height + 1)
         if first:
             self.top = a[0].copy()
@@ -299,25 +303,27 @@ class _Sums:
 
     def _multiply(self, top: int, bottom: int) -> None:
         """Add the products in the rows `top` to `bottom`, of which row 0 belongs to the strip before."""
-        pitch = self.width + 1
-        fields = self.fields.reshape(3, -1)
+        complete = bool(self.signs[1, top:bottom, _INNER].all())
         negative, present = self.signs.reshape(2, -1)
-        complete = bool(self.signs[1, top:bottom, :-1].all())
+        pitch = self.signs.shape[2]
+        first, last = MARGIN, MARGIN + self.width + 1
         for direction, (down, across) in enumerate(DIRECTIONS):
-            rows = slice(top if down else 1, bottom - down)
-            here = slice(rows.start * pitch, rows.stop * pitch)
+            start, stop = top if down else 1, bottom - down
+            neighbours = self.fields[:, start + down : stop + down, first + across : last + across]
+            sums = np.vecdot(self.fields[:, start:stop, first:last], neighbours)
+            here = slice(start * pitch, stop * pitch)
             ahead = slice(here.start + down * pitch + across, here.stop + down * pitch + across)
-            sums = np.vecdot(fields[:, here].reshape(3, -1, pitch), fields[:, ahead].reshape(3, -1, pitch))
-            opposite, both = self.pairs[:, : rows.stop - rows.start]
+            opposite, both = self.pairs[:, : stop - start]
             np.logical_xor(negative[here], negative[ahead], out=opposite.reshape(-1))
             if complete:
                 pairs = len(opposite) * (self.width - abs(across))
-                opposite[:, (slice(0), slice(-2, None), slice(None, None, self.width))[across]] = False  # with the zero
+                if across:  # pairs with the zeros beside a row
+                    opposite[:, MARGIN - (across > 0) :: self.width] = False
             else:
                 np.logical_and(present[here], present[ahead], out=both.reshape(-1))
-                pairs = int(np.count_nonzero(both))
+                pairs = cv2.countNonZero(both.view(np.uint8))
                 opposite &= both
-            below = int(np.count_nonzero(opposite))
+            below = cv2.countNonZero(opposite.view(np.uint8))
             self.products[direction] += *sums.sum(axis=1, dtype=np.float64), below, pairs - below
 
     def _wrap(self) -> None:
