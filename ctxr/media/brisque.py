@@ -221,10 +221,11 @@ class _Coefficients:
         places = np.flatnonzero(near)
         remainder = centre.take(places) - mean.take(places)
         zero = np.flatnonzero(np.abs(remainder) < ZERO)
-        values = window.take(places[zero] + MARGIN * window.shape[1] + self.steps).astype(np.float64)
-        middle = values[len(values) // 2]
-        values[:] = np.where((spread.take(places[zero]) < FLAT_SPREAD) & (middle % 1 == 0), middle, values)
-        remainder[zero] = _remainder(self.lanes, values)
+        if zero.size:
+            values = window.take(places[zero] + MARGIN * window.shape[1] + self.steps).astype(np.float64)
+            middle = values[len(values) // 2]
+            flat = (spread.take(places[zero]) < FLAT_SPREAD) & (middle % 1 == 0)
+            remainder[zero] = _remainder(self.lanes, np.where(flat, middle, values))
         ratio.put(places, remainder / spread.take(places))
         return ratio
 
