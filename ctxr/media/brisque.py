@@ -39,7 +39,7 @@ Plane = NDArray[Any]
 
 CUBIC_SUPPORT = 4
 BLOCK = 64  # rows done at a time, so that they stay in the cache
-NEARLY_HALF = 0.4998  # float32 errs by 3e-5; the nearest that is not a tie is 0.499 away
+NEARLY_TIE = 2e-4  # float32 errs by 3e-5; the nearest that is not a tie is 1e-3 away from one
 LANES = 64  # float32 columns that torch sums one after the other with AVX-512; the rest go in four lanes
 
 
@@ -60,39 +60,40 @@ def luma(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
     cv2's own conversion of uint8 is off by one in one pixel of 200, which is enough to move a score by 0.01 of 100.
     """
     brightness = np.empty(rgb.shape[:2], np.uint8)
+    pixels = np.empty((min(BLOCK, len(rgb)), *rgb.shape[1:]), np.float32)
+    exact, other = np.empty(pixels.shape[:2], np.float32), np.empty(pixels.shape[:2], np.uint8)
     for start in range(0, len(rgb), BLOCK):
-        block = rgb[start : start + BLOCK]
-        exact = cv2.cvtColor(block.astype(np.float32), cv2.COLOR_RGB2GRAY)
-        rounded = np.rint(exact)
-        exact -= rounded
-        ties = np.flatnonzero(np.abs(exact, out=exact) > NEARLY_HALF)
+        block, rounded = rgb[start : start + BLOCK], brightness[start : start + BLOCK]
+        np.copyto(pixels[: len(block)], block)
+        weighted = cv2.cvtColor(pixels[: len(block)], cv2.COLOR_RGB2GRAY, dst=exact[: len(block)])
+        cv2.convertScaleAbs(weighted, dst=rounded, beta=-NEARLY_TIE)
+        ties = np.flatnonzero(rounded != cv2.convertScaleAbs(weighted, dst=other[: len(block)], beta=NEARLY_TIE))
         if ties.size:
             red, green, blue = block.reshape(-1, 3)[ties].T.astype(np.float64)
             rounded.reshape(-1)[ties] = np.rint(0.299 * red + 0.587 * green + 0.114 * blue)
-        brightness[start : start + BLOCK] = rounded
     return brightness
 
 
 def halve(plane: Plane) -> NDArray[np.float32]:
     """`plane` at half the size (sides rounded down), float32: cubic, its kernel widened against aliasing, edges mirrored."""
-    across = cv2.transpose(_halve_rows(plane.astype(np.float32)))
-    return np.asarray(cv2.transpose(_halve_rows(across)))
+    return np.asarray(cv2.transpose(_halve_rows(cv2.transpose(_halve_rows(plane)))))
 
 
 def _halve_rows(plane: Plane) -> NDArray[np.float32]:
-    """Every row of half the height."""
+    """Every row of half the height; of an even height, all rows have the same weights."""
     size, width = plane.shape
     margin, taps, weights = _halving(size)
-    padded = cv2.copyMakeBorder(plane, margin, margin, 0, 0, cv2.BORDER_REFLECT)
-    half = weights.shape[1]
-    total = np.zeros((half, width), np.float32)
-    term = np.empty((BLOCK, width), np.float32)
-    even = size % 2 == 0  # then all rows share their weights, and steps of 2 make a view
-    for start in range(0, half, BLOCK):
+    if size % 2 == 0:
+        anchor = (0, len(weights) // 2 - 1)
+        kernel = np.ascontiguousarray(weights[:, 0])
+        every = cv2.sepFilter2D(plane, cv2.CV_32F, _ONE, kernel, anchor=anchor, borderType=cv2.BORDER_REFLECT)
+        return np.asarray(every[::2])
+    padded = cv2.copyMakeBorder(plane.astype(np.float32), margin, margin, 0, 0, cv2.BORDER_REFLECT)
+    total = np.zeros((weights.shape[1], width), np.float32)
+    for start in range(0, len(total), BLOCK):
         block = total[start : start + BLOCK]
         for first, weight in zip(taps[:, start : start + BLOCK], weights[:, start : start + BLOCK], strict=True):
-            rows = slice(first[0], first[-1] + 1, 2) if even else first
-            block += np.multiply(padded[rows], weight[0] if even else weight[:, None], out=term[: len(block)])
+            block += padded[first] * weight[:, None]
     return total
 
 
@@ -130,7 +131,6 @@ def _column_sums(weights: NDArray[np.float32]) -> NDArray[np.float32]:
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Places = NDArray[np.int64]
 Lanes = tuple[tuple[int, ...], ...]
 
 SMALLEST_SIDE = 16  # at half the size one window of 7 still fits
@@ -140,12 +140,13 @@ SIGMA = 7 / 6
 SATURATION = 1.0  # C in equation 1, for brightness 0..255
 NEARLY_ZERO = 1e-4  # float32 errs by 3e-5: below this, look again in float64
 ZERO = 1e-11  # float64 errs by 1e-13; other values are above 1e-10
-FLAT = 1e-6  # one grey level at a corner of the window makes a variance of 1.6e-4
-MANY = 1 / 32  # share of pixels near zero from which on they are not worth picking out one by one
+FLAT_SPREAD = SATURATION + 1e-3  # one grey level at a corner of the window makes a spread of 1.3e-2
+MANY = 1 / 256  # share of pixels near zero from which on they are not worth picking out one by one
 NO_SPREAD = 1e-16  # piq's limit: a variance that it calls zero
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # neighbours: right, below, below right, below left
 
-_INNER = (slice(MARGIN, -MARGIN), slice(MARGIN, -MARGIN))
+_ONE = np.ones(1, np.float32)
+_INNER = slice(MARGIN, -MARGIN)
 _OFFSETS = np.arange(-MARGIN, MARGIN + 1, dtype=np.float64)
 _BELL = np.exp(-(_OFFSETS**2) / (2 * SIGMA**2))
 _BELL /= _BELL.sum()
@@ -173,67 +174,77 @@ def _statistics(plane: Plane) -> Doubles | None:
     height, width = plane.shape
     padded = cv2.copyMakeBorder(plane, MARGIN, MARGIN, MARGIN, MARGIN, cv2.BORDER_CONSTANT, value=0)
     rows = max(1, min(height, STRIP_PIXELS // width))
-    sums = _Sums(rows, width)
+    coefficients, sums = _Coefficients(rows, padded.shape[1], plane.dtype), _Sums(rows, width)
     for top in range(0, height, rows):
-        sums.add(_coefficients(padded[top : min(top + rows, height) + 2 * MARGIN]))
+        sums.add(coefficients(padded[top : min(top + rows, height) + 2 * MARGIN]))
     return sums.fit()
 
 
-def _coefficients(window: Plane) -> Floats:
-    """Equation 1: normalised brightness of the inner part of `window`, [h + 6, w + 6] -> [h, w]."""
-    square = window.astype(np.uint16 if window.dtype == np.uint8 else np.float64)  # holds a square without loss
-    np.multiply(square, square, out=square)
-    mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL)
-    # the kernel is negative, so that adding the squared mean in place leaves minus the variance
-    variance = cv2.accumulateSquare(mean, cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL))[_INNER]
-    centre, mean = window[_INNER], mean[_INNER]
-    ratio = centre.astype(np.float32)
-    ratio -= mean.astype(np.float32)
-    near = np.abs(ratio) < NEARLY_ZERO
-    spread = variance.astype(np.float32)
-    np.sqrt(np.abs(spread, out=spread), out=spread)
-    spread += np.float32(SATURATION)
-    ratio /= spread
-    lanes = _LANES_WHOLE if window.dtype == np.uint8 else _LANES_HALF
-    if np.count_nonzero(near) > near.size * MANY:
-        _set_flat(lanes, centre, mean, variance, near, ratio=ratio)
-    y, x = np.nonzero(near)
-    if y.size:
-        remainder = centre[y, x] - mean[y, x]
-        zero = np.abs(remainder) < ZERO
-        remainder[zero] = _rounding_errors(lanes, window, y[zero], x[zero], variance[y[zero], x[zero]])
-        ratio[y, x] = remainder / spread[y, x]
-    return ratio
+class _Coefficients:
+    """Equation 1: normalised brightness of the inner rows of a window, [h + 6, w + 6] -> [h, w + 6], in memory that is reused.
+
+    The columns of the margin stay and hold zeros, so that rows follow each other without gaps, which is faster.
+    """
+
+    def __init__(self, rows: int, pitch: int, dtype: np.dtype[Any]) -> None:
+        whole = dtype == np.uint8
+        self.lanes = _LANES_WHOLE if whole else _LANES_HALF
+        self.square = np.empty(
+            (rows + 2 * MARGIN, pitch), np.uint16 if whole else np.float64
+        )  # holds a square without loss
+        self.mean, self.variance = np.empty((2, *self.square.shape))
+        self.ratio, self.spread = np.empty((2, rows, pitch), np.float32)
+        self.near = np.empty((rows, pitch), np.bool_)
+        offsets = np.arange(-MARGIN, MARGIN + 1)
+        self.steps = (offsets[:, None] * pitch + offsets).reshape(-1, 1)
+
+    def __call__(self, window: Plane) -> Floats:
+        rows, height = len(window), len(window) - 2 * MARGIN
+        square = np.multiply(window, window, out=self.square[:rows], dtype=self.square.dtype)
+        mean = cv2.sepFilter2D(window, cv2.CV_64F, _BELL, _BELL, dst=self.mean[:rows])
+        # the kernel is negative, so that adding the squared mean in place leaves minus the variance
+        variance = cv2.sepFilter2D(square, cv2.CV_64F, _BELL, -_BELL, dst=self.variance[:rows])
+        centre, mean, variance = window[_INNER], mean[_INNER], cv2.accumulateSquare(mean, variance)[_INNER]
+        ratio, spread, near = self.ratio[:height], self.spread[:height], self.near[:height]
+        np.copyto(ratio, centre)
+        np.copyto(spread, mean, casting="same_kind")
+        ratio -= spread
+        ratio[:, :MARGIN] = ratio[:, -MARGIN:] = np.inf
+        np.less(np.abs(ratio, out=spread), NEARLY_ZERO, out=near)
+        ratio[:, :MARGIN] = ratio[:, -MARGIN:] = 0
+        np.copyto(spread, variance, casting="same_kind")
+        cv2.sqrt(np.abs(spread, out=spread), dst=spread)
+        spread += np.float32(SATURATION)
+        ratio /= spread
+        if np.count_nonzero(near) > near.size * MANY:
+            _set_flat(self.lanes, centre, mean, spread, near, ratio=ratio)
+        places = np.flatnonzero(near)
+        remainder = centre.take(places) - mean.take(places)
+        zero = np.flatnonzero(np.abs(remainder) < ZERO)
+        if zero.size:
+            values = window.take(places[zero] + MARGIN * window.shape[1] + self.steps).astype(np.float64)
+            middle = values[len(values) // 2]
+            flat = (spread.take(places[zero]) < FLAT_SPREAD) & (middle % 1 == 0)
+            remainder[zero] = _remainder(self.lanes, np.where(flat, middle, values))
+        ratio.put(places, remainder / spread.take(places))
+        return ratio
 
 
-def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, variance: Doubles, near: Flags, *, ratio: Floats) -> None:
+def _set_flat(lanes: Lanes, centre: Plane, mean: Doubles, spread: Floats, near: Flags, *, ratio: Floats) -> None:
     """Coefficients in flat neighbourhoods, all at once (there the spread is 1); they are `near` zero no longer."""
-    level = centre if centre.dtype == np.uint8 else centre.astype(np.uint8)
-    flat = np.less(np.abs(variance), FLAT)
+    flat = spread < FLAT_SPREAD
     flat &= near
-    flat &= np.abs(centre - mean) < ZERO
-    if level is not centre:
+    level = centre
+    if centre.dtype != np.uint8:
+        level = centre.astype(np.uint8)
         flat &= level == centre
-    np.copyto(ratio, _flat_errors(lanes).astype(np.float32)[level], where=flat)
+        flat &= np.abs(centre - mean) < ZERO
+    cv2.copyTo(cv2.LUT(level, _flat_errors(lanes).astype(np.float32)), flat.view(np.uint8), dst=ratio)
     near ^= flat
 
 
-def _rounding_errors(lanes: Lanes, window: Plane, y: Places, x: Places, variance: Doubles) -> Doubles:
-    """What piq's float64 convolution leaves of coefficients that are zero in theory, at the inner pixels (y, x)."""
-    centre = window[_INNER][y, x]
-    level = centre.astype(np.uint8)
-    flat = (np.abs(variance) < FLAT) & (level == centre)
-    errors = np.empty(len(y))
-    errors[flat] = _flat_errors(lanes)[level[flat]]
-    corner = (y * window.shape[1] + x)[~flat]
-    offsets = np.arange(2 * MARGIN + 1)
-    steps = (offsets[:, None] * window.shape[1] + offsets).reshape(-1, 1)
-    errors[~flat] = _remainder(lanes, window.reshape(-1)[corner + steps].astype(np.float64))
-    return errors
-
-
 def _remainder(lanes: Lanes, values: Doubles) -> Doubles:
-    """Centre minus weighted mean of the windows `values`, [49, n] -> [n], added up as torch does."""
+    """Centre minus weighted mean of the windows `values`, [49, n] -> [n], added up as torch does in float64."""
     products = values * _WINDOW[:, None]
     sums = [np.add.accumulate(products[list(lane)])[-1] for lane in lanes]
     return np.asarray(values[len(values) // 2] - sum(sums))
@@ -250,7 +261,7 @@ class _Sums:
     """Sums over coefficients a and over products p of neighbours, fed from the top in strips of at most `rows` rows.
 
     Neighbours wrap around at the edges, as in the released code. `fields` holds |a|, a² and a|a| of the row above and of the strip,
-    each row followed by a zero: the neighbours are then the same array at an offset.
+    each row between zeros: the neighbours are then the same array at an offset.
     """
 
     rows: int
@@ -264,57 +275,57 @@ class _Sums:
     bottom: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
     def __post_init__(self) -> None:
-        self.fields = np.zeros((3, self.rows + 2, self.width + 1), np.float32)
-        self.signs = np.empty((2, self.rows + 1, self.width), np.bool_)
+        padded = (self.rows + 2, self.width + 2 * MARGIN)
+        self.fields = np.zeros((3, *padded), np.float32)
+        self.signs = np.zeros((2, *padded), np.bool_)
+        self.pairs = np.empty((2, *padded), np.bool_)
 
     def add(self, a: Floats) -> None:
-        """Take in the next strip, [h, width]."""
+        """Take in the next strip, [h, width + 6]."""
         height = len(a)
         first = not self.pixels
-        fields = self.fields[:, : height + 2]
-        fields[:, -1, 0] = 0  # read as the neighbour of the last row's zero
-        strip = fields[:, 1:-1, :-1]
+        strip = self.fields[:, 1 : height + 1]
         np.abs(a, out=strip[0])
         np.multiply(a, a, out=strip[1])
         np.multiply(a, strip[0], out=strip[2])
+        np.less(a, 0, out=self.signs[0, 1 : height + 1])
+        np.not_equal(a, 0, out=self.signs[1, 1 : height + 1])
+        a, strip = a[:, _INNER], strip[:, :, _INNER]
         self.pixels += a.size
         self.absolute += float(strip[0].sum(axis=1).sum(dtype=np.float64))
         self.square += float(strip[1].sum(axis=1).sum(dtype=np.float64))
-        flat = fields.reshape(3, -1)
-        pitch = self.width + 1
-        for direction, (down, across) in enumerate(DIRECTIONS):
-            start = (1 if first or not down else 0) * pitch
-            stop = (height + 1 - down) * pitch
-            ahead = down * pitch + across
-            here = flat[:, start:stop].reshape(3, -1, pitch)
-            ahead_of = flat[:, start + ahead : stop + ahead].reshape(3, -1, pitch)
-            self.products[direction, :3] += np.vecdot(here, ahead_of).sum(axis=1, dtype=np.float64)
-        negative, present = self.signs[:, : height + 1]
-        np.less(a, 0, out=negative[1:])
-        np.not_equal(a, 0, out=present[1:])
-        self._count(negative[int(first) :], present[int(first) :], int(not first))
+        self._multiply(1 if first else 0, height + 1)
         if first:
             self.top = a[0].copy()
         self.edges.append(a[:, [0, -1]])
         self.bottom = a[-1].copy()
-        self.fields[:, 0] = fields[:, height]
+        self.fields[:, 0] = self.fields[:, height]
         self.signs[:, 0] = self.signs[:, height]
 
-    def _count(self, negative: Flags, present: Flags, above: int) -> None:
-        """Count negative and positive products; the first `above` rows belong to the strip before."""
-        complete = bool(present.all())
-        height, width = negative.shape
+    def _multiply(self, top: int, bottom: int) -> None:
+        """Add the products in the rows `top` to `bottom`, of which row 0 belongs to the strip before."""
+        complete = bool(self.signs[1, top:bottom, _INNER].all())
+        negative, present = self.signs.reshape(2, -1)
+        pitch = self.signs.shape[2]
+        first, last = MARGIN, MARGIN + self.width + 1
         for direction, (down, across) in enumerate(DIRECTIONS):
-            here = (slice(0 if down else above, height - down), slice(max(0, -across), width - max(0, across)))
-            neighbours = (slice(here[0].start + down, height), slice(max(0, across), width - max(0, -across)))
-            opposite = negative[here] ^ negative[neighbours]
-            pairs = opposite.size
-            if not complete:
-                both = present[here] & present[neighbours]
+            start, stop = top if down else 1, bottom - down
+            neighbours = self.fields[:, start + down : stop + down, first + across : last + across]
+            sums = np.vecdot(self.fields[:, start:stop, first:last], neighbours)
+            here = slice(start * pitch, stop * pitch)
+            ahead = slice(here.start + down * pitch + across, here.stop + down * pitch + across)
+            opposite, both = self.pairs[:, : stop - start]
+            np.logical_xor(negative[here], negative[ahead], out=opposite.reshape(-1))
+            if complete:
+                pairs = len(opposite) * (self.width - abs(across))
+                if across:  # pairs with the zeros beside a row
+                    opposite[:, MARGIN - (across > 0) :: self.width] = False
+            else:
+                np.logical_and(present[here], present[ahead], out=both.reshape(-1))
+                pairs = cv2.countNonZero(both.view(np.uint8))
                 opposite &= both
-                pairs = int(np.count_nonzero(both))
-            below = int(np.count_nonzero(opposite))
-            self.products[direction, 3:] += below, pairs - below
+            below = cv2.countNonZero(opposite.view(np.uint8))
+            self.products[direction] += *sums.sum(axis=1, dtype=np.float64), below, pairs - below
 
     def _wrap(self) -> None:
         """Add the products across the edges."""

@@ -126,3 +126,20 @@ def test_pairs_in_a_flat_area_count_on_one_side_of_the_fit(level: int, rest: flo
     assert found is not None
     assert found[:18] == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert found[:18] != pytest.approx(other, rel=1e-2)
+
+
+@pytest.mark.parametrize("size", [(128, 160), (127, 159)], ids=["even", "odd"])
+def test_flat_areas_count_alike_picked_out_one_by_one_or_all_at_once(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = photo()[: size[0], : size[1]]
+    picture[20:60, 20:90] = 255
+    picture[70:110, 30:120] = 77
+    found = []
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(scene_statistics, "MANY", share)
+        found.append(features(np.ascontiguousarray(picture)))
+    at_once, one_by_one = found
+    assert at_once is not None
+    assert one_by_one is not None
+    assert (at_once == one_by_one).all()
