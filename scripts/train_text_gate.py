@@ -237,7 +237,7 @@ def build_network() -> torch.nn.Sequential:
 
 def save(network: torch.nn.Sequential) -> None:
     """Write the weights by number of the layer."""
-    tensors = {}
+    tensors: dict[str, torch.Tensor] = {}
     for number, convolution in enumerate(network[::2]):
         tensors |= {f"{number}.{name}": tensor.detach().clone() for name, tensor in convolution.named_parameters()}
     WEIGHTS.parent.mkdir(parents=True, exist_ok=True)
