@@ -45,12 +45,24 @@ def real_folder() -> Path:
 def photos() -> list[Picture]:
     """Photographs and frames, [H, W, 3]: scikit-image's own, and real ones where they are."""
     names = ("astronaut", "chelsea", "coffee", "rocket", "hubble_deep_field", "retina")
-    found = [np.asarray(getattr(photographs, name)(), np.uint8) for name in names]
-    files = sorted((real_folder() / "photos" / "coco-mini").glob("*.jpg"))
-    found += [np.asarray(cv2.cvtColor(cv2.imread(str(file)), cv2.COLOR_BGR2RGB), np.uint8) for file in files]
-    for name in ("bikes.mp4", "big_buck_bunny_0_30.webm", "issue-236-split-copy.mkv", "fades.mp4"):
-        if (real_folder() / "videos" / name).exists():
-            found += frames(real_folder() / "videos" / name, every=60)
+    return [*(np.asarray(getattr(photographs, name)(), np.uint8) for name in names), *real_photos()]
+
+
+def real_photos(every: int = 60) -> list[Picture]:
+    """Those that trained nothing: photographs, and every so many-th frame of clips; none where there are no real data."""
+    folder = real_folder()
+    files = [*sorted((folder / "photos" / "coco-mini").glob("*.jpg")), *sorted((folder / "narratives").rglob("*.jpg"))]
+    found = [np.asarray(cv2.cvtColor(cv2.imread(str(file)), cv2.COLOR_BGR2RGB), np.uint8) for file in files]
+    names = (
+        "bikes.mp4",
+        "big_buck_bunny_0_30.webm",
+        "issue-236-split-copy.mkv",
+        "fades.mp4",
+        "test_video_structuralize.mp4",
+    )
+    for name in names:
+        if (folder / "videos" / name).exists():
+            found += frames(folder / "videos" / name, every)
     return found
 
 

@@ -2,7 +2,7 @@
 
     python -m scripts.train_text_gate FOLDER_WITH_TTF_FONTS --steps 6000
 
-Writes the weights with the threshold it had before; `--threshold` sets it (see `python -m bench.quality gate`).
+What `HOT` and `LEAST_SHARE` of `ctxr.media.text_area` should then be: `python -m bench.quality gate`.
 """
 
 import argparse
@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from skimage import data as photographs
 
-from ctxr.media.text_area import LAYERS, WEIGHTS, even_contrast
+from ctxr.media.text_area import CELL, LAYERS, WEIGHTS, even_contrast
 
 Picture = NDArray[np.uint8]
 Heat = NDArray[np.float32]
@@ -29,7 +29,6 @@ PHOTOS = (
     *("immunohistochemistry", "moon", "retina", "rocket"),
 )
 SIDE = 256
-CELL = 8
 BATCH = 24
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # contrast of letters against what is around them, in spreads and in grey levels; fainter text is not asked for
@@ -236,9 +235,9 @@ def build_network() -> torch.nn.Sequential:
     return torch.nn.Sequential(*parts[:-1])
 
 
-def save(network: torch.nn.Sequential, threshold: float) -> None:
+def save(network: torch.nn.Sequential) -> None:
     """Write the weights by number of the layer."""
-    tensors = {"threshold": torch.tensor(threshold)}
+    tensors: dict[str, torch.Tensor] = {}
     for number, convolution in enumerate(network[::2]):
         tensors |= {f"{number}.{name}": tensor.detach().clone() for name, tensor in convolution.named_parameters()}
     WEIGHTS.parent.mkdir(parents=True, exist_ok=True)
@@ -261,7 +260,6 @@ def main() -> None:
     parser.add_argument("fonts", type=Path, help="folder with .ttf files")
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threshold", type=float, default=None, help="logit from which on a picture is read")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
     rng = np.random.default_rng(options.seed)
@@ -285,11 +283,8 @@ def main() -> None:
         schedule.step()
         if step % 250 == 0:
             print(f"step {step}: loss {loss.item():.3f}", flush=True)
-    threshold = options.threshold
-    if threshold is None:
-        threshold = float(load_file(WEIGHTS)["threshold"]) if WEIGHTS.exists() else 0.0
-    save(network, threshold)
-    print(f"wrote {WEIGHTS.name} with threshold {threshold}")
+    save(network)
+    print(f"wrote {WEIGHTS.name}")
 
 
 if __name__ == "__main__":

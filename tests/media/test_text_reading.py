@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +23,31 @@ HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidt
 
 
 class Told:
-    """An engine that says what it was told to, and counts how often it was asked."""
+    """An engine that says what it was told to, and keeps what it was asked about."""
 
     name = "told"
     version = "0"
 
-    def __init__(self, table: str) -> None:
-        self.table = table
-        self.asked = 0
+    def __init__(self, *tables: str) -> None:
+        self.tables = tables
+        self.seen: list[Picture] = []
 
-    def read(self, grey: Picture, segmentation: int) -> str:
-        self.asked += 1
-        return self.table
+    @property
+    def asked(self) -> int:
+        return len(self.seen)
+
+    def read(self, pictures: Sequence[Picture]) -> Iterator[str]:
+        for number, grey in enumerate(pictures):
+            self.seen.append(grey)
+            yield self.tables[min(number, len(self.tables) - 1)]
 
 
 def row(box: tuple[int, int, int, int], confidence: float, text: str, level: int = 5) -> str:
     return "\t".join(str(field) for field in (level, 1, 1, 1, 1, 1, *box, confidence, text)) + "\n"
 
 
-def told(monkeypatch: pytest.MonkeyPatch, table: str, gate: bool = False) -> tuple[TextReader, Told]:
-    engine = Told(HEAD + table)
+def told(monkeypatch: pytest.MonkeyPatch, *tables: str, gate: bool = False) -> tuple[TextReader, Told]:
+    engine = Told(*(HEAD + table for table in tables))
     monkeypatch.setattr(text_area, "_start", lambda _: engine)
     return TextReader(gate=gate), engine
 
@@ -87,11 +93,28 @@ def test_a_word_at_both_limits_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert reader.measure(blank()).words == 1
 
 
-def test_layout_is_read_where_sparse_text_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, engine = told(monkeypatch, "")
-    words = HEAD + row((0, 0, 64, 32), 90, "panel")
-    monkeypatch.setattr(engine, "read", lambda _, segmentation: words if segmentation == text_area.LAYOUT else HEAD)
-    assert reader.measure(blank()).words == 1
+def test_places_that_look_like_text_are_read_where_the_whole_shows_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = row((8, 8, 64, 32), 90, "left")
+    reader, engine = told(monkeypatch, "", words, "", gate=True)
+    facts = reader.measure(photo("Breaking news tonight"))
+    whole, part, bare = engine.seen
+    assert whole.shape == (426, 640)
+    assert (part[8:-8, 8:-8] == bare).all()
+    assert part[:, part.shape[1] // 2].max() == 255
+    assert part.size < whole.size / 4
+    assert facts == TextFacts(64 * 32 / whole.size, 1, 90.0)
+
+
+def test_places_are_not_read_where_the_whole_shows_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, engine = told(monkeypatch, row((0, 0, 64, 32), 90, "word"), gate=True)
+    reader.measure(photo("Breaking news tonight"))
+    assert engine.asked == 1
+
+
+def test_a_word_that_is_read_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = row((0, 0, 64, 32), 90, "left")
+    reader, _ = told(monkeypatch, left + row((1, 0, 64, 32), 80, "left") + row((64, 0, 10, 32), 70, "right"))
+    assert reader.measure(blank()) == TextFacts(74 * 32 / (640 * 320), 2, 80.0)
 
 
 def test_what_a_picture_says_is_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,29 +133,38 @@ def test_a_picture_too_low_to_read_is_not_read(monkeypatch: pytest.MonkeyPatch, 
     assert (engine.asked == 0) == (shape in {(0, 0, 3), (1, 4000, 3)})
 
 
-def test_the_gate_spares_a_photo_and_lets_words_and_flat_pictures_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gate_spares_photos_and_blank_pictures_and_lets_words_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, engine = told(monkeypatch, row((0, 0, 64, 32), 99, "word"), gate=True)
-    assert reader.measure(photo()) == NO_TEXT
+    for picture in (photo(), blank()):
+        assert reader.measure(picture) == NO_TEXT
     assert engine.asked == 0
-    assert not reader.worth_reading(text_area.working_size(photo()))
-    for picture in (photo("Breaking news tonight"), blank()):
-        assert reader.worth_reading(text_area.working_size(picture))
-        assert reader.measure(picture).words == 1
+    assert reader.measure(photo("Breaking news tonight")).words == 1
 
 
-def test_the_gate_lets_pass_what_reaches_its_threshold() -> None:
-    gate, grey = text_area.TextGate(), text_area.working_size(photo())
-    gate._threshold = gate.score(grey)
-    assert gate.may_hold_text(grey)
-    gate._threshold += 0.01
-    assert not gate.may_hold_text(grey)
+@pytest.mark.parametrize("levels", [4, 12, 55])
+def test_the_gate_sees_letters_of_any_contrast_on_a_flat_picture(levels: int) -> None:
+    grey = np.full((360, 640), 200, np.uint8)
+    assert not text_area.TextGate().places(grey)
+    cv2.putText(grey, "Breaking news", (40, 200), cv2.FONT_HERSHEY_SIMPLEX, 1.5, 200 + levels, 3, cv2.LINE_AA)
+    assert text_area.TextGate().places(grey)[0] == (0, 0, 640, 360)
+
+
+def test_the_gate_lets_pass_what_reaches_both_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, hot = text_area.TextGate(), np.full((10, 100), text_area.HOT - 1, np.float32)
+    monkeypatch.setattr(gate, "heat", lambda _: hot)
+    hot[5:7, 20:23] = text_area.HOT + 1
+    hot[6, 22] = text_area.HOT
+    grey = np.zeros((80, 800), np.uint8)
+    assert gate.places(grey) == []
+    hot[6, 22] = text_area.HOT + 1
+    assert gate.places(grey) == [(0, 0, 800, 80), (144, 32, 56, 32), (152, 40, 40, 16)]
 
 
 def test_the_gate_stands_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, "")[0].describe()["gate"] is None
     gate = told(monkeypatch, "", gate=True)[0].describe()["gate"]
     assert isinstance(gate, dict)
-    assert set(gate) == {"weights_sha256", "threshold"}
+    assert set(gate) == {"weights_sha256", "threshold", "least_share"}
 
 
 def program(folder: Path, body: str) -> Path:
@@ -245,6 +277,14 @@ def test_both_engines_see_the_same_words() -> None:
         one, other = inside.measure(titled(words)), outside.measure(titled(words))
         assert one.words == other.words
         assert one.area_share == pytest.approx(other.area_share, rel=0.1)
+
+
+@needs_tesseract
+@pytest.mark.parametrize("engine", ["auto", "pytesseract"])
+def test_pictures_read_together_have_a_table_each(engine: str) -> None:
+    pictures = [text_area.working_size(titled(words)) for words in ("Breaking news", "Final", "Add two eggs")]
+    tables = TextReader(engine).engine.read(pictures)
+    assert [len(list(text_area.words_in(table))) for table in tables] == [2, 1, 3]
 
 
 def test_pixels_of_another_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
