@@ -5,7 +5,7 @@ python -m bench growth
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,8 +26,8 @@ VIDEO, FILTERED_VIDEO = "minutes of video, build-sets, {}", f"minutes of video, 
 PHOTOS, JUDGMENTS = f"photos, build-sets, {TINY}", "judgments, aggregate"
 """Names of the curves."""
 
-FILTERED = 4
-"""Repeats up to which the sets are filtered too."""
+FILTERED = (1, 2, 4)
+"""The same for sets that are filtered."""
 
 THRESHOLDS = {VIT: 0.004}
 """Random weights put pictures close together."""
@@ -42,29 +42,35 @@ LIMIT = 2048
 """MiB that a build may hold."""
 
 
-def measure() -> list[Row]:
-    """The points of all curves, and for each curve its exponent and its memory."""
-    rows = []
+def measure() -> Iterator[Row]:
+    """The points of all curves, the cheap ones first, and for each curve its exponent and its memory."""
     with tempfile.TemporaryDirectory(prefix="ctxr-bench-") as name:
-        for points in (*videos(Path(name)), list(photos(Path(name))), list(judgments(Path(name)))):
-            rows += [*points, *summary(points)]
-    return rows
+        folder = Path(name)
+        yield from summed(judgments(folder))
+        yield from summed(photos(folder))
+        yield from summed(filtered(folder))
+        for encoder, repeats in REPEATS.items():
+            yield from summed(built(folder, encoder, repeats))
 
 
-def summary(points: Sequence[Row]) -> list[Row]:
-    """The exponent of time in size, least squares on logarithms; the memory of the largest point beside that of the smallest.
+def summed(curve: Iterable[Row]) -> Iterator[Row]:
+    """The points, the exponent of time in size (least squares on logarithms), and the memory of the largest beside the smallest.
 
     Small sizes are mostly start-up, which makes the exponent small, so that between the two largest counts as well.
     """
+    points = []
+    for row in curve:
+        points.append(row)
+        yield row
     first, last, name = points[0], points[-1], points[0].curve
     places = [(row.size, float(row.seconds)) for row in points]
     power, late = exponent(places), exponent(places[-2:])
-    scale = f"{number(first.size)} to {number(last.size)}"
-    note, met = f"{scale}; {number(late)} between the two largest", max(power, late) <= LINEAR
-    rows = [Row(f"{name}: exponent of time", power, target=f"<= {LINEAR}", met=met, note=note, unit="")]
+    scale, linear = f"{number(first.size)} to {number(last.size)}", max(power, late) <= LINEAR
+    note = f"{scale}; {number(late)} between the two largest"
+    yield Row(f"{name}: exponent of time", power, target=f"<= {LINEAR}", met=linear, note=note, unit="")
     peak, start = last.facts["peak MiB"], first.facts["peak MiB"]
     target, met = (f"< {LIMIT:,} MiB", peak < LIMIT) if "video" in name else ("", None)
-    return [*rows, Row(f"{name}: peak memory, largest", peak, "smallest", start, target, met, scale, unit="MiB")]
+    yield Row(f"{name}: peak memory, largest", peak, "smallest", start, target, met, scale, unit="MiB")
 
 
 def exponent(points: Iterable[tuple[float, float]]) -> float:
@@ -79,27 +85,32 @@ def point(curve: str, size: float, done: Finished, folder: Path, **facts: float)
     return Row(f"{curve}: {number(size)}", done.seconds, curve=curve, size=size, facts=known)
 
 
-def videos(folder: Path) -> Iterator[list[Row]]:
-    """The same clip played again and again: a curve for each encoder, and one for filtering the sets."""
+def built(folder: Path, encoder: str, repeats: Iterable[int]) -> Iterator[Row]:
+    """Sets from the same clip, played again and again."""
+    options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
     clip = "real clips, joined" if real_videos() else "drawn footage"
-    for encoder, repeats in REPEATS.items():
-        built, filtered = list[Row](), list[Row]()
-        for times in repeats:
-            minutes, sets = times * FRAMES / RATE / 60, folder / "sets"
-            options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
-            done = ctxr("build-sets", footage(times), "--out", sets, "--encoder", encoder, *options)
-            facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
-            built.append(replace(point(VIDEO.format(encoder), minutes, done, sets, **facts), note=clip))
-            if encoder == TINY and times <= FILTERED:
-                good = folder / "filtered"
-                done = ctxr("filter", "--input", sets, "--out", good, *LIMITS)
-                count = done.report["counts"]["sets"]
-                filtered.append(point(FILTERED_VIDEO, minutes, done, good, sets=count))
-                shutil.rmtree(good)
-            shutil.rmtree(sets)
-        yield built
-        if filtered:
-            yield filtered
+    for times in repeats:
+        out = folder / "sets"
+        done = ctxr("build-sets", footage(times), "--out", out, "--encoder", encoder, *options)
+        facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
+        yield replace(point(VIDEO.format(encoder), minutes(times), done, out, **facts), note=clip)
+        shutil.rmtree(out)
+
+
+def filtered(folder: Path) -> Iterator[Row]:
+    """The sets of such clips filtered; what building them took is not counted."""
+    for times in FILTERED:
+        sets, out = folder / "sets", folder / "filtered"
+        ctxr("build-sets", footage(times), "--out", sets, "--encoder", TINY)
+        done = ctxr("filter", "--input", sets, "--out", out, *LIMITS)
+        yield point(FILTERED_VIDEO, minutes(times), done, out, sets=done.report["counts"]["sets"])
+        shutil.rmtree(out)
+        shutil.rmtree(sets)
+
+
+def minutes(times: int) -> float:
+    """Length of the clip played so many times."""
+    return times * FRAMES / RATE / 60
 
 
 def photos(folder: Path) -> Iterator[Row]:

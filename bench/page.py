@@ -72,12 +72,13 @@ def curves(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
-    yield from (
-        "# Performance",
-        "",
-        "Written by `make bench`; `python -m bench NAME` measures one part again. Do not edit.",
-        "",
+    took = sum(part.seconds for part in parts) / 60
+    yield from ("# Performance", "")
+    yield (
+        f"Written by `make bench`, in {took:.0f} minutes for all parts below; `python -m bench decode` measures one part again, "
+        "`python -m bench --help` names them."
     )
+    yield ""
     yield from ("| machine | |", "| --- | --- |")
     yield from (f"| {name} | {fact} |" for name, fact in facts.items())
     cores = int(facts["processor"].rpartition(", ")[2].split()[0])

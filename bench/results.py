@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +35,8 @@ PACKAGES = (
 
 HARDWARE = ("processor", "memory", "GPU")
 MISSING = "not installed"
+LAYOUT = 1
+"""Of the file; another number for another meaning of its fields."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Part:
 
     Attributes:
         date: of the measurement, ISO 8601. seconds: that it took. load: average number of waiting processes before it began.
-        error: why it failed, in a sentence; then there are no rows.
+        error: why it failed, in a sentence; `rows` are then those before.
     """
 
     name: str
@@ -55,18 +58,23 @@ class Part:
 
 def measured(name: str) -> Part:
     """Run a bench in a process of its own: neither its memory nor its failure is another's."""
-    start, load, rows, error = time.perf_counter(), os.getloadavg()[0], list[Row](), ""
+    start, load = time.perf_counter(), os.getloadavg()[0]
     try:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-            rows = alone.submit(rows_of, name).result()
-    except Exception as failure:  # whatever went wrong is said, and the other benches run
-        error = f"{type(failure).__name__}: {failure}"
+            rows, error = alone.submit(rows_of, name).result()
+    except BrokenProcessPool as failure:
+        rows, error = [], f"its process was killed: {failure}"
     return Part(name, datetime.date.today().isoformat(), time.perf_counter() - start, load, tuple(rows), error)
 
 
-def rows_of(name: str) -> list[Row]:
-    """The rows of the module of that name."""
-    return list(import_module(f"bench.{name}").measure())
+def rows_of(name: str) -> tuple[list[Row], str]:
+    """The rows of the module of that name, until it failed, and why it did."""
+    rows: list[Row] = []
+    try:
+        rows.extend(import_module(f"bench.{name}").measure())
+    except Exception as failure:  # whatever went wrong is said, and the other benches run
+        return rows, f"{type(failure).__name__}: {failure}"
+    return rows, ""
 
 
 def machine() -> dict[str, str]:
@@ -117,17 +125,24 @@ def program(name: str, option: str) -> str:
 def save(path: Path, facts: Mapping[str, str], parts: Iterable[Part]) -> None:
     """Keep the parts of one machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = {"machine": facts, "parts": [{**vars(part), "rows": [_plain(row) for row in part.rows]} for part in parts]}
+    kept = {
+        "layout": LAYOUT,
+        "machine": facts,
+        "parts": [{**vars(part), "rows": [_plain(row) for row in part.rows]} for part in parts],
+    }
     path.write_text(json.dumps(kept, indent=1, default=lambda number: number.item()))
 
 
 def read(path: Path, facts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Part]]:
-    """The facts and the parts that were measured before; those of another machine are forgotten.
+    """The facts and the parts that were measured before; those of another machine or in another layout are forgotten.
 
     A package that is missing now was there when a part was measured that needed it.
     """
-    kept = json.loads(path.read_text()) if path.exists() else {"machine": {}, "parts": []}
-    if any(kept["machine"].get(name) != facts[name] for name in HARDWARE):
+    try:
+        kept = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return dict(facts), {}
+    if kept["layout"] != LAYOUT or any(kept["machine"][name] != facts[name] for name in HARDWARE):
         return dict(facts), {}
     known = {name: kept["machine"].get(name, fact) if fact == MISSING else fact for name, fact in facts.items()}
     rows = {part["name"]: tuple(map(_row, part["rows"])) for part in kept["parts"]}
