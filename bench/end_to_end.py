@@ -1,16 +1,15 @@
 """`build-sets` whole: against the decode floor and against the literal procedure."""
 
+import itertools
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from bench.footage import ffmpeg_null_seconds, footage
-from bench.table import Row, median_seconds
+from bench.footage import ffmpeg_null, ffmpeg_null_seconds, footage
+from bench.table import Median, Row, in_turns, median_seconds
 from ctxr.engine.report import SetsReport
 from ctxr.media.opencv_video import open_video
 from ctxr.models.encoders import Encoder, load_encoder
@@ -64,47 +63,33 @@ def literal_seconds_per_frame(video: Path) -> float:
     return (time.perf_counter() - start) / LITERAL_FRAMES
 
 
-def peak_mib(video: Path, out: Path) -> float:
-    """Largest resident size of a process of `ctxr build-sets` with ViT-B/32."""
-    code = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True);"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
-    )
-    command = [sys.executable, "-m", "ctxr", "build-sets", str(video), "--out", str(out)]
-    command += ["--encoder", "random:ViT-B-32", "--threshold", "0.004"]
-    done = subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True, text=True)
-    return float(done.stdout)
-
-
 def measure() -> list[Row]:
-    """All figures of this file; takes a few minutes."""
-    clip, short_clip = footage(repeat=3), footage()
+    """All figures of this file but memory, which `bench.growth` measures; takes a few minutes."""
+    clip = footage(repeat=3)
     folder = Path(tempfile.mkdtemp(prefix="ctxr-bench-"))
     try:
-        floor = ffmpeg_null_seconds(clip)
         load = median_seconds(lambda: load_encoder("random:ViT-B-32"), 1)
         encoder = load_encoder("random:ViT-B-32")
-        rate = best_rate(encoder)
+        # the one long build stands between two rounds of what it is compared with
+        before = ffmpeg_null_seconds(clip), best_rate(encoder), literal_seconds_per_frame(clip)
         report, whole = build(folder / "vit", clip, encoder="random:ViT-B-32")
+        after = ffmpeg_null_seconds(clip), best_rate(encoder), literal_seconds_per_frame(clip)
+        floor, rate, each = (Median(pair) for pair in zip(before, after, strict=True))
         frames, embedded = report.counts["frames"], report.counts["embedded"]
-        wanted = floor + embedded / rate
+        wanted = Median(seconds + embedded / speed for seconds, speed in zip(floor.runs, rate.runs, strict=True))
         note = f"{frames} frames, {embedded} embedded at best {rate:.0f}/s ({encoder.precision}); model load left out"
         rows = [Row("build-sets, ViT-B/32", whole - load, "floor + embedding", wanted, "<= 1.15", None, note)]
-        literal = literal_seconds_per_frame(clip) * frames
+        literal = each / (1 / frames)
         note = f"literal: every frame, fp32, Pillow, batches of {BATCH}; timed on {LITERAL_FRAMES} frames, scaled; "
         note += f"floor + embedding alone would be {wanted / literal:.3f} here"
         rows.append(Row("build-sets, ViT-B/32", whole - load, "literal procedure", literal, "<= 0.05", None, note))
-        _, warm = build(folder / "vit", clip, encoder="random:ViT-B-32")
-        rows.append(Row("build-sets again, nothing to do", warm, "decode floor", floor, "<= 0.05", None, "in process"))
-        _, tiny = build(folder / "tiny", clip, encoder="ctxr-tiny")
-        rows.append(Row("build-sets, ctxr-tiny", tiny, "decode floor", floor))
-        short, long = (peak_mib(video, folder / video.stem) for video in (short_clip, clip))
-        note = (
-            f"peak of one process: {short:.0f} MiB, {long:.0f} MiB for three times the length; target < 1,536, constant"
+        warm, beside = in_turns(
+            lambda: build(folder / "vit", clip, encoder="random:ViT-B-32"), lambda: ffmpeg_null(clip)
         )
-        rows.append(
-            Row("memory of build-sets, ViT-B/32", 0.0, note=note, target="< 1.5 GiB", met=max(short, long) < 1536)
-        )
+        rows.append(Row("build-sets again, nothing to do", warm, "decode floor", beside, "<= 0.05", None, "in process"))
+        places = (folder / f"tiny{number}" for number in itertools.count())
+        tiny, beside = in_turns(lambda: build(next(places), clip, encoder="ctxr-tiny"), lambda: ffmpeg_null(clip))
+        rows.append(Row("build-sets, ctxr-tiny", tiny, "decode floor", beside))
         return [_judged(row) for row in rows]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.table import Row, median_seconds
+from bench.table import Row, in_turns, median_seconds
 from ctxr.datasets.open import read_dataset
 from ctxr.metrics.compare import RESAMPLES, mcnemar, mean_interval, sign_flip
 from ctxr.metrics.ranking import accuracy, count_ranks, recall, reciprocal_rank
@@ -30,16 +30,15 @@ def measure() -> list[Row]:
     groups = np.repeat(np.arange(sum(PER_SET.values())), np.repeat(list(PER_SET), list(PER_SET.values())))
     right = (rng.random(len(groups)) < 0.3).astype(np.float64)
     gains = right - (rng.random(len(groups)) < 0.3)
-    start = time.perf_counter()
     copied = literal(right, groups, np.random.default_rng(1))
-    against = time.perf_counter() - start
     found = mean_interval(right, groups, np.random.default_rng(1))
     interval = partial(mean_interval, right, groups, np.random.default_rng(1))
+    seconds, against = in_turns(interval, lambda: literal(right, groups, np.random.default_rng(1)))
     note = f"{found.low:.4f} to {found.high:.4f}; literal {copied[0]:.4f} to {copied[1]:.4f}"
     rows = [
         Row(
             f"{RESAMPLES:,} resamples of {len(groups):,} queries in sets",
-            median_seconds(interval),
+            seconds,
             "rows copied for each resample",
             against,
             note=note,

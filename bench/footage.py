@@ -47,14 +47,18 @@ def real_videos() -> list[Path]:
 def footage(repeat: int = 1) -> Path:
     """The clip, or the clip played `repeat` times without encoding it again."""
     path, _ = clip_with_cuts()
-    if repeat == 1:
-        return path
-    longer = path.with_stem(f"{path.stem}-x{repeat}")
+    return repeated(path, repeat)
+
+
+def repeated(path: Path, times: int) -> Path:
+    """A file beside `path` that plays it so many times, made once; `path` itself for once."""
+    longer = path.with_stem(f"{path.stem}-x{times}") if times > 1 else path
     if not longer.exists():
-        listing = longer.with_suffix(".txt")
-        listing.write_text(f"file '{path.name}'\n" * repeat)
-        command = ["ffmpeg", "-v", "error", "-y", "-f", "concat", "-i", str(listing), "-c", "copy", str(longer)]
+        listing, part = longer.with_suffix(".txt"), longer.with_stem("part")
+        listing.write_text(f"file '{path.name}'\n" * times)
+        command = ["ffmpeg", "-v", "error", "-y", "-f", "concat", "-i", str(listing), "-c", "copy", str(part)]
         subprocess.run(command, check=True)
+        part.replace(longer)
     return longer
 
 

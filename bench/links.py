@@ -6,7 +6,6 @@ embeddings and equal losses, and take turns in one run.
 python -m bench links
 """
 
-import statistics
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal, cast
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.__main__ import show
-from bench.table import Row
+from bench.table import Row, in_turns
 from ctxr.metrics.assignment import Solver, assign
 from ctxr.problems.links import similarity
 from ctxr.problems.links.recipe import LinksRecipe
@@ -79,14 +78,10 @@ def _pair(cosines: Tensor, kind: Kind) -> Tensor:
 
 
 def _in_turns(ours: Callable[[], object], theirs: Callable[[], object], repeat: int) -> tuple[float, float]:
-    """Median seconds of both, which take turns."""
-    taken: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeat + 1):
-        for call, seconds in zip((ours, theirs), taken, strict=True):
-            start = perf_counter()
-            call()
-            seconds.append(perf_counter() - start)
-    return statistics.median(taken[0][1:]), statistics.median(taken[1][1:])
+    """Median seconds of both, which take turns; the first calls do not count."""
+    in_turns(ours, theirs, repeat=1)
+    first, second = in_turns(ours, theirs, repeat=repeat)
+    return first, second
 
 
 def _against_loop(kind: Kind, n: int, m: int, repeat: int = 25) -> Row:

@@ -6,10 +6,11 @@ python -m bench.mining 100000      as many pictures as given, once
 
 import resource
 import sys
+from functools import partial
 
 import numpy as np
 
-from bench.table import Row, median_seconds
+from bench.table import Row, in_turns, median_seconds
 from ctxr.metrics.retrieval import Vectors, top
 from ctxr.models.neighbours import best_matches
 from ctxr.models.precision import has_bf16_units
@@ -34,10 +35,10 @@ def measure(pictures: int = 2000, repeat: int = 3) -> list[Row]:
                 part = left[start : start + 512]
                 torch.mm(part, right.T, out=held[: len(part)])
 
-    floor = median_seconds(products, repeat)
     rows = []
     for engine in ("bf16", "fp32") if has_bf16_units() else ("fp32",):
-        seconds = median_seconds(lambda engine=engine: best_matches(asked, pool, BEST, engine=engine), repeat)  # type: ignore[misc]
+        search = partial(best_matches, asked, pool, BEST, engine=engine)
+        seconds, floor = in_turns(search, products, repeat=repeat)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         rows.append(
             Row(

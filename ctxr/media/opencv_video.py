@@ -115,7 +115,7 @@ def open_video(path: Path, decoder: str = "pyav", threads: int = 2) -> Video:
 
     Args:
         decoder: "pyav" (exact times, sees damage) or "opencv" (a second chance: times relative to the first frame, to the microsecond).
-        threads: decoding threads, fixed because memory would depend on the machine.
+        threads: decoding threads at work (PyAV keeps one more waiting), fixed because memory would depend on the machine.
 
     Raises VideoError with a reason, if the file is not a video that this decoder can decode; UsageError for unknown decoder.
     """

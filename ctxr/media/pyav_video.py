@@ -70,7 +70,8 @@ class PyavVideo(Video):
             self.stream = int(self._stream.index)
             context = self._stream.codec_context
             context.thread_type = "AUTO"
-            context.thread_count = threads
+            # one thread more: while a caller looks at a frame, the thread that decoded it waits to be given the next packet
+            context.thread_count = threads + 1
             self._time_base = Fraction(self._stream.time_base or Fraction(1, 1_000_000))
             self._aspect, self._reformatter = self._stream.sample_aspect_ratio, VideoReformatter()
             self._decoded = self._decode()
@@ -90,17 +91,17 @@ class PyavVideo(Video):
         time_base, frame_seconds = self._time_base, 1 / (self.header.rate or _DEFAULT_RATE)
         time, index = -frame_seconds, 0
         stamp: int | None = None
-        shown = Fraction(0)
+        shown = 0
         while frame is not None:
             before, stamp = stamp, frame.pts
             time = time + frame_seconds if stamp is None else stamp * time_base
             if before is not None and stamp is not None and stamp - before > self._gap:
                 self._gap = stamp - before
-            self._end, shown = time, (frame.duration or 0) * time_base
+            self._end, shown = time, frame.duration or 0
             yield PyavFrame(index, time, self._nbytes, frame, self)
             self._count = index = index + 1
             frame = next(self._decoded, None)
-        self._end += max(frame_seconds, shown)
+        self._end += max(frame_seconds, shown * time_base)
 
     @property
     def damage(self) -> Damage | None:

@@ -9,6 +9,7 @@ import math
 import shutil
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -38,6 +39,8 @@ THRESHOLDS: dict[str, float] = {
 
 _LARGEST: dict[str, float] = {"histogram": 1.0, "hash": 1.0, "ffmpeg": 1.0}
 _ADAPTIVE_WINDOW = 3
+# PySceneDetect's: no cut has a smaller content score, and a smaller mean score counts as none at all.
+_LEAST_CONTENT, _STILL = 15.0, 1e-5
 _VIEW_WIDTH = 256
 _FALLBACK_RATE = Fraction(25)
 
@@ -99,12 +102,10 @@ def cut_finder(
         return FixedCuts(_ffmpeg_cuts(path, limit, shortest, header.decoder, threads, beat=beat))
     if detector == "threshold":
         return FixedCuts(_fade_cuts(path, limit, shortest, rate, header.decoder, threads=threads, beat=beat))
+    if detector == "adaptive":
+        return AdaptiveCuts(limit, shortest)
     from scenedetect import detectors
 
-    if detector == "adaptive":
-        adaptive = type("Adaptive", (_Scored, detectors.AdaptiveDetector), {})
-        finder = adaptive(adaptive_threshold=limit, min_scene_len=shortest, window_width=_ADAPTIVE_WINDOW)
-        return PySceneDetectCuts(finder, rate, _ADAPTIVE_WINDOW, 0)
     if detector == "content":
         content = type("Content", (_Scored, detectors.ContentDetector), {})
         # Cuts that follow each other closely are merged; the last of them is reported once `min_shot` has passed without another.
@@ -128,7 +129,18 @@ class FixedCuts:
         return [frame.index] if self._passed > before else []
 
 
-class PySceneDetectCuts:
+class _Views:
+    """Small views of frames, all of the size of the first: a stream may change its size, and detectors compare pixel by pixel."""
+
+    _shape: tuple[int, ...] | None = None
+
+    def _view(self, frame: Frame) -> Pixels:
+        view = frame.small_bgr(_VIEW_WIDTH)
+        self._shape = self._shape or view.shape
+        return view if view.shape == self._shape else cv2.resize(view, self._shape[1::-1])
+
+
+class PySceneDetectCuts(_Views):
     """A finder that feeds one of PySceneDetect's detectors with small views and exact times."""
 
     def __init__(self, detector: Any, rate: Fraction, lag_frames: int, lag_seconds: float) -> None:
@@ -146,7 +158,6 @@ class PySceneDetectCuts:
         self._timecode, self._frame_time = Timecode, FrameTime
         self._first: Fraction | None = None
         self._ticks, self._time_base = 1, Fraction(1)
-        self._shape: tuple[int, ...] | None = None
 
     def feed(self, frame: Frame) -> Sequence[int]:
         """See `CutFinder.feed`."""
@@ -166,12 +177,6 @@ class PySceneDetectCuts:
         stamp = self._frame_time(self._timecode(max(0, ticks), self._time_base), self._rate, frame.index)
         answers: Sequence[Any] = self._detector.process_frame(stamp, self._view(frame))
         return answers
-
-    def _view(self, frame: Frame) -> Pixels:
-        view = frame.small_bgr(_VIEW_WIDTH)
-        self._shape = self._shape or view.shape
-        # A stream may change its size on the way; detectors compare pixel by pixel.
-        return view if view.shape == self._shape else cv2.resize(view, self._shape[1::-1])
 
 
 def spaced(times: Sequence[Fraction], shortest: float) -> list[Fraction]:
@@ -194,6 +199,35 @@ class _Scored:
     def _calculate_frame_score(self, timecode: Any, frame_img: Pixels) -> float:
         before, self._hsv = self._hsv, cv2.cvtColor(frame_img, cv2.COLOR_BGR2HSV)
         return 0.0 if before is None else float(cv2.norm(before, self._hsv, cv2.NORM_L1)) / self._hsv.size
+
+
+class AdaptiveCuts(_Views, _Scored):
+    """The cuts of PySceneDetect's AdaptiveDetector without its time codes: a frame whose content score is at least `threshold` times
+    the mean score of its neighbours, and `shortest` seconds or more after the cut before (or the first frame)."""
+
+    lag_frames = _ADAPTIVE_WINDOW
+    lag_seconds = 0.0
+
+    def __init__(self, threshold: float, shortest: float) -> None:
+        self._threshold, self._shortest = threshold, shortest
+        self._recent: deque[tuple[int, Fraction, float]] = deque(maxlen=2 * _ADAPTIVE_WINDOW + 1)
+        self._last: Fraction | None = None
+
+    def feed(self, frame: Frame) -> Sequence[int]:
+        """See `CutFinder.feed`."""
+        self._last = frame.time if self._last is None else self._last
+        self._recent.append((frame.index, frame.time, self._calculate_frame_score(None, self._view(frame))))
+        if len(self._recent) <= 2 * _ADAPTIVE_WINDOW:
+            return []
+        index, time, score = self._recent[_ADAPTIVE_WINDOW]
+        if score < _LEAST_CONTENT or float(time - self._last) < self._shortest:
+            return []
+        around = [other for number, _, other in self._recent if number != index]
+        mean = sum(around) / len(around)
+        if mean >= _STILL and score / mean < self._threshold:
+            return []
+        self._last = time
+        return [index]
 
 
 def _fade_cuts(

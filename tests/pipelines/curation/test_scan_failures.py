@@ -246,14 +246,14 @@ def test_noise_of_libraries_does_not_come_between_the_messages(clip: Path) -> No
     assert isinstance(end, ScanEnd)
 
 
-def test_the_child_imports_no_torch(clip: Path) -> None:
+def test_the_child_imports_no_torch_and_by_default_no_pyscenedetect(clip: Path) -> None:
     code = "import sys; from ctxr.media import decoder_child; decoder_child.main(); open({!r}, 'w').write(' '.join(sys.modules))"
     listing = clip.with_suffix(".modules")
     asked = json.dumps({"path": str(clip), "options": asdict(PYAV)}).encode() + b"\n"
     subprocess.run(_python(code.format(str(listing))), input=asked, stdout=subprocess.DEVNULL, check=True)
     modules = set(listing.read_text().split())
-    assert {"av", "cv2", "scenedetect"} <= modules
-    assert not {"torch", "torchvision", "open_clip", "skimage", "typer"} & modules
+    assert {"av", "cv2"} <= modules
+    assert not {"torch", "torchvision", "open_clip", "skimage", "typer", "scenedetect"} & modules
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")

@@ -1,0 +1,177 @@
+"""Growth: seconds, memory and disk by minutes of video, by photos, by judgments; whole commands, as a user calls them.
+
+python -m bench growth
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from bench.crowd_answers import write_answers
+from bench.footage import FRAMES, OUT, RATE, footage, real_videos
+from bench.processes import Finished, ctxr, gigabytes
+from bench.table import Row, number
+from ctxr.synthetic.world.footage import jpeg, sample_album
+
+TINY, VIT = "ctxr-tiny", "random:ViT-B-32"
+REPEATS = {TINY: (1, 2, 4, 8), VIT: (1, 2, 4)}
+"""How often the clip is played, by encoder."""
+
+LIMITS = ("--brisque", "0.65", *(("--max-text", "0.02") if shutil.which("tesseract") else ()))
+VIDEO, FILTERED_VIDEO = "minutes of video, build-sets, {}", f"minutes of video, filter {' '.join(LIMITS)}"
+PHOTOS, JUDGMENTS = f"photos, build-sets, {TINY}", "judgments, aggregate"
+"""Names of the curves."""
+
+FILTERED = (1, 2, 4)
+"""The same for sets that are filtered."""
+
+THRESHOLDS = {VIT: 0.004}
+"""Random weights put pictures close together."""
+
+ALBUM = 125
+ALBUMS = (2, 4, 8, 16)
+ANSWERS = (1000, 4000, 16_000, 64_000)
+LINEAR = 1.1
+"""Exponent up to which time counts as growing in proportion."""
+
+LIMIT = 2048
+"""MiB that a build may hold."""
+
+
+def measure() -> Iterator[Row]:
+    """The points of all curves, the cheap ones first, and for each curve its exponent and its memory."""
+    with tempfile.TemporaryDirectory(prefix="ctxr-bench-") as name:
+        folder = Path(name)
+        yield from summed(judgments(folder))
+        yield from summed(photos(folder))
+        yield from summed(filtered(folder))
+        for encoder, repeats in REPEATS.items():
+            yield from summed(built(folder, encoder, repeats))
+
+
+def summed(curve: Iterable[Row]) -> Iterator[Row]:
+    """The points, the exponent of time in size (least squares on logarithms), and the memory of the largest beside the smallest.
+
+    Small sizes are mostly start-up, which makes the exponent small, so that between the two largest counts as well.
+    """
+    points = []
+    for row in curve:
+        points.append(row)
+        yield row
+    first, last, name = points[0], points[-1], points[0].curve
+    places = [(row.size, float(row.seconds)) for row in points]
+    power, late = exponent(places), exponent(places[-2:])
+    scale, linear = f"{number(first.size)} to {number(last.size)}", max(power, late) <= LINEAR
+    note = f"{scale}; {number(late)} between the two largest"
+    yield Row(f"{name}: exponent of time", power, target=f"<= {LINEAR}", met=linear, note=note, unit="")
+    peak, start = last.facts["peak MiB"], first.facts["peak MiB"]
+    target, met = (f"< {LIMIT:,} MiB", peak < LIMIT) if "video" in name else ("", None)
+    yield Row(f"{name}: peak memory, largest", peak, "smallest", start, target, met, scale, unit="MiB")
+
+
+def exponent(points: Iterable[tuple[float, float]]) -> float:
+    """The slope of log time over log size: 1 where time is proportional."""
+    size, time = np.log(np.array(list(points))).T
+    return float(np.polyfit(size, time, 1)[0])
+
+
+def point(curve: str, size: float, done: Finished, folder: Path, **facts: float) -> Row:
+    """What a command took at one size."""
+    known = {"peak MiB": done.mib, "GB": gigabytes(folder), **facts}
+    return Row(f"{curve}: {number(size)}", done.seconds, curve=curve, size=size, facts=known)
+
+
+def built(folder: Path, encoder: str, repeats: Iterable[int]) -> Iterator[Row]:
+    """Sets from the same clip, played again and again."""
+    options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
+    clip = "real clips, joined" if real_videos() else "drawn footage"
+    for times in repeats:
+        out = folder / "sets"
+        done = ctxr("build-sets", footage(times), "--out", out, "--encoder", encoder, *options)
+        facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
+        yield replace(point(VIDEO.format(encoder), minutes(times), done, out, **facts), note=clip)
+        shutil.rmtree(out)
+
+
+def filtered(folder: Path) -> Iterator[Row]:
+    """The sets of such clips filtered; what building them took is not counted."""
+    for times in FILTERED:
+        sets, out = folder / "sets", folder / "filtered"
+        ctxr("build-sets", footage(times), "--out", sets, "--encoder", TINY)
+        done = ctxr("filter", "--input", sets, "--out", out, *LIMITS)
+        yield point(FILTERED_VIDEO, minutes(times), done, out, sets=done.report["counts"]["sets"])
+        shutil.rmtree(out)
+        shutil.rmtree(sets)
+
+
+def minutes(times: int) -> float:
+    """Length of the clip played so many times."""
+    return times * FRAMES / RATE / 60
+
+
+def photos(folder: Path) -> Iterator[Row]:
+    """Albums of the drawn world."""
+    albums = [album(number) for number in range(max(ALBUMS))]
+    for count in ALBUMS:
+        out = folder / "photos"
+        done = ctxr("build-sets", *albums[:count], "--out", out, "--encoder", TINY)
+        yield point(PHOTOS, count * ALBUM, done, out, sets=done.report["counts"]["sets"])
+        shutil.rmtree(out)
+
+
+def album(number: int) -> Path:
+    """A folder of drawn photos, made once."""
+    folder = OUT / "photos" / f"album{number:02d}"
+    if not folder.exists():
+        part = folder.with_name("part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        for at, shot in enumerate(sample_album(np.random.default_rng(number), ALBUM)):
+            (part / f"{at:03d}.jpg").write_bytes(jpeg(shot))
+        part.rename(folder)
+    return folder
+
+
+def judgments(folder: Path) -> Iterator[Row]:
+    """`ctxr aggregate` on the answers of a simulated crowd."""
+    for count in ANSWERS:
+        work = folder / f"crowd{count}"
+        answers = write_answers(work / "judgments", count)
+        done = ctxr("aggregate", "--input", work / "judgments", "--out", work / "dataset", "--workdir", work)
+        yield point(JUDGMENTS, answers, done, work / "dataset", queries=done.report["counts"]["queries"])
+
+
+def expectations(rows: Iterable[Row]) -> list[str]:
+    """What a newcomer may expect of an hour of footage and of a thousand photos, from the largest points of the curves."""
+    largest = {row.curve: row for row in sorted(rows, key=lambda row: row.size) if row.curve}
+    said = []
+    if (tiny := largest.get(VIDEO.format(TINY))) is not None:
+        hours = 60 / tiny.size
+        text = (
+            f"An hour of footage such as these {tiny.note} takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
+        )
+        if (vit := largest.get(VIDEO.format(VIT))) is not None:
+            text += f", {time_in_words(vit.seconds * 60 / vit.size)} with ViT-B/32"
+        sets, size = tiny.facts["sets"] * hours, tiny.facts["GB"] * hours
+        said.append(f"{text}; it gives {number(sets)} sets, which fill {number(size)} GB (ctxr-tiny).")
+        if (kept := largest.get(FILTERED_VIDEO)) is not None:
+            hours = 60 / kept.size
+            text = f"`ctxr filter {' '.join(LIMITS)}` then takes {time_in_words(kept.seconds * hours)} and leaves"
+            said.append(
+                f"{text} {number(kept.facts['sets'] * hours)} sets, another {number(kept.facts['GB'] * hours)} GB."
+            )
+    if (album := largest.get(PHOTOS)) is not None:
+        share = 1000 / album.size
+        text = f"A thousand drawn photos take {time_in_words(album.seconds * share)}, give {number(album.facts['sets'] * share)}"
+        said.append(f"{text} sets and fill {number(album.facts['GB'] * share)} GB.")
+    return said
+
+
+def time_in_words(seconds: float) -> str:
+    """In minutes, from two hours on in hours."""
+    minutes = seconds / 60
+    return f"{number(minutes / 60)} hours" if minutes >= 120 else f"{number(minutes)} minutes"

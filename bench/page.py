@@ -1,0 +1,134 @@
+"""What was measured, as one table on the screen and as `docs/performance.md`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.table import Table
+
+from bench.growth import expectations
+from bench.plot import draw
+from bench.results import Part
+from bench.table import Row, number, runs_of
+
+HEAD = ("figure", "ours", "beside", "theirs", "ratio", "target", "met", "note")
+PLOT = "performance-growth.svg"
+QUIET = 0.5
+"""Waiting processes per core up to which a machine counts as idle."""
+
+
+def tabulated(parts: Iterable[Part]) -> Table:
+    """All figures as one table with a section for each part."""
+    table = Table()
+    for column in HEAD:
+        right = column in ("ours", "theirs", "ratio")
+        table.add_column(column, justify="right" if right else "left", ratio=None if right else 1)
+    for part in parts:
+        table.add_row(f"[bold]{part.name}[/]", *[""] * 6, part.error and f"[red]failed: {part.error}[/]")
+        for row in part.rows:
+            table.add_row(*cells(row))
+        table.add_section()
+    return table
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row's figures in words, in the order of `HEAD`."""
+    theirs = "" if row.against_seconds is None else shown(row.against_seconds, row.unit)
+    met = "" if row.met is None else "yes" if row.met else "NO"
+    return row.figure, shown(row.seconds, row.unit), row.against, theirs, ratio_of(row), row.target, met, row.note
+
+
+def ratio_of(row: Row) -> str:
+    """The ratio, and the least and largest of the pairs where there are several."""
+    if row.ratio is None:
+        return ""
+    return f"{number(row.ratio)}{_range(row.ratios, 1.0)}"
+
+
+def shown(figure: float, unit: str = "s") -> str:
+    """A figure with its unit, and the least and largest run where there are several."""
+    scale = 1.0
+    if unit == "s":
+        unit, scale = next(((name, step) for name, step in (("s", 1.0), ("ms", 1e-3)) if figure >= step), ("µs", 1e-6))
+    return f"{number(figure / scale)} {unit}".rstrip() + _range(runs_of(figure), scale)
+
+
+def _range(runs: Sequence[float], scale: float) -> str:
+    return f" ({number(min(runs) / scale)}–{number(max(runs) / scale)})" if len(runs) > 1 else ""
+
+
+def page(facts: Mapping[str, str], parts: Sequence[Part]) -> tuple[str, str]:
+    """The document, and the plot that it shows; "" without growth curves."""
+    rows = [row for part in parts for row in part.rows]
+    growing = curves(rows)
+    return "\n".join([*_opening(facts, parts), *_expected(rows), *_table(parts), *_growth(growing)]), draw(growing)
+
+
+def curves(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The points of each growth curve, from the smallest on."""
+    found: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.size):
+        if row.curve:
+            found.setdefault(row.curve, []).append(row)
+    return dict(sorted(found.items()))
+
+
+def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
+    took = sum(part.seconds for part in parts) / 60
+    yield from ("# Performance", "")
+    yield (
+        f"Written by `make bench`, in {took:.0f} minutes for all parts below; `python -m bench decode` measures one part again, "
+        "`python -m bench --help` names them."
+    )
+    yield ""
+    yield from ("| machine | |", "| --- | --- |")
+    yield from (f"| {name} | {fact} |" for name, fact in facts.items())
+    cores = int(facts["processor"].rpartition(", ")[2].split()[0])
+    busy = [part.name for part in parts if part.load > QUIET * cores]
+    if busy:
+        yield from (
+            "",
+            f"**The machine was busy with other work** before these parts, so only ratios count: {', '.join(busy)}.",
+        )
+    failed = [part.name for part in parts if part.error]
+    if failed:
+        yield from ("", f"**These parts failed**: {', '.join(failed)}.")
+    yield ""
+
+
+def _expected(rows: Sequence[Row]) -> Iterator[str]:
+    sentences = expectations(rows)
+    if sentences:
+        yield from ("## What to expect", "", *sentences, "")
+
+
+def _table(parts: Sequence[Part]) -> Iterator[str]:
+    yield from ("## All figures", "")
+    yield (
+        "Ours and what it is compared with were measured in the same run. A figure is the median of its runs; in brackets are the "
+        "least and the largest. One without brackets was measured once. Where the ratio has brackets, both took turns, and they are "
+        "those of the pairs. A ratio below 1 is faster, or smaller. Each part ran in a process of its own."
+    )
+    yield from ("", f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}")
+    for part in parts:
+        ran = f"{part.date}, {part.seconds:,.0f} s, load {part.load:.1f}"
+        yield _line([f"**{part.name}** ({ran})", *[""] * 6, part.error and f"**failed**: {part.error}"])
+        yield from (_line(cells(row)).replace("| NO |", "| **NO** |") for row in part.rows if not row.curve)
+    yield ""
+
+
+def _line(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(' '.join(text.split()).replace('|', '/') for text in texts)} |"
+
+
+def _growth(growing: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    if not growing:
+        return
+    yield from ("## Growth", "", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
+    for name, points in growing.items():
+        facts = list(dict.fromkeys(fact for row in points for fact in row.facts))
+        yield from (f"**{name}**" + (f": {points[-1].note}" if points[-1].note else ""), "")
+        yield _line([name.partition(",")[0], "time", f"per {name.split()[0].removesuffix('s')}", *facts])
+        yield f"|{' ---: |' * (3 + len(facts))}"
+        for row in points:
+            figures = [number(row.facts[fact]) if fact in row.facts else "" for fact in facts]
+            yield _line([number(row.size), shown(row.seconds), shown(row.seconds / row.size), *figures])
+        yield ""
