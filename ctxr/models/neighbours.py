@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ MATCH_ENGINES = ("auto", "bf16", "fp32")
 GROUP = 32  # columns looked at through their maximum first
 PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache
 NO_MATCH = -1
+PRODUCTS = Lock()  # held while multiplying: torch uses all cores, and its precision is a setting of the process
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +131,7 @@ class ExactSearch:
         fine = torch.empty(coarse.shape) if coarse.dtype != torch.float32 else coarse
         for start in range(0, count, block):
             stop = min(start + block, count)
-            with torch.inference_mode(), float32_matmul(self.setting):
+            with PRODUCTS, torch.inference_mode(), float32_matmul(self.setting):
                 torch.mm(self.left[start:stop], self.right.T, out=coarse[: stop - start])
                 if fine is not coarse:
                     fine.copy_(coarse)
@@ -180,7 +182,9 @@ NORM_ERROR = 1e-3  # how far from length 1 a vector may be
 SPARE = 16  # candidates that faiss is asked for beyond k
 
 
-def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") -> Neighbours:
+def nearest(
+    vectors: Vectors, k: int, block: int = 512, engine: str = "auto", rows: slice | Indices = slice(None)
+) -> Neighbours:
     """The `k` nearest neighbours of every vector, its duplicates among them, and how far they are: ([N, k] int64, [N, k] float32).
 
     Euclidean distances on unit vectors, 0 to 2, ascending; equal distances by index. The answer is that of a stable sort of all
@@ -194,6 +198,7 @@ def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") ->
         block: rows of products at a time, 4 bytes x N each (6 in bf16): 300 MB at the most for 100,000 vectors.
         engine: `bf16` or `fp32` products by torch, `faiss` (exact flat index, an optional extra), or `auto`: bf16 where this
             processor has units for it, else fp32.
+        rows: vectors whose neighbours alone are found; stripes of them give what all at once give.
 
     Raises UsageError for unknown engine, faiss not installed, or `k` or `block` out of range; DataError for what is not [N, D], or a
     vector whose length is not 1 (or not finite).
@@ -211,10 +216,11 @@ def nearest(vectors: Vectors, k: int, block: int = 512, engine: str = "auto") ->
     wrong = np.flatnonzero(~(np.abs(lengths - 1) <= NORM_ERROR))
     if wrong.size:
         raise DataError(f"vector {wrong[0]} has length {lengths[wrong[0]]:.4g}, not 1", hint="normalise the vectors")
+    stripe = np.arange(len(pool))[rows]
     if engine == "faiss":
-        return _by_faiss(pool, k, block)
-    everyone = np.arange(len(pool))
-    return _as_distances(*euclidean_search(pool, pool, is_coarse(engine), (everyone, everyone)).best(k, block))
+        return _by_faiss(pool, k, block, stripe)
+    search = euclidean_search(pool[stripe], pool, is_coarse(engine), (np.arange(len(stripe)), stripe))
+    return _as_distances(*search.best(k, block))
 
 
 def euclidean_search(queries: Vectors, pool: Vectors, coarse: bool, without: Pairs | None = None) -> ExactSearch:
@@ -235,29 +241,26 @@ def _as_distances(indices: Indices, values: Doubles) -> Neighbours:
     return indices, np.sqrt(-values).astype(np.float32)
 
 
-def _by_faiss(pool: Vectors, k: int, block: int) -> Neighbours:
+def _by_faiss(pool: Vectors, k: int, block: int, rows: Indices) -> Neighbours:
     """Candidates by faiss; rows in which one more could belong to the answer are searched again with products in fp32."""
     try:
         import faiss
     except ImportError as error:
         raise UsageError("engine faiss is not installed", hint="pip install faiss-cpu, or use engine auto") from error
-    exact = euclidean_search(pool, pool, False)
+    exact = euclidean_search(pool[rows], pool, False)
     index = faiss.IndexFlatIP(pool.shape[1])
     index.add(pool)
-    indices, values = np.empty((len(pool), k), np.int64), np.empty((len(pool), k))
+    indices, distances = np.empty((len(rows), k), np.int64), np.empty((len(rows), k), np.float32)
     wanted = min(len(pool), k + 1 + SPARE)
-    unsure: list[Indices] = []
-    for start in range(0, len(pool), block):
-        products, candidates = index.search(pool[start : start + block], wanted)
-        rows = np.arange(start, start + len(products))
-        others = candidates != rows[:, None]
+    unsure = np.zeros(len(rows), bool)
+    for start in range(0, len(rows), block):
+        part = np.arange(start, min(start + block, len(rows)))
+        products, candidates = index.search(exact.queries[part], wanted)
+        others = candidates != rows[part, None]
         kth = np.sort(np.where(others, products, -np.inf), axis=1)[:, -k]
-        if wanted < len(pool):
-            unsure.append(rows[products[:, -1] >= kth - 2 * exact.bound])
+        unsure[part] = (products[:, -1] >= kth - 2 * exact.bound) & (wanted < len(pool))
         query, column = np.nonzero(others)
-        indices[rows], values[rows] = exact.ranked(rows, query, candidates[query, column], k)
-    repeated = np.concatenate([np.empty(0, np.int64), *unsure])
-    if len(repeated):
-        search = euclidean_search(pool[repeated], pool, False, (np.arange(len(repeated)), repeated))
-        indices[repeated], values[repeated] = search.best(k, block)
-    return _as_distances(indices, values)
+        indices[part], distances[part] = _as_distances(*exact.ranked(part, query, candidates[query, column], k))
+    if unsure.any():
+        indices[unsure], distances[unsure] = nearest(pool, k, block, "fp32", rows[unsure])
+    return indices, distances

@@ -1,6 +1,7 @@
 """Nearest neighbours against the slow and obvious sort of all distances."""
 
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ctxr.models.neighbours import NO_MATCH, ExactSearch, best_matches, nearest
 
 Vectors = NDArray[np.float32]
 ENGINES = ("fp32", "bf16", "auto")
+needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is not installed")
 
 
 def unit(vectors: NDArray[np.float64]) -> Vectors:
@@ -60,6 +62,30 @@ def test_the_answer_is_that_of_sorting_all_distances(vectors: Vectors, k: int, b
     assert distances == pytest.approx(lengths, abs=1e-6)
     assert indices.dtype == np.int64
     assert distances.dtype == np.float32
+
+
+def on_a_grid(seed: int) -> Vectors:
+    """Clusters, duplicates and near-ties whose distances float64 holds exactly: multiples of 2^-12, of length 1 to 1e-3."""
+    rng = np.random.default_rng(seed)
+    near = clustered(100, 32).astype(np.float64) + 2.0**-12 * rng.integers(-1, 2, (100, 32))
+    vectors = np.concatenate([near, scattered(60, 32, seed), scattered(60, 32, seed)])[rng.permutation(220)]
+    return np.asarray(np.round(vectors * 2**12) / 2**12, np.float32)
+
+
+@pytest.mark.parametrize("engine", ["fp32", "bf16", pytest.param("faiss", marks=needs_faiss)])
+@pytest.mark.parametrize("seed", range(3))
+def test_ids_and_distances_have_the_bits_of_a_stable_sort_whatever_the_block_and_the_stripe(
+    seed: int, engine: str
+) -> None:
+    vectors = on_a_grid(seed)
+    expected = b"".join(part.tobytes() for part in slow(vectors, 9))
+    other = clustered(220)  # distances are rounded: all agree on the rounding
+    rounded = nearest(other, 9)
+    for block in (1, 7, 64, 512):
+        assert b"".join(part.tobytes() for part in nearest(vectors, 9, block, engine)) == expected
+        stripes = [nearest(other, 9, block, engine, slice(start, start + 50)) for start in range(0, 220, 50)]
+        for part in range(2):
+            assert np.concatenate([stripe[part] for stripe in stripes]).tobytes() == rounded[part].tobytes()
 
 
 HALF = 2.0**-8

@@ -151,14 +151,16 @@ class BuildStage(SetsStage):
         return units
 
     def photos(self, job: SetsJob) -> None:
-        """Every album of the run: all of a split are one pool, in which each photo finds its neighbours."""
-        albums, context = self.albums, job.work.context
+        """Every album of the run: all of a split are one pool, in which each photo finds its neighbours. A rank embeds its share."""
+        albums, context, embedder = self.albums, job.work.context, job.work.context.embedder
         scanned = {
             name: unit for name, stamp in job.stamps.items() if (unit := _scanned(context.artifact, name, stamp))
         }
         with job.progress.task("photos", sum(len(album.photos) for album in albums)) as task:
             scans = {name: stamp.scan for name, stamp in job.stamps.items()}
-            pool = gather_pool(context.artifact, albums, scanned, scans, context.embedder, watch=task.advance)
+            pool = gather_pool(context.artifact, albums, scanned, scans, embedder, watch=task.advance, rank=self.shard)
+        if self.shard:
+            return
         job.fail_photos(pool.unreadable)
         self.deal(job, pool)
         job.stamps = {album.name: self.stamp(album, self._pool_of(album, job.splits)) for album in albums}

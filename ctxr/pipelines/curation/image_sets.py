@@ -16,13 +16,13 @@ from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leak
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.engine.units import Job, WorkUnit, find_engine, map_units
+from ctxr.engine.units import Job, Local, UnitEngine, WorkUnit, find_engine, map_units
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
 from ctxr.pipelines.curation.config import KEEPING, BuildSets, Filter
 from ctxr.pipelines.curation.losses import gone, losses
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import BETWEEN, UnitContext
 from ctxr.store.artifacts import (
@@ -98,7 +98,7 @@ class SetsJob:
         work: makes units of the `videos`. stamps: of the albums, by name.
         models: as in the manifest. fixed: splits that are given. salt: of the others. earlier: failures of the parent.
         units: those that are done, by source. failures: sources and photos that gave nothing.
-        footage: sources that share footage. splits: of each source, once they are dealt.
+        footage: sources that share footage. splits: of each source, once they are dealt. engine: runs the units.
     """
 
     work: VideoJob
@@ -113,6 +113,7 @@ class SetsJob:
     splits: Mapping[str, SplitName] = field(default_factory=dict)
     units: dict[str, SourceUnit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    engine: UnitEngine = field(default_factory=Local)
 
     def take(self, name: str, stamp: Stamp) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
@@ -146,7 +147,9 @@ class SetsJob:
         sides: dict[SplitName, list[InputSource]] = defaultdict(list)
         for album in albums:
             sides[self.splits[album.name]].append(album)
-        pools = [(part_of_pool(pool, side), side) for side in sides.values()]
+        parts = [part_of_pool(pool, side) for side in sides.values()]
+        found = with_neighbours(self.work.context.artifact, parts, choice.engine, self.engine, self.progress)
+        pools = list(zip(found, sides.values(), strict=True))
         left, photos = choice.sample, len(pool.photos)
         with self.progress.task(label, photos) as task:
             for part, side in sorted(pools, key=lambda each: len(each[0].photos)):
@@ -244,10 +247,13 @@ class SetsStage(Stage):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
         """Make the missing units, and merge all; a rank makes its own alone."""
         job = self.job
+        job.engine = find_engine(self.options.engine, self.options.workers)
         if self.shard:
             run = RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
             with rank_lock(out, self.shard.rank, run) as record:
                 self.videos(job)
+                if job.stamps and isinstance(self.options, BuildSets):
+                    self.photos(job)
                 if self.retried and (out / MANIFEST).is_file():  # nothing to do
                     record.unlink()
             return None
@@ -275,8 +281,7 @@ class SetsStage(Stage):
             raise NotMerged(f"{missing}: {names}", hint=self._of_rank(videos.index(todo[0])))
         if self.shard:
             self._take_manifest(job)
-        engine = find_engine(self.options.engine, self.options.workers)
-        for unit, failed in map_units(job.work, todo, engine, job.progress, self.label):
+        for unit, failed in map_units(job.work, todo, job.engine, job.progress, self.label):
             if failed is not None:
                 job.fail(failed)
                 if self.shard:

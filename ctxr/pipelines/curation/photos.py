@@ -1,25 +1,28 @@
 """Sets from a pool of photos: duplicates, embeddings in shards, nearest neighbours (ImageCoDe, section 3.1, static sets)."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from ctxr.engine.progress import Progress
+from ctxr.engine.units import Job, Local, RankShard, UnitEngine, WorkUnit, map_units
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, troubles
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
-from ctxr.models.neighbours import nearest
+from ctxr.models.neighbours import Neighbours, nearest
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, find_copies
 from ctxr.pipelines.curation.quality import QualityGate, Unmeasurable
 from ctxr.pipelines.curation.ranking import Distances, PhotoRanking, Positions
 from ctxr.pipelines.curation.videos import Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, spread, stack_vectors
+from ctxr.store.artifacts import package_versions
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Source
@@ -27,6 +30,9 @@ from ctxr.store.units import IMAGES, SOURCES, SourceUnit, Stamp, file_names
 
 SHARD = 256
 """Photos embedded between two points at which a killed run can go on."""
+
+STRIPE = 4096
+"""Photos whose neighbours are one unit of work."""
 
 
 @dataclass
@@ -56,11 +62,12 @@ class PooledPhoto:
 
 @dataclass(frozen=True)
 class PhotoPool:
-    """All readable photos, in the order of albums and names, with their vectors [N, D]; and the unreadable ones."""
+    """All readable photos, by album and name, with vectors [N, D]; the unreadable ones; the neighbours, once found."""
 
     photos: list[PooledPhoto]
     vectors: Vectors
     unreadable: list[tuple[InputSource, int, str]]
+    neighbours: Neighbours = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
 
 
 def part_of_pool(pool: PhotoPool, albums: Sequence[InputSource]) -> PhotoPool:
@@ -91,13 +98,15 @@ def gather_pool(
     embedder: Embedder,
     *,
     watch: Callable[[int], None],
+    rank: RankShard | None = None,
 ) -> PhotoPool:
     """The pool of all albums. `units`, by album, give theirs without embedding anything again; every photo of the
-    others is read and embedded, in shards: those that an earlier run finished under the same key in `scans` are taken as they are.
+    others is read and embedded, in shards, of a `rank` its share; those finished under the same key in `scans` are taken as they are.
     """
     photos: list[PooledPhoto] = []
     unreadable: list[tuple[InputSource, int, str]] = []
     blocks: list[Vectors] = []
+    numbers = count()
     for album in albums:
         readable: dict[int, tuple[int, int, str | None]] = {}
         if unit := units.get(album.name):
@@ -109,10 +118,11 @@ def gather_pool(
         else:
             for start in range(0, len(album.photos), SHARD):
                 chosen = range(start, min(start + SHARD, len(album.photos)))
-                found, problems, vectors = _shard(artifact, album, chosen, scans[album.name], embedder)
-                readable |= {int(position): photo for position, photo in found.items()}
-                unreadable += [(album, int(position), problem) for position, problem in problems.items()]
-                blocks.append(vectors)
+                if rank is None or next(numbers) % rank.world == rank.rank:
+                    found, problems, vectors = _shard(artifact, album, chosen, scans[album.name], embedder)
+                    readable |= {int(position): photo for position, photo in found.items()}
+                    unreadable += [(album, int(position), problem) for position, problem in problems.items()]
+                    blocks.append(vectors)
                 watch(len(chosen))
         names = file_names(album.photos)
         for row, (position, (width, height, phash)) in enumerate(readable.items()):
@@ -127,44 +137,52 @@ def _shard(
     artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder
 ) -> tuple[dict[str, tuple[int, int, str | None]], dict[str, str], Vectors]:
     """By position, width, height and phash of the readable photos and problems of the others; vectors, in memory."""
-    folder, stem = artifact / SOURCES, f".{album.name}.shard{chosen.start}"
-    head, matrix = folder / f"{stem}.json", folder / f"{stem}.npy"
     key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
+
+    def make() -> tuple[dict[str, Any], Vectors]:
+        photos: dict[str, tuple[int, int, str | None]] = {}
+        problems: dict[str, str] = {}
+
+        def readable() -> Iterator[Pixels]:
+            for position in chosen:
+                try:
+                    rgb = read_image(album.photos[position])
+                except DataError as error:
+                    problems[str(position)] = error.message
+                else:
+                    photos[str(position)] = (rgb.shape[1], rgb.shape[0], perceptual_hash(rgb))
+                    yield rgb
+
+        pictures = readable()
+        vectors = [embedder.embed(batch) for batch in iter(lambda: [*islice(pictures, 16)], [])]
+        return {"photos": photos, "problems": problems}, stack_vectors(vectors, 0)
+
+    # a shard of a version that took no hashes has no "photos"
+    head, vectors = _kept(artifact, f"{album.name}.shard{chosen.start}", key, make, ("photos", "problems"))
+    return head["photos"], head["problems"], vectors
+
+
+def _kept(
+    artifact: Path, name: str, key: str, make: Callable[[], tuple[dict[str, Any], Vectors]], columns: Sequence[str] = ()
+) -> tuple[dict[str, Any], Vectors]:
+    """Head and matrix, in memory, that an earlier run finished under the same key; else what `make` returns, written."""
+    stem = artifact / SOURCES / f".{name}"
+    head, matrix, passing = Path(f"{stem}.json"), Path(f"{stem}.npy"), Path(f"{stem}.npy.part")
     try:
         stored = json.loads(head.read_bytes())
         vectors: Vectors = np.array(load_vectors(matrix))
-        # a shard of a version that took no hashes has no "photos"
         if stored["key"] == key and stored["vectors"] == sha256_bytes(vectors.tobytes()):
-            return stored["photos"], stored["problems"], vectors
-    except (OSError, ValueError, KeyError, RecursionError, DataError):
-        pass  # no finished shard: it is made now
-    photos: dict[str, tuple[int, int, str | None]] = {}
-    problems: dict[str, str] = {}
-    blocks: list[Vectors] = []
-    pending: list[Pixels] = []
-    for position in chosen:
-        try:
-            rgb = read_image(album.photos[position])
-        except DataError as error:
-            problems[str(position)] = error.message
-            continue
-        photos[str(position)] = (rgb.shape[1], rgb.shape[0], perceptual_hash(rgb))
-        pending.append(rgb)
-        if len(pending) == 16:
-            blocks.append(embedder.embed(pending))
-            pending = []
-    if pending:
-        blocks.append(embedder.embed(pending))
-    vectors = stack_vectors(blocks, 0)
-    passing = folder / f"{stem}.npy.part"
+            return {column: stored[column] for column in columns}, vectors
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
+        pass
+    content, vectors = make()
     with disk_errors(passing):
-        folder.mkdir(parents=True, exist_ok=True)
+        stem.parent.mkdir(parents=True, exist_ok=True)
         save_vectors(passing, vectors)
         passing.replace(matrix)
     # the head is written last, and knows its matrix: a kill in between leaves two that do not belong together
-    content = {"key": key, "photos": photos, "problems": problems, "vectors": sha256_bytes(vectors.tobytes())}
-    write_bytes(head, json.dumps(content).encode())
-    return photos, problems, vectors
+    write_bytes(head, json.dumps({"key": key, **content, "vectors": sha256_bytes(vectors.tobytes())}).encode())
+    return content, vectors
 
 
 def unreadable_photos(album: InputSource, unit: SourceUnit) -> list[tuple[InputSource, int, str]]:
@@ -198,6 +216,44 @@ class PhotoPicking:
     engine: str = "auto"
 
 
+@dataclass
+class Stripes(Job):
+    """Finds the neighbours of a stripe of photos, by the `engine` of a `PhotoPicking`, in pools of vectors."""
+
+    artifact: Path
+    engine: str
+    pools: Sequence[Vectors]
+
+    def __call__(self, unit: WorkUnit) -> Vectors:
+        """Positions and distances, side by side [n, 2 K]: float32 has all positions up to 2^24."""
+        number, *ends = unit.payload
+        k, rows = min(NEIGHBOURS, len(self.pools[number]) - 1), slice(*ends)
+
+        def make() -> tuple[dict[str, Any], Vectors]:
+            stripe = np.hstack(nearest(self.pools[number], k, engine=self.engine, rows=rows)) if k else np.zeros((1, 0))
+            return {}, stripe.astype(np.float32)
+
+        return _kept(self.artifact, unit.name, unit.stamp, make)[1]
+
+
+def with_neighbours(
+    artifact: Path, pools: Sequence[PhotoPool], search: str, engine: UnitEngine, progress: Progress
+) -> Iterator[PhotoPool]:
+    """The pools with the neighbours of their photos; stripes that an earlier run finished are taken as they are."""
+    units = []
+    for number, pool in enumerate(pools):
+        content = sha256_bytes(pool.vectors.tobytes()), pool.vectors.shape
+        key = sha256_of([number, content, NEIGHBOURS, STRIPE, package_versions()])
+        stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
+        units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
+    engine = engine if len(units) > len(pools) else Local()  # a stripe is not worth the start of a process
+    job = Stripes(artifact, search, [pool.vectors for pool in pools])
+    stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
+    for number, pool in enumerate(pools):
+        around, distances = np.hsplit(stack_vectors([stripes[at] for at in sorted(stripes) if at[0] == number], 0), 2)
+        yield replace(pool, neighbours=(around.astype(np.int64), distances))
+
+
 def pick_photos(
     context: UnitContext,
     pool: PhotoPool,
@@ -220,12 +276,7 @@ def pick_photos(
         for index, (row, _) in context.cache(album).load(quality.stamps()).items()
     }
     judge = _Judge(pool, quality, remembered | dict(facts))
-    k = min(NEIGHBOURS, max(count - 1, 0))
-    around, distances = (
-        nearest(pool.vectors, k, engine=picking.engine)
-        if k
-        else (np.zeros((count, 0), np.int64), np.zeros((count, 0), np.float32))
-    )
+    around, distances = pool.neighbours
     same = _best_copies(pool, around, distances, picking.copies)
     rows: dict[int, LedgerRow] = {}
     ranking = PhotoRanking(pool.vectors)
@@ -247,11 +298,10 @@ def pick_photos(
     for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
         watch(1)
         photo, columns = pool.photos[anchor], outcome(anchor)
-        if k:
+        if count > 1:
             other = same[anchor] if same[anchor] != anchor else around[anchor, 0]
-            columns["nearest"] = (
-                pool.photos[other].position if pool.photos[other].album.name == photo.album.name else None
-            )
+            beside = pool.photos[other]
+            columns["nearest"] = beside.position if beside.album.name == photo.album.name else None
             columns["distance"] = round(float(np.sqrt(ranking.squared(anchor, np.array([other])))[0]), 6)
         columns["phash"] = photo.phash
         rows[anchor] = LedgerRow(photo.album.name, photo.position, None, None, photo.file.name, photo.row, **columns)

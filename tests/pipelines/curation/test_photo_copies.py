@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctxr.engine.progress import Silent
+from ctxr.engine.units import Local
 from ctxr.media.sources import InputSource
 from ctxr.pipelines.curation.copies import CopyRule, deduplicate, find_copies
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.ranking import Positions
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
@@ -76,7 +78,8 @@ def pick(
     ]
     picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
-    pool, stamps = PhotoPool(photos, vectors, []), {"album": Stamp("scan", "select", {})}
+    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], choice.engine, Local(), Silent())
+    stamps = {"album": Stamp("scan", "select", {})}
     (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, watch=lambda count: None)
     return photos, unit
 

@@ -12,13 +12,23 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from ctxr.engine.progress import Silent
+from ctxr.engine.units import Local
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
+from ctxr.models.neighbours import nearest
 from ctxr.pipelines.curation import photos as photo_pool
 from ctxr.pipelines.curation import ranking
 from ctxr.pipelines.curation.copies import CopyRule
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, gather_pool, pick_photos
+from ctxr.pipelines.curation.photos import (
+    PhotoPicking,
+    PhotoPool,
+    PooledPhoto,
+    gather_pool,
+    pick_photos,
+    with_neighbours,
+)
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.ranking import PhotoRanking
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
@@ -96,6 +106,7 @@ def test_a_shard_whose_head_belongs_to_another_matrix_is_made_again(album: Path,
 
 def test_shards_of_a_finished_run_are_tidied_away(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photo_pool, "SHARD", 4)
+    monkeypatch.setattr(photo_pool, "STRIPE", 4)
     build(album, tmp_path / "sets", sources=(str(album),))
     assert [path.name for path in (tmp_path / "sets" / "sources").iterdir()] == ["album"]
 
@@ -252,11 +263,89 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
         picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
-        pool, choice = PhotoPool(photos, vectors, []), PhotoPicking(CopyRule(0.0), None, seed)
+        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], "auto", Local(), Silent())
+        choice = PhotoPicking(CopyRule(0.0), None, seed)
         (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, watch=lambda count: None)
         sets.append(unit.sets)
     assert sets[0]
     assert sets[0] == sets[1]
+
+
+def pools_of(folder: Path, *counts: int) -> list[PhotoPool]:
+    """Pools of so many photos, every third of which is a duplicate of another."""
+    rng, album = np.random.default_rng(4), InputSource("album", "photos", folder, "0" * 64, 0, (), ())
+    pools = []
+    for count in counts:
+        vectors = rng.normal(size=(count, 8)).astype(np.float32)
+        vectors[::3] = vectors[rng.integers(0, count, len(vectors[::3]))]
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        photos = [PooledPhoto(album, at, folder / f"{at}.png", "", f"{at}.png", 9, 9, at) for at in range(count)]
+        pools.append(PhotoPool(photos, vectors, []))
+    return pools
+
+
+def searched(folder: Path, pools: Sequence[PhotoPool], workers: int = 1, **engine: Any) -> list[tuple[bytes, bytes]]:
+    """Ids and distances, as bytes."""
+    complete = with_neighbours(folder, pools, "auto", Local(workers, **engine), Silent())
+    return [(around.tobytes(), distances.tobytes()) for around, distances in (pool.neighbours for pool in complete)]
+
+
+def test_stripes_by_any_number_of_workers_are_one_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = pools_of(tmp_path, 150, 5, 1, 64)
+    expected = [nearest(pool.vectors, min(64, len(pool.photos) - 1)) for pool in pools if len(pool.photos) > 1]
+    expected.insert(2, (np.zeros((1, 0), np.int64), np.zeros((1, 0), np.float32)))
+    whole = [(around.tobytes(), distances.tobytes()) for around, distances in expected]
+    assert searched(tmp_path / "one", pools) == whole
+    monkeypatch.setattr(photo_pool, "STRIPE", 16)
+    assert searched(tmp_path / "1", pools) == whole
+    assert searched(tmp_path / "4", pools, workers=4) == whole
+    assert searched(tmp_path / "others", pools, workers=2, processes=True) == whole
+
+
+class Search:
+    """`nearest`, that breaks down after so many stripes."""
+
+    def __init__(self, lasts: int = 10**9) -> None:
+        self.lasts, self.made = lasts, 0
+
+    def __call__(self, *given: Any, **more: Any) -> Any:
+        if self.made == self.lasts:
+            raise RuntimeError("killed")
+        self.made += 1
+        return nearest(*given, **more)
+
+
+def test_a_killed_search_goes_on_after_its_last_whole_stripe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photo_pool, "STRIPE", 16)
+    pools, rest = pools_of(tmp_path, 70, 40), Search()
+    whole = searched(tmp_path / "whole", pools)
+    monkeypatch.setattr(photo_pool, "nearest", Search(lasts=5))
+    with pytest.raises(RuntimeError, match="killed"):
+        searched(tmp_path / "killed", pools)
+    monkeypatch.setattr(photo_pool, "nearest", rest)
+    assert searched(tmp_path / "killed", pools) == whole
+    assert rest.made == 8 - 5
+    damaged = min((tmp_path / "killed" / "sources").glob(".*.npy"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
+    assert searched(tmp_path / "killed", pools) == whole
+    assert rest.made == 8 - 5 + 1
+    assert searched(tmp_path / "killed", pools[::-1]) == whole[::-1]
+
+
+def test_a_build_that_was_killed_between_stripes_resumes_to_the_same_bytes(
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = (str(album),)
+    build(album, tmp_path / "whole" / "sets", sources=sources)
+    monkeypatch.setattr(photo_pool, "STRIPE", 4)
+    with monkeypatch.context() as once:
+        once.setattr(photo_pool, "nearest", Search(lasts=2))
+        with pytest.raises(RuntimeError, match="killed"):
+            build(album, tmp_path / "killed" / "sets", sources=sources)
+    assert len(list((tmp_path / "killed" / "sets" / "sources").glob(".*.shard*.npy"))) == 3
+    monkeypatch.setattr(Embedder, "embed", None)
+    build(album, tmp_path / "killed" / "sets", sources=sources, workers=4)
+    assert same_tree(tmp_path / "killed" / "sets", tmp_path / "whole" / "sets")
 
 
 def test_an_album_of_broken_photos_alone_resumes_to_the_same_bytes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from ctxr.cli.app import app
 from ctxr.engine.units import ENGINES, Job, WorkUnit
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.pipelines.curation import photos
 from ctxr.pipelines.curation.config import Merge
 from ctxr.pipelines.curation.merge import run as merge
 from ctxr.store.artifacts import MANIFEST, locked, open_artifact
@@ -72,6 +73,21 @@ def test_ranks_one_after_the_other_and_a_merge_equal_one_run(rough: Path, whole:
     merge(Merge(artifact=out))
     assert same_tree(out, whole)
     assert merge(Merge(artifact=out)).up_to_date
+
+
+def test_ranks_share_the_photos_and_the_merge_embeds_none(
+    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photos, "SHARD", 4)
+    out, shards = tmp_path / "sets", set[str]()
+    for rank in range(2):
+        make(rough, out, rank=rank, world_size=2)
+        made = {path.name for path in (out / "sources").glob(".album.shard*.npy")}
+        assert len(made - shards) == 2
+        shards |= made
+    monkeypatch.setattr("ctxr.pipelines.curation.videos.Embedder.embed", None)
+    merge(Merge(artifact=out))
+    assert same_tree(out, whole)
 
 
 def test_a_run_without_a_rank_merges_too_and_takes_failures_as_they_are(
