@@ -87,7 +87,11 @@ def fastest(fingerprint: str, passes: Mapping[str, Callable[[], Callable[[], int
     import torch
 
     package = openvino()
-    processor = [package.Core().get_property("CPU", "FULL_DEVICE_NAME"), torch.get_num_threads(), str(torch.__version__)]
+    processor = [
+        package.Core().get_property("CPU", "FULL_DEVICE_NAME"),
+        torch.get_num_threads(),
+        str(torch.__version__),
+    ]
     key = [fingerprint, *processor, package.get_version(), [*passes]]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ctxr", "engines", f"{sha256_of(key)}.json")
     with suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # of these, RuntimeError: nobody has a home
