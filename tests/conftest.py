@@ -34,6 +34,7 @@ MAY_BE_SKIPPED = (
     "eccv_caption is not installed",
     "faiss is not installed",
     "fiftyone is not installed",
+    "openvino is not installed",
     "tesserocr is not installed",
     # systems
     "Windows has no such signals",

@@ -46,8 +46,12 @@ class Questions:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in sys.stdin.buffer:
-            self._lines.put(line)
+        # not through sys.stdin, whose lock a thread that waits there would keep while Python shuts down
+        begun = b""
+        while content := os.read(0, 1 << 16):
+            *lines, begun = (begun + content).split(b"\n")
+            for line in lines:
+                self._lines.put(line)
         self._lines.put(b"")
 
     def next(self, wait: bool = True) -> dict[str, Any] | None:
@@ -84,9 +88,14 @@ class ScanPass:
     """
 
     def __init__(
-        self, options: ScanOptions, finder: CutFinder, rate: Fraction | None, out: int, questions: Questions
+        self,
+        options: ScanOptions,
+        finder: CutFinder,
+        rate: Fraction | None,
+        out: int,
+        questions: Questions | None = None,
     ) -> None:
-        self._out, self._questions = out, questions
+        self._out, self._questions = out, questions or Questions()
         self._finder = finder
         self._every_frame, self._gate = options.every_frame, options.gate
         self._search, self._moved = options.search, False
@@ -221,7 +230,8 @@ def scan(path: Path, options: ScanOptions, out: int, questions: Questions) -> No
 class Frames:
     """Reads single frames, and keeps the file open between two questions about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, questions: Questions) -> None:
+        self.questions = questions
         self._reader: FrameReader | None = None
         self._file: tuple[Path, str] | None = None
 
@@ -236,7 +246,7 @@ class Frames:
         send(out, {"frame": {"index": index, "stream": self._reader.stream}}, pixels)
 
 
-def answer(question: dict[str, Any], out: int, frames: Frames, questions: Questions) -> None:
+def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
     """Answer one question, failures included. What is not a failure of the file but of the process leaves the process unfit (`spent`)."""
     path, limit = Path(question["path"]), question["options"]["memory_limit"]
     try:
@@ -246,7 +256,7 @@ def answer(question: dict[str, Any], out: int, frames: Frames, questions: Questi
             index, time = question["frame"]
             frames.send(path, index, Fraction(time), options, out)
         else:
-            scan(path, options, out, questions)
+            scan(path, options, out, frames.questions)
     except VideoError as error:
         _fail(out, error.reason, error.problem, error.hint)
     except UsageError as error:
@@ -284,11 +294,12 @@ def main() -> None:
     out = os.dup(1)
     # Whatever a library prints must not come between the messages.
     os.dup2(2, 1)
-    frames, questions = Frames(), Questions()
+    questions = Questions()
+    frames = Frames(questions)
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         while question := questions.next():
             if "path" in question:  # else it is about a scan that ended early
-                answer(question, out, frames, questions)
+                answer(question, out, frames)
 
 
 if __name__ == "__main__":

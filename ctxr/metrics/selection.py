@@ -4,7 +4,7 @@ The first frame of a shot opens a set; a following frame joins it if its distanc
 threshold; at `set_size` images the set is complete and the next frame that passes opens a new one; when the shot ends, an
 incomplete set is given up. Frames that quality rules out are passed over as if they were not there.
 
-Where only samples of the frames are embedded, `Search` finds the frames between them at which a distance crosses the threshold.
+Where only samples of the frames are embedded, `SecantSearch` finds the frames between them at which a distance crosses the threshold.
 
 The walk knows no pixels: it asks two questions back. `refine` takes a decision again in full precision when a distance is
 within `margin` of the threshold: low-precision embeddings then pick the sets that fp32 would. `veto` answers why a frame
@@ -147,7 +147,7 @@ STEPS = 10
 
 
 @dataclass
-class Search:
+class SecantSearch:
     """Finds, between two samples, the first frame that may join a set, by a secant on the distances known so far.
 
     The walk then takes the frames that were embedded, in order; over the same frames without a search it gives the same sets.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -21,12 +21,15 @@ import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
 from ctxr.models.hub import cached_weights, fetched_weights, split_name
+from ctxr.models.openvino_tower import OpenVinoTower, fastest, is_installed
 from ctxr.models.precision import (
     BF16_PARAMETERS,
+    OPENVINO,
     choose_device,
     choose_precision,
     cpu_matmul_precision,
     float32_matmul,
+    has_bf16_units,
     is_memory,
 )
 from ctxr.models.preprocess import Preprocess
@@ -35,6 +38,11 @@ from ctxr.store.arrays import stack_vectors
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+LEAST_MARGIN = 1e-5
+"""Ten times what distances in fp32 differ by between engines and numbers of rows."""
+
+MOST_FP32_MARGIN = 1e-3
 
 TEXT_ROWS = 8
 """Texts in one pass: queries come one at a time, and a text costs a fifth of an image."""
@@ -55,7 +63,7 @@ def load_encoder(
             measuring speed and nothing else; "ctxr-tiny", the small model inside this package; "auto", ViT-B-32:openai
             where its weights are here or can be fetched, else ctxr-tiny with a warning. A named encoder never falls back.
         device: "auto", "cpu", "cuda" or "mps".
-        precision: "auto", "fp32" or "bf16".
+        precision: "auto", which is "fp32" or "bf16"; or "openvino" (fp32) or "openvino-bf16", on a CPU with the extra.
         warn: gets one sentence for each thing the user should know; without it they are lost.
 
     Raises UsageError for an unknown name, device or precision, or a device that this machine does not have; DataError
@@ -74,7 +82,7 @@ class Encoder:
         image_size: side in pixels of what the model looks at.
         threshold: Euclidean distance between unit vectors, 0..2, beyond which two images count as different (specs C1).
         device: "cpu", "cuda" or "mps".
-        precision: "fp32" or "bf16", as really used.
+        precision: "fp32", "bf16", "openvino" or "openvino-bf16", as really used.
     """
 
     def __init__(self, source: EncoderSource, device: str, precision: str, warn: Callable[[str], None]) -> None:
@@ -87,23 +95,66 @@ class Encoder:
         self.image_size = self._preprocess.size[0]
         self.threshold = source.threshold
         self.device = device
-        parameters = sum(weights.numel() for weights in model.visual.parameters())
-        self.precision: str = choose_precision(precision, device, parameters)
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
-        # measured with ViT-B/32 on two cores: bf16 gains up to 16 rows, fp32 nothing beyond 4; small towers are all overhead
-        self._rows = 64 if device != "cpu" else 4 if parameters >= BF16_PARAMETERS and self.precision == "fp32" else 16
-        visual = model.visual
         # an encoder of images alone is half the memory: the text tower is loaded again by whoever asks for texts
+        self._fine = model.visual
+        self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
-        self._tower = (_rounded(visual) if self.precision == "bf16" else visual).to(device)
-        self._fine = visual
+        self.use(choose_precision(precision, device, self._parameters))
+
+    def use(self, precision: str) -> None:
+        """Compute in this precision from now on."""
+        self.precision = precision
+        # measured with ViT-B/32 on two cores: bf16 gains up to 16 rows, fp32 little beyond 4; small towers are all overhead
+        few = self._parameters >= BF16_PARAMETERS and not precision.endswith("bf16")
+        self._rows = 64 if self.device != "cpu" else 4 if few else 16
+        for made in ("_tower", "margin"):
+            self.__dict__.pop(made, None)
+
+    def use_fastest(self) -> None:
+        """Change to OpenVINO where that was measured to be faster on this machine; small towers stay with torch."""
+        import torch
+
+        if self._parameters < BF16_PARAMETERS or len(self.precisions()) == 2:
+            return
+        towers: dict[str, Any] = {}
+
+        def ready(precision: str) -> Callable[[], int]:
+            self.use(precision)
+            towers[precision], rows = self._tower, self._rows
+            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+            batch = torch.zeros(rows, 3, *self._preprocess.size, dtype=dtype)
+            return lambda: rows if self._forward(towers[precision], batch) is not None else 1
+
+        engines = [name for name in OPENVINO if name == "openvino" or has_bf16_units()]
+        self.use(fastest(self.fingerprint, {name: partial(ready, name) for name in (self.precision, *engines)}))
+        if self.precision in towers:
+            self._tower = towers[self.precision]
+
+    def precisions(self) -> list[str]:
+        """What can be computed in on this device, with the packages that are installed."""
+        return ["fp32", "bf16", *(OPENVINO if self.device == "cpu" and is_installed() else ())]
+
+    def arithmetic(self, precision: str) -> str:
+        """The precision, with the version of an engine beside torch: vectors of another version may differ."""
+        return f"{precision} {version('openvino')}" if precision in OPENVINO else precision
+
+    @cached_property
+    def _tower(self) -> Any:
+        """What embeds images. Raises UsageError for a precision that this machine does not have."""
+        if self.precision in OPENVINO:
+            if self.precision not in self.precisions():
+                hint = "pip install 'ctxr[openvino]' and use --device cpu, or --precision auto"
+                raise UsageError(f"precision {self.precision} is not available on {self.device} here", hint=hint)
+            return OpenVinoTower(self._fine, self._preprocess.size, OPENVINO[self.precision])
+        return (_rounded(self._fine) if self.precision == "bf16" else self._fine).to(self.device)
 
     @cached_property
     def margin(self) -> float:
         """Half-width of the band around a threshold in which a distance must be taken again with `exact=True`.
 
-        0 in fp32. In bf16 three times the largest error among the distances of sixteen made-up pictures, near and far,
-        with the very weights in use.
+        0 in torch's fp32. Else three times the largest error among the distances of sixteen made-up pictures, near and far,
+        with the very weights in use. Raises CtxrError where an engine in fp32 gives other vectors than torch.
         """
         # checked on 7,750 pairs of 125 real frames and photographs: the largest error at distances .05 to .8 was 0.40 of
         # this margin for ViT-B/32 and 0.76 for ctxr-tiny; below .05, where no threshold lies, it reached 1.1
@@ -112,14 +163,17 @@ class Encoder:
         pictures = _probes()
         vectors = np.stack([self.encode_images(pictures, exact=fine) for fine in (False, True)])
         rough, exact = np.sqrt(((vectors[:, :, None] - vectors[:, None]) ** 2).sum(-1))
-        return 3 * float(np.abs(rough - exact).max())
+        margin = 3 * float(np.abs(rough - exact).max())
+        if self.precision == "openvino" and margin > MOST_FP32_MARGIN:
+            raise CtxrError(f"OpenVINO computes {self.name} wrongly", hint="use --precision fp32")
+        return max(margin, LEAST_MARGIN)
 
     def encode_images(self, images: Sequence[np.ndarray], exact: bool = False, rows: int | None = None) -> np.ndarray:
         """Float32 [N, dim], L2-normalised, one row for each image.
 
         Args:
             images: uint8 RGB arrays [H, W, 3]; sizes may differ.
-            exact: compute in fp32 whatever the precision is. In bf16 both copies of the image tower are kept.
+            exact: compute in torch's fp32 whatever the precision is. Both copies of the image tower are then kept.
             rows: images in one pass, at most as many as by default. Another number rounds vectors differently.
 
         Raises ValueError for an array of another type or shape.
@@ -132,7 +186,7 @@ class Encoder:
         parts, done = [], 0
         while done < len(images):
             # fewer rows for the exact copy: it is asked for single images, and fp32 gains little from more
-            usual = min(self._rows, 4) if exact and self.precision == "bf16" else self._rows
+            usual = min(self._rows, 4) if exact and self.precision != "fp32" else self._rows
             limit = min(usual, rows or usual)
             part = images[done : done + limit]
             # filled up with zeros
@@ -159,6 +213,7 @@ class Encoder:
 
     def describe(self) -> dict[str, object]:
         """What a manifest should keep of the encoder, as plain values."""
+        packages = ["torch", "torchvision", "open_clip_torch", *(["openvino"] if self.precision in OPENVINO else [])]
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -169,7 +224,7 @@ class Encoder:
             "threshold": self.threshold,
             "float32_matmul": self._matmul,
             "preprocess": self._preprocess.describe(),
-            "versions": {package: version(package) for package in ("torch", "torchvision", "open_clip_torch")},
+            "versions": {package: version(package) for package in packages},
         }
 
     @cached_property

@@ -71,7 +71,10 @@ def in_microbatches(rows: Tensor, at_once: int, device: str, work: Callable[[Ten
         rows = rows[len(part) :]
 
 
-PRECISIONS = ("auto", "fp32", "bf16")
+OPENVINO = {"openvino": "f32", "openvino-bf16": "bf16"}
+"""Precisions that OpenVINO computes in on a CPU, with its names of their number formats."""
+
+PRECISIONS = ("auto", "fp32", "bf16", *OPENVINO)
 BF16_PARAMETERS = 80_000_000
 """Image towers from ViT-B upwards (86 to 88 million) gain from bf16 on a CPU; below, the casts cost what is won."""
 
@@ -93,10 +96,10 @@ def choose_device(device: str = "auto") -> str:
     return device
 
 
-def choose_precision(precision: str, device: str, parameters: int) -> Literal["fp32", "bf16"]:
+def choose_precision(precision: str, device: str, parameters: int) -> str:
     """The number format of the weights of an image tower with so many parameters, on a device as `choose_device` returned it.
 
-    "fp32" and "bf16" are taken as they are; "auto" takes bf16 where it is faster: on GPUs that compute in it, and on CPUs with bf16
+    A precision is taken as it is; "auto" takes bf16 where it is faster: on GPUs that compute in it, and on CPUs with bf16
     matrix units for towers of ViT-B's size or larger. Raises UsageError for an unknown precision.
     """
     import torch
@@ -108,7 +111,7 @@ def choose_precision(precision: str, device: str, parameters: int) -> Literal["f
     elif precision == "auto":
         rounded = device == "cpu" and parameters >= BF16_PARAMETERS and has_bf16_units()
     else:
-        rounded = precision == "bf16"
+        return precision
     return "bf16" if rounded else "fp32"
 
 

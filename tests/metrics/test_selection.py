@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.metrics.selection import STEPS, Completed, FrameDecision, Rejection, Search, Walk, count_sets
+from ctxr.metrics.selection import STEPS, Completed, FrameDecision, Rejection, SecantSearch, Walk, count_sets
 from ctxr.store.arrays import Vectors
 
 
@@ -155,7 +155,7 @@ def search_all(walk: Walk, vectors: Vectors, step: int, shots: Sequence[int]) ->
         completed.extend([full] if full else [])
         return decision
 
-    search, held = Search(walk, lambda index: vectors[index], push), list[int]()
+    search, held = SecantSearch(walk, lambda index: vectors[index], push), list[int]()
     for index in range(len(vectors)):
         opens = not index or shots[index] != shots[index - 1]
         if opens or not index % step:

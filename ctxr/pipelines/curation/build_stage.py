@@ -22,7 +22,7 @@ from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
 from ctxr.pipelines.curation.image_sets import SetsJob, SetsStage, VideoJob
 from ctxr.pipelines.curation.losses import gone
-from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, hashes_of
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard, hashes_of
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger, scan_video
 from ctxr.store.artifacts import Artifact, Parent, earlier_manifest, package_versions
@@ -56,7 +56,7 @@ class BuildStage(SetsStage):
                 raise UsageError(
                     f"{source.path} lies inside the artifact folder {self.out()}", hint="choose another --out"
                 )
-        load = partial(_load_encoder, options, progress)
+        load = EncoderLoader(options, progress)
         parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
         if options.add and not options.yes and (lost := gone(self.out(), parents)):
             raise DataError(
@@ -97,13 +97,20 @@ class BuildStage(SetsStage):
         options, (sources, published, embedder) = self.options, inputs.data
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         instruments, encoder = quality.describe(), embedder.encoder
+        scan = {field.name: getattr(options, field.name) for field in fields(ScanOptions) if field.name != "search"}
+        scan |= {"gate": 0.0} if options.every_frame else {} if options.samples_only else {"search": True}
         if unknown := sorted(published.keys() - {source.name for source in sources}):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
+        if options.precision == "auto":
+            settings = {name: _scan_settings(scan, encoder, name) for name in encoder.precisions()}
+            if began := _begun(out, sources, settings):
+                encoder.use(began)
+            else:
+                encoder.use_fastest()
+            embedder.make.precision = encoder.precision
         remember_paths(out, {source.sha256: source.path for source in sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = Picking(threshold, options.set_size, encoder.margin, quality)
-        scan = {field.name: getattr(options, field.name) for field in fields(ScanOptions) if field.name != "search"}
-        scan |= {"gate": 0.0} if options.every_frame else {"search": not options.samples_only}
         context = UnitContext(out, picking, embedder, ScanOptions(**scan))
         # of the encoder's own scale, whatever threshold was asked for
         copies = CopyRule.of_encoder(encoder.threshold)
@@ -112,7 +119,7 @@ class BuildStage(SetsStage):
         selection |= self.choice.copies.record()
         videos = [source for source in sources if source.kind == "video"]
         self.albums = [source for source in sources if source.kind == "photos"]
-        self.stamp = partial(_stamp, context, encoder, self.choice)
+        self.stamp = partial(_stamp, context, _scan_settings(scan, encoder, encoder.precision), self.choice)
         self.earlier = self._earlier_splits(out)
         return SetsJob(
             BuildVideos(context, _retry(options), ""),
@@ -140,7 +147,7 @@ class BuildStage(SetsStage):
         for unit in units:
             if unit.source.damage:
                 job.progress.warn(f"{files[unit.source.name]} is used in part: {unit.source.damage}")
-            left = sum(row.row is not None or row.held for row in unit.ledger)
+            left = sum(row.row is not None for row in unit.ledger)
             if left < needed:
                 gate = f"--gate 0 keeps {unit.source.considered - left} near-still frames"
                 cure = gate if unit.source.considered >= needed else "a higher --rate samples more"
@@ -271,9 +278,35 @@ class BuildVideos(VideoJob):
             scanner.close()
 
 
-def _load_encoder(options: BuildSets, progress: Progress) -> Encoder:
-    with progress.task(f"load the encoder {options.encoder}", None):
-        return load_encoder(options.encoder, options.device, options.precision, warn=progress.warn)
+@dataclass
+class EncoderLoader:
+    """Loads the encoder of a run, in this process and in others; `precision` is what it computes in, once that is known."""
+
+    options: BuildSets
+    progress: Progress
+    precision: str = ""
+
+    def __call__(self) -> Encoder:
+        """The encoder."""
+        options, precision = self.options, self.precision or self.options.precision
+        with self.progress.task(f"load the encoder {options.encoder}", None):
+            return load_encoder(options.encoder, options.device, precision, warn=self.progress.warn)
+
+
+def _scan_settings(scan: Mapping[str, object], encoder: Encoder, precision: str) -> list[object]:
+    """What decides the scan of any source."""
+    decisive = {name: value for name, value in scan.items() if name not in SCAN_LIMITS}
+    return [decisive, encoder.fingerprint, encoder.arithmetic(precision), package_versions()]
+
+
+def _begun(out: Path, sources: Sequence[InputSource], settings: Mapping[str, Sequence[object]]) -> str | None:
+    """Of `settings`, by precision, the precision in which an earlier run finished a source or photos of it; None without one."""
+    for source in sources:
+        for precision, values in settings.items():
+            stamp = Stamp(sha256_of([source.sha256, *values]), "", {})
+            if _scanned(out, source.name, stamp) or (source.kind == "photos" and has_shard(out, source, stamp.scan)):
+                return precision
+    return None
 
 
 def _pooled(
@@ -293,13 +326,11 @@ def _scanned(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
     return finished_unit(artifact, name, lambda before: before.scan == stamp.scan)
 
 
-def _stamp(context: UnitContext, encoder: Encoder, choice: PhotoPicking, source: InputSource, pool: object) -> Stamp:
+def _stamp(
+    context: UnitContext, made_with: Sequence[object], choice: PhotoPicking, source: InputSource, pool: object
+) -> Stamp:
     """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
     picking, quality = context.picking, context.picking.quality
-    # without a search, the options are those of a version that had none
-    later = SCAN_LIMITS if context.options.search else SCAN_LIMITS | {"search"}
-    options = {name: value for name, value in vars(context.options).items() if name not in later}
-    made_with = [options, encoder.fingerprint, encoder.precision, package_versions()]
     copies = choice.copies.strict if pool is None else choice.copies.record()
     select = [picking.threshold, picking.set_size, copies, vars(quality.limits), choice.sample, choice.seed, pool]
     return Stamp(sha256_of([source.sha256, *made_with]), sha256_of(select), quality.stamps())

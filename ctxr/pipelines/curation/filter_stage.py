@@ -92,7 +92,7 @@ class FilterStage(SetsStage):
             )
             for unit in units
         }
-        load = partial(_recorded_encoder, models["encoder"], options.device, config["precision"], progress)
+        load = partial(_recorded_encoder, models["encoder"], options.device, progress)
         context = UnitContext(out, picking, Embedder(load))
         videos = [unit.source for unit in units if unit.source.kind == "video"]
         self.albums = [unit for unit in units if unit.source.kind == "photos"]
@@ -186,11 +186,14 @@ def _check_built(artifact: Artifact) -> None:
             hint="filter the sets themselves again, with all limits in one command",
         )
     models, built = artifact.manifest.models, artifact.manifest.config
-    wanted = {"selection": ("threshold", "set_size", "margin", "duplicate"), "encoder": ("name", "fingerprint")}
+    wanted = {
+        "selection": ("threshold", "set_size", "margin", "duplicate"),
+        "encoder": ("name", "fingerprint", "precision"),
+    }
     missing = [
         f"models.{part}.{name}" for part, names in wanted.items() for name in names if name not in models.get(part, {})
     ]
-    missing += [f"config.{name}" for name in ("precision", "sample", "seed") if name not in built]
+    missing += [f"config.{name}" for name in ("sample", "seed") if name not in built]
     if missing:
         raise DataError(f"{artifact.path / MANIFEST} does not say {missing[0]}", hint="run ctxr build-sets again")
 
@@ -204,9 +207,9 @@ def _album(sources: SourceLocator, unit: SourceUnit) -> InputSource:
     return InputSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
 
 
-def _recorded_encoder(recorded: dict[str, Any], device: str, precision: str, progress: Progress) -> Encoder:
-    """The encoder that the sets were built with."""
-    encoder = load_encoder(recorded["name"], device, precision, warn=progress.warn)
+def _recorded_encoder(recorded: dict[str, Any], device: str, progress: Progress) -> Encoder:
+    """The encoder that the sets were built with, in its precision."""
+    encoder = load_encoder(recorded["name"], device, recorded["precision"], warn=progress.warn)
     if encoder.fingerprint != recorded["fingerprint"]:
         raise DataError(
             f"the encoder {recorded['name']} is not the one the sets were built with (other weights)",

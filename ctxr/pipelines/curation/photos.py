@@ -185,6 +185,16 @@ def _kept(
     return content, vectors
 
 
+def has_shard(artifact: Path, album: InputSource, scan: str) -> bool:
+    """Whether an earlier run finished the first shard of an album under the key `scan`."""
+    key = sha256_of([scan, list(album.photo_sha256[:SHARD])])
+    try:
+        head = json.loads((artifact / SOURCES / f".{album.name}.shard0.json").read_bytes())
+        return bool(head["key"] == key)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
 def unreadable_photos(album: InputSource, unit: SourceUnit) -> list[tuple[InputSource, int, str]]:
     """The photos that could not be read when `unit` was made, as in `PhotoPool`; why is found by failing again."""
     positions = [row.index for row in unit.ledger if row.reason == "unreadable"]

@@ -23,7 +23,7 @@ from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
 from ctxr.media.scan import Scanner
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.metrics.selection import Completed, FrameDecision, Rejection, Search, Walk
+from ctxr.metrics.selection import Completed, FrameDecision, Rejection, SecantSearch, Walk
 from ctxr.models.encoders import Encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
 from ctxr.store.arrays import VectorLog, Vectors, spread, stack_vectors
@@ -74,7 +74,7 @@ class Picker:
         self._rows: dict[int, LedgerRow] = {}
         self._open_rows: dict[int, tuple[LedgerRow, Vectors]] = {}
         self.walk = Walk(self.picking.threshold, self.picking.set_size, self.picking.margin, self._refine, self._veto)
-        self._search = Search(self.walk, self.embed, self._push)
+        self._search = SecantSearch(self.walk, self.embed, self._push)
 
     def consider(self, held: Sequence[LedgerRow], sample: LedgerRow, vector: Vectors) -> None:
         """Decide on a sample, and on those frames held before it that the search embeds; a set that becomes full is saved at once."""

@@ -45,12 +45,12 @@ class Means:
     def __init__(self, lasts: int = 10**9) -> None:
         self.lasts, self.seen = lasts, 0
 
-    def encode_images(self, pictures: Sequence[Pixels], exact: bool = False) -> Vectors:
+    def encode_images(self, pictures: Sequence[Pixels], exact: bool = False, rows: int | None = None) -> Vectors:
         if self.seen + len(pictures) > self.lasts:
             raise RuntimeError("killed")
         self.seen += len(pictures)
-        rows = np.stack([picture[::24, ::24].reshape(-1).astype(np.float32) for picture in pictures])
-        return cast("Vectors", rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        vectors = np.stack([picture[::24, ::24].reshape(-1).astype(np.float32) for picture in pictures])
+        return cast("Vectors", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     def embedder(self) -> Embedder:
         return Embedder(lambda: cast("Encoder", self))

@@ -1,0 +1,178 @@
+"""OpenVINO gives torch's vectors up to rounding, and is chosen where it was measured to be faster."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ctxr.errors import CtxrError, UsageError
+from ctxr.models import openvino_tower
+from ctxr.models.encoders import Encoder, load_encoder
+from ctxr.models.openvino_tower import fastest
+from tests.models.encoder_folder import make_folder
+
+needs_openvino = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("encoder") / "small")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> Encoder:
+    return load_encoder(f"local-dir:{folder}", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def compiled(folder: Path) -> Encoder:
+    return load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
+
+
+@pytest.fixture
+def pictures() -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    return [rng.integers(0, 256, (50 + 3 * (n % 4), 70 + n, 3), dtype=np.uint8) for n in range(21)]
+
+
+@needs_openvino
+@pytest.mark.parametrize("name", ["small", "ctxr-tiny"])
+def test_vectors_are_those_of_torch_up_to_rounding(name: str, folder: Path, pictures: list[np.ndarray]) -> None:
+    name = f"local-dir:{folder}" if name == "small" else name
+    plain, other = (load_encoder(name, "cpu", precision) for precision in ("fp32", "openvino"))
+    expected, vectors = plain.encode_images(pictures), other.encode_images(pictures)
+    assert 0 < np.abs(vectors - expected).max() < 1e-5
+    assert 0 < other.margin < 1e-3
+    np.testing.assert_allclose(other.encode_images(pictures, exact=True), expected, atol=1e-6)
+
+
+@needs_openvino
+@pytest.mark.parametrize("rows", [None, 1, 3])
+def test_an_image_alone_has_the_vector_it_has_in_any_batch(
+    compiled: Encoder, folder: Path, pictures: list[np.ndarray], rows: int | None
+) -> None:
+    together = compiled.encode_images(pictures, rows=rows)
+    for position in (0, 4, 20):
+        alone = compiled.encode_images([pictures[position]], rows=rows)[0]
+        np.testing.assert_array_equal(alone, together[position])
+    again = load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
+    np.testing.assert_array_equal(again.encode_images(pictures, rows=rows), together)
+
+
+@needs_openvino
+def test_a_manifest_names_the_engine_and_its_version(compiled: Encoder, encoder: Encoder) -> None:
+    described = compiled.describe()
+    assert described["precision"] == "openvino"
+    assert compiled.arithmetic("openvino") == f"openvino {described['versions']['openvino']}"  # type: ignore[index]
+    assert "openvino" not in encoder.describe()["versions"]  # type: ignore[operator]
+    assert compiled.fingerprint == encoder.fingerprint
+
+
+@needs_openvino
+def test_openvino_reports_to_nobody(compiled: Encoder) -> None:
+    compiled.encode_images([])
+    blocked: dict[str, object] = dict(sys.modules)
+    assert blocked["openvino_telemetry"] is None
+    assert "openvino.tools.ovc.telemetry_stub" in blocked
+
+
+@needs_openvino
+def test_an_engine_that_computes_something_else_is_refused(
+    folder: Path, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
+    right = encoder._tower
+    monkeypatch.setattr(encoder, "_tower", lambda batch: right(batch.flip(-1)))
+    with pytest.raises(CtxrError, match="local-dir:") as raised:
+        _ = encoder.margin
+    assert "--precision fp32" in str(raised.value.hint)
+
+
+def test_a_machine_without_openvino_says_how_to_get_it_and_still_decides_exactly(
+    folder: Path, encoder: Encoder, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    other = load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
+    np.testing.assert_allclose(other.encode_images(pictures, exact=True), encoder.encode_images(pictures), atol=1e-6)
+    with pytest.raises(UsageError, match="precision openvino") as raised:
+        other.encode_images(pictures)
+    assert "ctxr[openvino]" in str(raised.value.hint)
+
+
+@needs_openvino
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_only_large_towers_change_to_what_was_measured(
+    folder: Path, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ctxr.models.encoders.BF16_PARAMETERS", limit)
+    monkeypatch.setattr(openvino_tower, "GAIN", 0)
+    encoder = load_encoder(f"local-dir:{folder}", device="cpu")
+    before = encoder.precision
+    encoder.use_fastest()
+    kept = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]
+    assert [set(row["seconds per image"]) >= {before, "openvino"} for row in kept] == [True] * (limit == 0)
+    assert [row["precision"] for row in kept] == [encoder.precision] * len(kept)
+    assert encoder.precision == before if limit else encoder.encode_images(pictures).shape == (21, 32)
+
+
+class Machine:
+    """Passes that take as many seconds as they are said to, on a clock of their own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+        self.now, self.measured = 0.0, 0
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+        core = SimpleNamespace(get_property=lambda *names: "a processor")
+        package = SimpleNamespace(Core=lambda: core, get_version=lambda: "1")
+        monkeypatch.setattr(openvino_tower, "openvino", lambda: package)
+        monkeypatch.setattr(openvino_tower, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def choose(self, fingerprint: str = "a", **seconds: float) -> str:
+        def ready(length: float) -> Callable[[], int]:
+            if length < 0:
+                raise CtxrError("cannot be converted")
+
+            def run() -> int:
+                self.now += length
+                self.measured += 1
+                return 4
+
+            return run
+
+        return fastest(fingerprint, {name: lambda length=length: ready(length) for name, length in seconds.items()})  # type: ignore[misc]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    return Machine(monkeypatch, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"), [(1.0, "fp32"), (0.9, "fp32"), (0.8, "openvino"), (2.0, "fp32"), (-1, "fp32")]
+)
+def test_another_engine_is_chosen_where_it_is_faster_by_a_margin(machine: Machine, seconds: float, chosen: str) -> None:
+    assert machine.choose(fp32=1.0, openvino=seconds) == chosen
+
+
+def test_the_choice_is_measured_once_and_its_cache_may_be_damaged_or_deleted(machine: Machine, tmp_path: Path) -> None:
+    assert machine.choose(fp32=1.0, openvino=0.5) == "openvino"
+    passes = machine.measured
+    assert machine.choose(fp32=1.0, openvino=3.0) == "openvino"
+    assert machine.measured == passes
+    assert machine.choose("b", fp32=1.0, openvino=3.0) == "fp32"
+    for content in (b"", b"[]", b'{"precision": "fp16"}', b'{"precision": []}', b"\xff"):
+        for file in (tmp_path / "cache").rglob("*.json"):
+            file.write_bytes(content)
+        assert machine.choose(fp32=1.0, openvino=3.0) == "fp32"
+    assert machine.choose(fp32=1.0, openvino=0.5) == "fp32"
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(b"a file")
+    assert machine.choose(fp32=1.0, openvino=0.5) == "openvino"
+    assert machine.choose(fp32=1.0, openvino=3.0) == "fp32"

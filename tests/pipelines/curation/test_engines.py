@@ -1,0 +1,138 @@
+"""Vectors of another engine give the same sets, and a run goes on with the engine that it began with."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ctxr.models.encoders import Encoder
+from ctxr.models.openvino_tower import OpenVinoTower
+from ctxr.pipelines.curation.photos import SHARD
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.records import ImageSet
+from ctxr.store.tables import read_table
+from tests.pipelines.curation.test_build_sets import build, same_tree
+from tests.pipelines.curation.test_filter import refilter
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which OpenVINO is faster for every encoder."""
+    monkeypatch.setattr(Encoder, "use_fastest", lambda encoder: encoder.use("openvino"))
+
+
+def sets_of(artifact: Path) -> list[tuple[str, ...]]:
+    return [row.images for row in read_table(artifact / "sets.jsonl", ImageSet)]
+
+
+def precision_of(artifact: Path) -> str:
+    return str(open_artifact(artifact).manifest.models["encoder"]["precision"])
+
+
+def embeddings(artifact: Path, name: str) -> Any:
+    return np.load(artifact / "sources" / name / "embeddings.npy", allow_pickle=False)
+
+
+def test_openvino_gives_the_sets_of_torch_from_other_vectors(footage: Path, built: Path, tmp_path: Path) -> None:
+    build(footage, tmp_path / "sets", precision="openvino")
+    assert sets_of(tmp_path / "sets") == sets_of(built)
+    encoder = open_artifact(tmp_path / "sets").manifest.models["encoder"]
+    assert (encoder["precision"], "openvino" in encoder["versions"]) == ("openvino", True)
+    ours, theirs = embeddings(tmp_path / "sets", "clip0"), embeddings(built, "clip0")
+    assert 0 < np.abs(ours - theirs).max() < 1e-5
+    build(footage, tmp_path / "again" / "sets", precision="openvino")
+    assert same_tree(tmp_path / "sets", tmp_path / "again" / "sets")
+
+
+@pytest.mark.parametrize("threshold", [0.02, 0.03])
+def test_a_rough_engine_gives_the_sets_of_torch_because_close_decisions_are_repeated(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float
+) -> None:
+    plain = OpenVinoTower.__call__
+
+    def rough(tower: OpenVinoTower, batch: torch.Tensor) -> torch.Tensor:
+        vectors = plain(tower, batch)
+        return vectors * torch.linspace(0.8, 1.2, vectors.shape[-1])
+
+    build(footage, tmp_path / "torch", threshold=threshold)
+    monkeypatch.setattr(OpenVinoTower, "__call__", rough)
+    monkeypatch.setattr("ctxr.models.encoders.MOST_FP32_MARGIN", 1.0)
+    build(footage, tmp_path / "rough", threshold=threshold, precision="openvino")
+    assert sets_of(tmp_path / "rough") == sets_of(tmp_path / "torch")
+    monkeypatch.setattr(Encoder, "margin", 0.0)
+    build(footage, tmp_path / "careless", threshold=threshold, precision="openvino")
+    assert sets_of(tmp_path / "careless") != sets_of(tmp_path / "torch")
+
+
+def test_a_run_begun_with_torch_goes_on_with_torch_and_a_new_one_takes_the_faster_engine(
+    footage: Path, built: Path, tmp_path: Path, fast: None
+) -> None:
+    first = (str(footage / "videos" / "clip0.mp4"),)
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr(Encoder, "use_fastest", lambda encoder: None)
+        build(footage, tmp_path / "sets", sources=first)
+    made = (tmp_path / "sets" / "sources" / "clip0").stat().st_ino
+    (tmp_path / "sets" / "manifest.json").unlink()
+    build(footage, tmp_path / "sets")
+    assert (tmp_path / "sets" / "sources" / "clip0").stat().st_ino == made
+    assert precision_of(tmp_path / "sets") == "fp32"
+    assert same_tree(tmp_path / "sets" / "sources", built / "sources")
+    build(footage, tmp_path / "new" / "sets", sources=first)
+    assert precision_of(tmp_path / "new" / "sets") == "openvino"
+
+
+def test_a_run_begun_with_openvino_goes_on_with_it_although_torch_is_faster_now(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Encoder, "use_fastest", lambda encoder: None)
+    out = tmp_path / "sets"
+    build(footage, out, sources=(str(footage / "videos" / "clip0.mp4"),), precision="openvino")
+    build(footage, out)
+    assert precision_of(out) == "openvino"
+
+
+def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"sources": (str(footage / "photos"),), "set_size": 5}
+    stage, out = "ctxr.pipelines.curation.build_stage", tmp_path / "sets"
+    assert SHARD >= 15
+
+    def stopped(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr(Encoder, "use_fastest", lambda encoder: encoder.use("openvino"))
+        before.setattr(f"{stage}.SetsJob.pick_photos", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            build(footage, out, **options)
+    monkeypatch.setattr(Encoder, "use_fastest", pytest.fail)
+    build(footage, out, **options)
+    assert precision_of(out) == "openvino"
+
+
+def test_child_processes_embed_with_the_engine_of_the_run(footage: Path, tmp_path: Path, fast: None) -> None:
+    sources = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in (0, 1))
+    for engine in ("threads", "processes"):
+        build(footage, tmp_path / engine / "sets", sources=sources, engine=engine, workers=2)
+    threads, processes = (tmp_path / engine / "sets" / "sources" for engine in ("threads", "processes"))
+    assert same_tree(threads, processes)
+
+
+def test_filtering_sets_of_openvino_needs_no_openvino_and_equals_one_pass(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"sources": (str(footage / "videos" / "clip0.mp4"),), "precision": "openvino"}
+    build(footage, tmp_path / "one", brisque=1.115, **options)
+    build(footage, tmp_path / "plain", **options)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    refilter(tmp_path / "plain", tmp_path / "two", brisque=1.115)
+    for table in ("sets.jsonl", "images.jsonl", "facts.jsonl", "sources/clip0/ledger.jsonl"):
+        assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
+    assert precision_of(tmp_path / "two") == "openvino"
