@@ -14,8 +14,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import Image as Pillow
-from PIL import ImageOps, UnidentifiedImageError
-from PIL import __version__ as PILLOW_VERSION
+from PIL import ImageOps, UnidentifiedImageError, features
 
 from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError, DataError
@@ -51,8 +50,8 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
             warnings.simplefilter("ignore", UserWarning)
             with Pillow.open(path) as opened:
                 if side is not None:
-                    width, height = (-(-length * side // max(opened.size)) for length in opened.size)
-                    opened.draft("RGB", (width, height) if tight else (2 * side, 2 * side))
+                    shape = [-(-length * side // max(opened.size)) if tight else 2 * side for length in opened.size]
+                    opened.draft("RGB", (shape[0], shape[1]))
                 upright = ImageOps.exif_transpose(opened)
                 if upright.mode in {"RGBA", "LA", "PA"} or "transparency" in upright.info:
                     rgba = upright.convert("RGBA")
@@ -72,8 +71,7 @@ def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> P
 def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY, *, tight: bool = False) -> bytes:
     """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels; equal files give equal bytes.
 
-    A large JPEG is decoded at a fraction of its size, which is several times faster; if `tight`, at the smallest that is enough,
-    which looks the same on a page. Raises DataError as `read_image` does.
+    A large JPEG is decoded at a fraction of its size, which is several times faster. Raises DataError as `read_image` does.
     """
     rgb = Pillow.fromarray(read_image(path, side, tight=tight))
     rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
@@ -114,7 +112,8 @@ class ThumbnailMaker:
         return target.name
 
     def _content(self, file: Path) -> bytes:
-        kept = self.cache / f"{self.side}-{THUMBNAIL_QUALITY}-{PILLOW_VERSION}" / f"{sha256_if_readable(file)}"
+        kind = f"{self.side}-{THUMBNAIL_QUALITY}-{features.version('pil')}"
+        kept = self.cache / kind / (sha256_if_readable(file) or "")
         with suppress(OSError):
             stored = kept.read_bytes()
             if sha256_bytes(stored[64:]).encode() == stored[:64]:

@@ -1,7 +1,7 @@
 """What a report is about, read into units: image sets, a dataset, a release, or results alone."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import Progress, ProgressTask
 from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
@@ -268,8 +268,7 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     with progress.task("reading", None) as task:
         stages, notes = find_stages(workdir, named)
         last = stages[-1]
-        content = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, task.advance)
-    units, splits, dataset = content
+        units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, task)
     if dataset is not None and last.manifest is None:
         last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
     if dataset is not None:
@@ -301,11 +300,11 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
 
 
-def _of_dataset(last: ChainStage, notes: list[str], passed: Callable[[], None]) -> Content:
+def _of_dataset(last: ChainStage, notes: list[str], task: ProgressTask) -> Content:
     """Units, splits and the dataset itself; nothing where there are results alone."""
     if last.kind == ALONE:
         return (), {}, None
-    dataset = read_dataset(last.path, passed)
+    dataset = read_dataset(last.path, task.advance)
     # what was changed is said of each stage
     notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
     return units_of(dataset), dataset.splits, dataset

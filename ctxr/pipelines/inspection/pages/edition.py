@@ -22,7 +22,7 @@ SIDE = 240
 """Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
 
 AT_ONCE, WORTH_PROCESSES = 32, 300
-"""Pictures that a process makes at a time, a tenth of a second of work; and how many take longer than starting processes."""
+"""Pictures that a process takes at a time, and how many take longer than starting processes."""
 
 NONE = -1
 """Number of a picture that there is none of, by right: the frame was never saved, or the release is here without it."""
