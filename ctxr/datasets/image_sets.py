@@ -64,7 +64,6 @@ def _count_sets(vectors: Vectors, shots: Sequence[int], thresholds: Sequence[flo
         joins = np.flatnonzero(distances.min(axis=1) > thresholds)
         chosen[joins, taken[joins]] = vector
         taken[joins] += 1
-        full = taken == size
-        sets += full
+        sets += (full := taken == size)
         chosen[full], taken[full] = np.inf, 0
     return sets
