@@ -1,18 +1,20 @@
 """What an artifact of image sets contains: counts, failures, and the number of sets at other thresholds."""
 
-from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from ctxr.engine.report import SetsReport
-from ctxr.metrics.selection import count_sets
+from ctxr.store.arrays import Vectors
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
-from ctxr.store.units import read_unit
+from ctxr.store.units import SourceUnit, read_unit
 
 
 def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | None = None) -> SetsReport:
@@ -30,26 +32,39 @@ def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | No
     return replace(report, curve=yield_curve(path)) if curve and manifest.counts["videos"] else report
 
 
-def yield_curve(path: Path) -> dict[str, int]:
+def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[str, int]:
     """Sets per threshold, from the ledger alone: video sets, before quality; the threshold in use is among them.
 
-    Exact where every sample was embedded and nothing else; after a search, exact at the threshold in use, else from what that needed.
-    Thresholds run from half to twice the one in use, evenly on a logarithmic scale.
-    """
-    import numpy as np
-
+            Exact where every sample was embedded and nothing else; after a search, exact at the threshold in use, else from what that needed.
+        Thresholds run from half to twice the one in use, evenly on a logarithmic scale. `units`: its videos, where read.
+        """
     manifest = open_artifact(path, IMAGE_SETS).manifest
     used = float(manifest.models["selection"]["threshold"])
     set_size = int(manifest.models["selection"]["set_size"])
     thresholds = sorted({used * 2**exponent for exponent in np.linspace(-1, 1, 17).tolist()})
-    counts: Counter[str] = Counter({f"{threshold:.4g}": 0 for threshold in thresholds})
-    for parent in manifest.parents:
-        name = parent.name
-        if parent.kind != "video" or not (path / "sources" / name).is_dir():
-            continue
-        unit = read_unit(path, name)
+    if units is None:
+        names = [parent.name for parent in manifest.parents if parent.kind == "video"]
+        units = (read_unit(path, name) for name in names if (path / "sources" / name).is_dir())
+    counts = np.zeros(len(thresholds), int)
+    for unit in units:
         rows = [(row.row, row.shot) for row in unit.ledger if row.row is not None and row.shot is not None]
         vectors = np.asarray(unit.vectors[[row for row, _ in rows]]) if rows else unit.vectors
-        for threshold in thresholds:
-            counts[f"{threshold:.4g}"] += count_sets(vectors, [shot for _, shot in rows], threshold, set_size)
-    return dict(counts)
+        counts += _count_sets(vectors, [shot for _, shot in rows], thresholds, set_size)
+    return dict(zip((f"{threshold:.4g}" for threshold in thresholds), counts.tolist(), strict=True))
+
+
+def _count_sets(vectors: Vectors, shots: Sequence[int], thresholds: Sequence[float], size: int) -> npt.NDArray[np.int_]:
+    """`metrics.selection.count_sets` at each of several thresholds, in one walk; places that are not taken are infinitely far."""
+    chosen = np.full((len(thresholds), size, vectors.shape[1]), np.inf)
+    taken, sets = np.zeros((2, len(thresholds)), int)
+    for vector, shot, before in zip(vectors, shots, [None, *shots], strict=False):
+        if shot != before:
+            chosen[:], taken[:] = np.inf, 0
+        difference = chosen - vector
+        distances = np.sqrt(np.einsum("tnd,tnd->tn", difference, difference))
+        joins = np.flatnonzero(distances.min(axis=1) > thresholds)
+        chosen[joins, taken[joins]] = vector
+        taken[joins] += 1
+        sets += (full := taken == size)
+        chosen[full], taken[full] = np.inf, 0
+    return sets

@@ -2,7 +2,6 @@
 
 import math
 import os
-import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -10,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, fields
 from multiprocessing import active_children, get_context
 from pkgutil import resolve_name
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from typing import Annotated, Any, Protocol, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
@@ -177,7 +177,11 @@ def parallel(
         try:
             for item in items:
                 if item is not None:
-                    flying[pool.submit(call, item)] = item
+                    mask = pthread_sigmask(SIG_BLOCK, {SIGINT} if processes else ())  # in children, for good
+                    try:
+                        flying[pool.submit(call, item)] = item
+                    finally:
+                        pthread_sigmask(SIG_SETMASK, mask)
                 if flying and (item is None or len(flying) >= workers + queued):
                     yield from arrived()
             while flying:
@@ -197,7 +201,6 @@ _WORK: list[Callable[[Any], Any]] = []
 
 def _begin(work: Callable[[Any], Any]) -> None:
     die_with_parent()()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its children
     _WORK.append(work)
 
 

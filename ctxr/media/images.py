@@ -2,19 +2,24 @@
 
 import os
 import warnings
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import Image as Pillow
-from PIL import ImageOps, UnidentifiedImageError
+from PIL import ImageOps, UnidentifiedImageError, features
 
 from ctxr.engine.units import parallel
-from ctxr.errors import DataError
+from ctxr.errors import CtxrError, DataError
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 
 Pixels = npt.NDArray[np.uint8]
 T = TypeVar("T")
@@ -30,10 +35,10 @@ THUMBNAIL_QUALITY = 68
 """Quality of small pictures on a page: differences between neighbouring frames stay visible, at 4 to 8 kB each."""
 
 
-def read_image(path: Path, side: int | None = None) -> Pixels:
+def read_image(path: Path, side: int | None = None, *, tight: bool = False) -> Pixels:
     """The picture at `path` as upright RGB uint8 [H, W, 3] (EXIF orientation applied, transparency on white).
 
-    With `side`, a JPEG may come smaller than it is, its sides not below twice that.
+    With `side`, a JPEG may come smaller than it is, its sides not below twice that; if `tight`, its longer side not below it.
 
     Raises DataError for a file that is missing, empty, truncated, absurdly large or no picture.
     """
@@ -45,7 +50,8 @@ def read_image(path: Path, side: int | None = None) -> Pixels:
             warnings.simplefilter("ignore", UserWarning)
             with Pillow.open(path) as opened:
                 if side is not None:
-                    opened.draft("RGB", (2 * side, 2 * side))
+                    shape = [-(-length * side // max(opened.size)) if tight else 2 * side for length in opened.size]
+                    opened.draft("RGB", (shape[0], shape[1]))
                 upright = ImageOps.exif_transpose(opened)
                 if upright.mode in {"RGBA", "LA", "PA"} or "transparency" in upright.info:
                     rgba = upright.convert("RGBA")
@@ -62,16 +68,60 @@ def read_image(path: Path, side: int | None = None) -> Pixels:
         raise DataError(f"{path} is {'empty' if empty else f'not a readable picture ({error})'}") from error
 
 
-def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY) -> bytes:
+def thumbnail(path: Path, side: int, quality: int = THUMBNAIL_QUALITY, *, tight: bool = False) -> bytes:
     """The picture at `path`, upright, as a JPEG whose longer side has at most `side` pixels; equal files give equal bytes.
 
     A large JPEG is decoded at a fraction of its size, which is several times faster. Raises DataError as `read_image` does.
     """
-    rgb = Pillow.fromarray(read_image(path, side))
+    rgb = Pillow.fromarray(read_image(path, side, tight=tight))
     rgb.thumbnail((side, side), Pillow.Resampling.LANCZOS)
     content = BytesIO()
     rgb.save(content, "JPEG", quality=quality, optimize=True)
     return content.getvalue()
+
+
+@dataclass(frozen=True)
+class ThumbnailMaker:
+    """Makes thumbnails of pictures, in any process, and keeps them between runs by the SHA-256 of the picture.
+
+    Attributes:
+        root: folder of the pictures, resolved. cache: where thumbnails are kept; what is damaged there is made again.
+        folder: where they are written, named by their content; None puts them into their addresses.
+    """
+
+    root: Path
+    side: int
+    cache: Path
+    folder: Path | None = None
+
+    def __call__(self, paths: Sequence[str]) -> list[str | DataError]:
+        """The address of the thumbnail of each picture, or why there is none."""
+        return [self._address(self.root / PurePosixPath(path), path) for path in paths]
+
+    def _address(self, file: Path, path: str) -> str | DataError:
+        if not (file.is_file() and file.resolve().is_relative_to(self.root)):
+            return DataError(f"{path} is missing")
+        try:
+            content = self._content(file)
+        except DataError as error:
+            return DataError(error.message.replace(str(file), path))
+        if self.folder is None:
+            return f"data:image/jpeg;base64,{b64encode(content).decode()}"
+        target = self.folder / f"{sha256_bytes(content)[:32]}.jpg"
+        write_bytes(target, content, durable=False)
+        return target.name
+
+    def _content(self, file: Path) -> bytes:
+        kind = f"{self.side}-{THUMBNAIL_QUALITY}-{features.version('pil')}"
+        kept = self.cache / kind / (sha256_if_readable(file) or "")
+        with suppress(OSError):
+            stored = kept.read_bytes()
+            if sha256_bytes(stored[64:]).encode() == stored[:64]:
+                return stored[64:]
+        content = thumbnail(file, self.side, tight=True)
+        with suppress(CtxrError):  # without its cache a report only takes longer
+            write_bytes(kept, sha256_bytes(content).encode() + content, durable=False)
+        return content
 
 
 def encode_jpeg(rgb: Pixels) -> bytes:

@@ -85,6 +85,15 @@ def test_a_thumbnail_is_small_upright_and_the_same_again(tmp_path: Path) -> None
     assert thumbnail(tmp_path / "turned.jpg", 240) == content
 
 
+@pytest.mark.parametrize("size", [(1280, 720), (640, 360), (480, 480), (300, 900), (250, 100), (200, 150)])
+def test_a_tight_thumbnail_looks_like_one_of_the_whole_picture(tmp_path: Path, size: tuple[int, int]) -> None:
+    drawn = np.random.default_rng(0).integers(0, 255, (9, 12, 3)).astype(np.uint8)
+    Image.fromarray(cv2.resize(drawn, size, interpolation=cv2.INTER_CUBIC)).save(tmp_path / "p.jpg", quality=95)
+    whole, tight = (Image.open(BytesIO(thumbnail(tmp_path / "p.jpg", 240, tight=one))) for one in (False, True))
+    assert whole.size == tight.size
+    assert np.abs(np.asarray(whole, float) - np.asarray(tight, float)).mean() < 1.5
+
+
 def test_a_thumbnail_of_a_small_picture_is_not_enlarged(tmp_path: Path) -> None:
     Image.new("RGBA", (30, 20), (0, 0, 0, 0)).save(tmp_path / "small.png")
     small = Image.open(BytesIO(thumbnail(tmp_path / "small.png", 240)))

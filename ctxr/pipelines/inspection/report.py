@@ -6,7 +6,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -74,17 +75,13 @@ def run(config: Report, progress: Progress | None = None) -> ReportPage:
     paths.discard("")
     folder = page.with_name(page.stem)
     separate = len(paths) > config.inside
-    pictures = Thumbnails(chain.root, _new_folder(folder) if separate else None)
-    with progress.task("pictures", len(paths)) as task:
-        for path in sorted(paths):
-            pictures.number(path)
-            task.advance()
     others = [(one.resolve().parent.name, link) for one in map(Path, config.more) if (link := _link(page, one))]
-    edition = Edition(chain, pictures, _link(page, chain.root), progress)
-    content = write_page(edition, folder.name if separate else "", others)
-    if separate:
-        replace_folder(_unfinished(folder), folder)
-    elif _is_ours(folder):  # the pictures of an earlier page; what is not ours is left alone
+    with _new_folder(folder) if separate else nullcontext() as new:
+        pictures = Thumbnails(chain.root, chain.project, new)
+        pictures.make(sorted(paths), progress)
+        edition = Edition(chain, pictures, _link(page, chain.root), progress)
+        content = write_page(edition, folder.name if separate else "", others)
+    if not separate and _is_ours(folder):  # the pictures of an earlier page; what is not ours is left alone
         with disk_errors(folder):
             shutil.rmtree(folder)
     write_bytes(page, content)
@@ -128,23 +125,22 @@ def _is_ours(folder: Path) -> bool:
     """Whether `folder` holds the pictures of a page that ctxr wrote, and nothing else."""
     if folder.is_symlink() or not (folder / MARKER).is_file():
         return False
-    return all(re.fullmatch(r"\d+-[0-9a-f]{12}\.jpg|\.ctxr", file.name) for file in folder.iterdir())
+    return all(re.fullmatch(r"(\d+-[0-9a-f]{12}|[0-9a-f]{32})\.jpg|\.ctxr", file.name) for file in folder.iterdir())
 
 
-def _unfinished(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.making")
-
-
-def _new_folder(folder: Path) -> Path:
-    """An empty folder that takes the place of `folder` when it is full."""
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder that takes the place of `folder` after the block; nothing is left of it where the block fails."""
     if folder.exists() and not _is_ours(folder):
         raise UsageError(f"{folder} is not an image folder written by ctxr", hint="choose another --out")
-    new = _unfinished(folder)
-    with disk_errors(new):
+    new = folder.with_name(f".{folder.name}.making")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        write_bytes(new / MARKER, b"", durable=False)
+        yield new
+        replace_folder(new, folder)
+    finally:
         shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-    write_bytes(new / MARKER, b"", durable=False)
-    return new
 
 
 def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -> bytes:
@@ -166,8 +162,11 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
     revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"
     by_id = {section.id: section for section in SECTIONS}
     sections = [by_id[name] for name in (OF_CAPTIONS if revised else by_id)]
-    # the overview counts what the others could not show, so it is made last
-    contexts = {section.id: section.make(edition) for section in sorted(sections, key=lambda one: one.id == "summary")}
+    # a run that is opened for the results shows its own progress; the overview counts what the others could not show
+    contexts = {section.id: section.make(edition) for section in sections if section.id == "results"}
+    with edition.progress.task("page", None):
+        later = sorted(sections, key=lambda one: one.id == "summary")
+        contexts |= {section.id: section.make(edition) for section in later if section.id != "results"}
     if edition.chain.last.kind == ALONE and contexts.get("results") is None and contexts.get("tables") is not None:
         contexts["summary"] = None  # it counts sets and queries, and there are none
     shown = [(section, contexts[section.id]) for section in sections if contexts[section.id] is not None]

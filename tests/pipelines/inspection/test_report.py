@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,8 +14,13 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.media import images
+from ctxr.media.images import thumbnail
+from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
+from ctxr.pipelines.inspection.pages import edition
 from ctxr.pipelines.inspection.report import run
+from ctxr.store.paths import CACHE
 from ctxr.store.records import Failure
 from tests.pipelines.opened import data_of
 from tests.pipelines.report_artifacts import paint, photo_unit, project, video_unit, write
@@ -181,14 +188,89 @@ def test_many_pictures_lie_in_a_folder_beside_the_page(work: Path) -> None:
     written = run(Report(workdir=work, inside=5))
     assert written.folder == work / "report"
     named = data_of(written.page)["pictures"]
-    assert sorted(file.name for file in (work / "report").glob("*.jpg")) == sorted(
-        name.removeprefix("report/") for name in named
-    )
+    assert {f"report/{file.name}" for file in (work / "report").glob("*.jpg")} == set(named)
     assert "data:image" not in written.page.read_text(encoding="utf-8")
     again = run(Report(workdir=work))
     assert (again.page, again.folder) == (written.page, None)
     assert "data:image" in written.page.read_text(encoding="utf-8")  # the second page stands in the place of the first
     assert not (work / "report").exists()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("inside", [0, 1200])
+def test_any_number_of_processes_gives_the_same_page(work: Path, monkeypatch: pytest.MonkeyPatch, inside: int) -> None:
+    (work / "filtered" / "images" / "clip0-shot0_0" / "img1.jpg").write_bytes(b"no picture")
+    one = run(Report(workdir=work, inside=inside))
+    assert len(one.missing) == 1
+    shutil.rmtree(work / CACHE)
+    before = one.page.read_bytes(), contents(work / "report")
+    monkeypatch.setattr(edition, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(edition, "AT_ONCE", 5)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    several = run(Report(workdir=work, inside=inside))
+    assert (several.page.read_bytes(), contents(work / "report")) == before
+    assert several.missing == one.missing
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The pictures of which thumbnails were made."""
+    made = []
+
+    def counted(path: Path, *arguments: Any, **named: Any) -> bytes:
+        made.append(path)
+        return thumbnail(path, *arguments, **named)
+
+    monkeypatch.setattr(images, "thumbnail", counted)
+    return made
+
+
+def test_thumbnails_are_made_once(work: Path, made: list[Path]) -> None:
+    first = run(Report(workdir=work)).page.read_bytes()
+    assert len(made) == len(contents(work / CACHE))
+    before = list(made)
+    assert run(Report(workdir=work)).page.read_bytes() == first
+    assert made == before
+    picture = work / "filtered" / "images" / "clip0-shot0_0" / "img0.jpg"
+    paint(picture, 1234)
+    del made[:]
+    assert run(Report(workdir=work)).page.read_bytes() != first
+    assert made == [picture]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xd8\xff", b"0" * 5000])
+def test_a_damaged_entry_of_the_cache_is_made_again(work: Path, made: list[Path], damage: bytes) -> None:
+    first = run(Report(workdir=work)).page.read_bytes()
+    kept = contents(work / CACHE)
+    name = sorted(kept)[0]
+    (work / CACHE / name).write_bytes(damage + kept[name][len(damage) :] if len(damage) == 3 else damage)
+    del made[:]
+    assert run(Report(workdir=work)).page.read_bytes() == first
+    assert len(made) == 1
+    assert contents(work / CACHE) == kept
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(work: Path) -> None:
+    first = run(Report(workdir=work)).page.read_bytes()
+    shutil.rmtree(work / CACHE)
+    (work / CACHE).write_text("a file")
+    assert run(Report(workdir=work)).page.read_bytes() == first
+
+
+def test_an_interrupted_report_leaves_the_earlier_one(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(Report(workdir=work, inside=5))
+    before = contents(work)
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "write_page", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(Report(workdir=work, inside=5))
+    assert contents(work) == before
 
 
 def test_a_folder_that_is_not_ours_is_left_alone(work: Path) -> None:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import Progress, ProgressTask
 from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
@@ -265,9 +265,10 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
 
     Raises what `find_stages` and `read_dataset` raise; DataError naming file and line for a damaged table.
     """
-    stages, notes = find_stages(workdir, named)
-    last = stages[-1]
-    units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, progress)
+    with progress.task("reading", None) as task:
+        stages, notes = find_stages(workdir, named)
+        last = stages[-1]
+        units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, task)
     if dataset is not None and last.manifest is None:
         last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
     if dataset is not None:
@@ -299,12 +300,11 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
 
 
-def _of_dataset(last: ChainStage, notes: list[str], progress: Progress) -> Content:
+def _of_dataset(last: ChainStage, notes: list[str], task: ProgressTask) -> Content:
     """Units, splits and the dataset itself; nothing where there are results alone."""
     if last.kind == ALONE:
         return (), {}, None
-    with progress.task("reading", None) as task:
-        dataset = read_dataset(last.path, task.advance)
+    dataset = read_dataset(last.path, task.advance)
     # what was changed is said of each stage
     notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
     return units_of(dataset), dataset.splits, dataset
@@ -315,9 +315,3 @@ def _project(last: ChainStage, workdir: Path) -> Path:
     parent = last.path.resolve().parent
     ours = last.kind == IMAGE_SETS or (last.manifest is not None and (parent / RESULTS).is_dir())
     return parent if ours else workdir
-
-
-def inside(root: Path, path: str) -> Path | None:
-    """The file at `path` in the artifact `root`; None if it is not there or a link leads out of the folder."""
-    file = root / PurePosixPath(path)
-    return file if file.is_file() and file.resolve().is_relative_to(root.resolve()) else None

@@ -132,9 +132,9 @@ def make_distributions(edition: Edition) -> Mapping[str, Any] | None:
 def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     chain = edition.chain
     yield from _distances(edition, missing)
-    embedded = any(unit.source.kind == "video" and len(unit.vectors) for unit in chain.units)
-    if chain.threshold and number(chain.last.model("selection", "set_size")) and embedded:
-        points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root).items()]
+    videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]
+    if chain.threshold and number(chain.last.model("selection", "set_size")) and videos:
+        points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root, videos).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
         labels = "threshold (log scale)", "video sets, before quality"
         yield curve("Sets that other thresholds would give", *labels, points, now)

@@ -1,24 +1,28 @@
 """What the sections of a page share: the chain, thumbnails, ledger rows, times and reasons in words."""
 
-import base64
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.units import parallel
 from ctxr.errors import DataError
-from ctxr.media.images import thumbnail
-from ctxr.pipelines.inspection.pages.chain import Chain, inside
+from ctxr.media.images import ThumbnailMaker
+from ctxr.pipelines.inspection.pages.chain import Chain
 from ctxr.problems.results import QueryResult
 from ctxr.store.artifacts import Artifact
-from ctxr.store.atomic import write_bytes
-from ctxr.store.hashing import sha256_bytes
+from ctxr.store.paths import CACHE
 from ctxr.store.units import SourceUnit
 
 SIDE = 240
 """Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
+
+AT_ONCE, WORTH_PROCESSES = 32, 300
+"""Pictures that a process takes at a time, and how many take longer than starting processes."""
 
 NONE = -1
 """Number of a picture that there is none of, by right: the frame was never saved, or the release is here without it."""
@@ -32,11 +36,12 @@ class Thumbnails:
     """Thumbnails of an artifact's pictures, numbered in the order in which they were first asked for.
 
     Attributes:
-        root: the artifact. folder: where they are written as files, at once; None keeps them, to be put inside the page.
+        root: the artifact. project: whose cache keeps them. folder: where they are written; None puts them inside the page.
         missing: what could not be shown, one sentence each.
     """
 
     root: Path
+    project: Path
     folder: Path | None = None
     missing: list[str] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
@@ -44,29 +49,23 @@ class Thumbnails:
 
     def number(self, path: str) -> int:
         """The number of the picture at `path`; MISSING where it cannot be shown, NONE where there is no path."""
-        if not path:
-            return NONE
-        if path not in self._numbers:
-            self._numbers[path] = self._keep(path)
-        return self._numbers[path]
+        if path and path not in self._numbers:
+            self.make([path])
+        return self._numbers[path] if path else NONE
 
-    def _keep(self, path: str) -> int:
-        if (file := inside(self.root, path)) is None:
-            self.missing.append(f"{path} is missing")
-            return MISSING
-        try:
-            content = thumbnail(file, SIDE)
-        except DataError as error:
-            self.missing.append(error.message.replace(str(file), path))
-            return MISSING
-        if self.folder is None:
-            self._addresses.append(f"data:image/jpeg;base64,{base64.b64encode(content).decode()}")
-        else:
-            # named by content, so that a page never shows the picture of another one
-            name = f"{len(self._addresses)}-{sha256_bytes(content)[:12]}.jpg"
-            write_bytes(self.folder / name, content, durable=False)
-            self._addresses.append(name)
-        return len(self._addresses) - 1
+    def make(self, paths: Sequence[str], progress: Progress | None = None) -> None:
+        """Number all of `paths`, many of them by several processes."""
+        work = ThumbnailMaker(self.root.resolve(), SIDE, self.project / CACHE / "thumbnails", self.folder)
+        parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
+        workers = (os.cpu_count() or 1) if len(paths) > WORTH_PROCESSES else 1
+        results = parallel(work, parts, workers, processes=workers > 1, ordered=True, queued=workers)
+        with (progress or Silent()).task("pictures", len(paths)) as task, closing(results):
+            for part, addresses in results:
+                for path, address in zip(part, addresses, strict=True):
+                    failed = isinstance(address, DataError)
+                    self._numbers[path] = MISSING if failed else len(self._addresses)
+                    (self.missing if failed else self._addresses).append(str(address))
+                task.advance(len(part))
 
     def __len__(self) -> int:
         return len(self._addresses)

@@ -68,7 +68,7 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
     verdicts = [] if audited is None else read_table(audit / LOOKED, AuditVerdict)
     heads, entail = _entail((audited or figures)["entail_at"])
     dataset = read_dataset(folder)
-    overruled, others = _examples(dataset, links, verdicts)
+    overruled, others = _examples(dataset, edition.chain.project, links, verdicts)
     return {
         "judges": figures.get("judges", ()),
         "rounds": rounds,
@@ -193,7 +193,7 @@ def _chance(link: CandidateRow) -> float:
 
 
 def _examples(
-    dataset: Dataset, links: Sequence[CandidateRow], verdicts: Iterable[AuditVerdict]
+    dataset: Dataset, project: Path, links: Sequence[CandidateRow], verdicts: Iterable[AuditVerdict]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Pictures with their own captions, what was `added`, what is `unsure`, and what came closest to it (`near`): (text, probability),
     surest first; before them those on which people overruled the judge, with `wrong` and `missed` captions.
@@ -215,7 +215,7 @@ def _examples(
     wrong.sort(key=lambda link: (-abs(_chance(link) - 1 / 2), link.image))
     overruled = list(dict.fromkeys(link.image for link in wrong))[:MOST_EXAMPLES]
     own = written_for(dataset)
-    pictures = None if dataset.root is None else Thumbnails(dataset.root)
+    pictures = None if dataset.root is None else Thumbnails(dataset.root, project)
 
     def lines(rows: Iterable[CandidateRow], most: int) -> list[tuple[str, float]]:
         texts = [(text_of(dataset, row.caption), _chance(row)) for row in rows]
