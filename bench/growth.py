@@ -6,6 +6,7 @@ python -m bench growth
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.crowd_answers import write_answers
 from bench.footage import FRAMES, OUT, RATE, footage, real_videos
 from bench.processes import Finished, ctxr, gigabytes
 from bench.table import Row, number
+from ctxr.store.paths import CACHE
 from ctxr.synthetic.world.footage import jpeg, sample_album
 
 TINY, VIT = "ctxr-tiny", "random:ViT-B-32"
@@ -26,7 +28,7 @@ VIDEO, FILTERED_VIDEO = "minutes of video, build-sets, {}", f"minutes of video, 
 PHOTOS, JUDGMENTS = f"photos, build-sets, {TINY}", "judgments, aggregate"
 """Names of the curves."""
 
-FILTERED = (1, 2, 4)
+FILTERED = (1, 2)
 """The same for sets that are filtered."""
 
 THRESHOLDS = {VIT: 0.004}
@@ -90,22 +92,27 @@ def built(folder: Path, encoder: str, repeats: Iterable[int]) -> Iterator[Row]:
     options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
     clip = "real clips, joined" if real_videos() else "drawn footage"
     for times in repeats:
-        out = folder / "sets"
-        done = ctxr("build-sets", footage(times), "--out", out, "--encoder", encoder, *options)
-        facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
-        yield replace(point(VIDEO.format(encoder), minutes(times), done, out, **facts), note=clip)
-        shutil.rmtree(out)
+        with fresh(folder) as work:
+            done = ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", encoder, *options)
+            facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
+            yield replace(point(VIDEO.format(encoder), minutes(times), done, work / "sets", **facts), note=clip)
 
 
 def filtered(folder: Path) -> Iterator[Row]:
     """The sets of such clips filtered; what building them took is not counted."""
     for times in FILTERED:
-        sets, out = folder / "sets", folder / "filtered"
-        ctxr("build-sets", footage(times), "--out", sets, "--encoder", TINY)
-        done = ctxr("filter", "--input", sets, "--out", out, *LIMITS)
-        yield point(FILTERED_VIDEO, minutes(times), done, out, sets=done.report["counts"]["sets"])
-        shutil.rmtree(out)
-        shutil.rmtree(sets)
+        with fresh(folder) as work:
+            ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", TINY)
+            done = ctxr("filter", "--input", work / "sets", "--out", work / "filtered", *LIMITS)
+            facts = {"cache GB": gigabytes(work / CACHE), "sets": done.report["counts"]["sets"]}
+            yield point(FILTERED_VIDEO, minutes(times), done, work / "filtered", **facts)
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """A folder below for one point, with a cache of its own, which goes afterwards."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        yield Path(name)
 
 
 def minutes(times: int) -> float:
@@ -117,10 +124,9 @@ def photos(folder: Path) -> Iterator[Row]:
     """Albums of the drawn world."""
     albums = [album(number) for number in range(max(ALBUMS))]
     for count in ALBUMS:
-        out = folder / "photos"
-        done = ctxr("build-sets", *albums[:count], "--out", out, "--encoder", TINY)
-        yield point(PHOTOS, count * ALBUM, done, out, sets=done.report["counts"]["sets"])
-        shutil.rmtree(out)
+        with fresh(folder) as work:
+            done = ctxr("build-sets", *albums[:count], "--out", work / "sets", "--encoder", TINY)
+            yield point(PHOTOS, count * ALBUM, done, work / "sets", sets=done.report["counts"]["sets"])
 
 
 def album(number: int) -> Path:
@@ -139,10 +145,11 @@ def album(number: int) -> Path:
 def judgments(folder: Path) -> Iterator[Row]:
     """`ctxr aggregate` on the answers of a simulated crowd."""
     for count in ANSWERS:
-        work = folder / f"crowd{count}"
-        answers = write_answers(work / "judgments", count)
-        done = ctxr("aggregate", "--input", work / "judgments", "--out", work / "dataset", "--workdir", work)
-        yield point(JUDGMENTS, answers, done, work / "dataset", queries=done.report["counts"]["queries"])
+        with fresh(folder) as work:
+            answers = write_answers(work / "judgments", count)
+            done = ctxr("aggregate", "--input", work / "judgments", "--out", work / "dataset", "--workdir", work)
+            queries = done.report["counts"]["queries"]
+            yield point(JUDGMENTS, answers, done, work / "dataset", queries=queries)
 
 
 def expectations(rows: Iterable[Row]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from bench.growth import expectations
@@ -11,8 +12,8 @@ from bench.table import Row, number, runs_of
 
 HEAD = ("figure", "ours", "beside", "theirs", "ratio", "target", "met", "note")
 PLOT = "performance-growth.svg"
-QUIET = 0.5
-"""Waiting processes per core up to which a machine counts as idle."""
+QUIET = 0.1
+"""Share of the processors that other programs may use on a quiet machine."""
 
 
 def tabulated(parts: Iterable[Part]) -> Table:
@@ -22,9 +23,9 @@ def tabulated(parts: Iterable[Part]) -> Table:
         right = column in ("ours", "theirs", "ratio")
         table.add_column(column, justify="right" if right else "left", ratio=None if right else 1)
     for part in parts:
-        table.add_row(f"[bold]{part.name}[/]", *[""] * 6, part.error and f"[red]failed: {part.error}[/]")
+        table.add_row(f"[bold]{part.name}[/]", *[""] * 6, part.error and f"[red]failed: {escape(part.error)}[/]")
         for row in part.rows:
-            table.add_row(*cells(row))
+            table.add_row(*map(escape, cells(row)))
         table.add_section()
     return table
 
@@ -81,13 +82,10 @@ def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
     yield ""
     yield from ("| machine | |", "| --- | --- |")
     yield from (f"| {name} | {fact} |" for name, fact in facts.items())
-    cores = int(facts["processor"].rpartition(", ")[2].split()[0])
-    busy = [part.name for part in parts if part.load > QUIET * cores]
+    busy = [part.name for part in parts if part.others > QUIET]
     if busy:
-        yield from (
-            "",
-            f"**The machine was busy with other work** before these parts, so only ratios count: {', '.join(busy)}.",
-        )
+        names = ", ".join(busy)
+        yield from ("", f"**The machine was busy with other work** during these parts, so only ratios count: {names}.")
     failed = [part.name for part in parts if part.error]
     if failed:
         yield from ("", f"**These parts failed**: {', '.join(failed)}.")
@@ -109,7 +107,7 @@ def _table(parts: Sequence[Part]) -> Iterator[str]:
     )
     yield from ("", f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}")
     for part in parts:
-        ran = f"{part.date}, {part.seconds:,.0f} s, load {part.load:.1f}"
+        ran = f"{part.date}, {part.seconds:,.0f} s, {part.others:.0%} of the processors used by others"
         yield _line([f"**{part.name}** ({ran})", *[""] * 6, part.error and f"**failed**: {part.error}"])
         yield from (_line(cells(row)).replace("| NO |", "| **NO** |") for row in part.rows if not row.curve)
     yield ""

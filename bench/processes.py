@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,16 @@ def gigabytes(folder: Path) -> float:
     return sum({file.st_ino: file.st_size for file in files}.values()) / 1e9
 
 
-def load_average() -> float:
-    """Processes that wanted to run in the last minute, on average."""
-    return os.getloadavg()[0]
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def seconds_of_others() -> float:
+    """Processor seconds since the start of the system that went to other programs than this one and its ended children."""
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    try:
+        user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    except OSError:
+        return 0.0
+    return sum(map(int, (user, nice, system, *interrupts))) / os.sysconf("SC_CLK_TCK") - own

@@ -22,7 +22,7 @@ MACHINE = {"processor": "one, x86_64, 2 cores", "memory": "2 GiB", "GPU": "none"
 
 def part(*rows: Row, **more: Any) -> Part:
     return Part(
-        **{"name": "decode", "date": "2026-01-02", "seconds": 3.0, "load": 0.1, "rows": rows, "error": "", **more}
+        **{"name": "decode", "date": "2026-01-02", "seconds": 3.0, "others": 0.01, "rows": rows, "error": "", **more}
     )
 
 
@@ -70,7 +70,7 @@ def test_each_row_is_a_line_of_the_table_beside_its_peer() -> None:
 
 
 def test_a_busy_machine_and_a_failed_part_are_named() -> None:
-    text, _ = page(MACHINE, [part(load=2.0), part(name="links", error="ValueError: 17")])
+    text, _ = page(MACHINE, [part(others=0.4), part(name="links", error="ValueError: 17")])
     assert "only ratios count: decode." in text
     assert "**failed**: ValueError: 17" in text
 
