@@ -68,7 +68,8 @@ def summed(curve: Iterable[Row]) -> Iterator[Row]:
     places = [(row.size, float(row.seconds)) for row in points]
     power, late = exponent(places), exponent(places[-2:])
     scale, linear = f"{number(first.size)} to {number(last.size)}", max(power, late) <= LINEAR
-    note = f"{scale}; {number(late)} between the two largest"
+    note = f"{scale}; {number(late)} between the two largest; of processor time "
+    note += number(exponent([(row.size, row.facts["processor s"]) for row in points]))
     yield Row(f"{name}: exponent of time", power, target=f"<= {LINEAR}", met=linear, note=note, unit="")
     peak, start = last.facts["peak MiB"], first.facts["peak MiB"]
     target, met = (f"< {LIMIT:,} MiB", peak < LIMIT) if "video" in name else ("", None)
@@ -83,7 +84,7 @@ def exponent(points: Iterable[tuple[float, float]]) -> float:
 
 def point(curve: str, size: float, done: Finished, folder: Path, **facts: float) -> Row:
     """What a command took at one size."""
-    known = {"peak MiB": done.mib, "GB": gigabytes(folder), **facts}
+    known = {"processor s": done.processor, "peak MiB": done.mib, "GB": gigabytes(folder), **facts}
     return Row(f"{curve}: {number(size)}", done.seconds, curve=curve, size=size, facts=known)
 
 

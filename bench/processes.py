@@ -21,11 +21,13 @@ class Finished:
     """What a command took.
 
     Attributes:
+        processor: seconds of processors, which other programs change less than `seconds`.
         mib: largest memory of its whole process tree at one time, MiB: pages that processes share count once.
         report: what it printed as JSON.
     """
 
     seconds: float
+    processor: float
     mib: float
     report: dict[str, Any]
 
@@ -37,17 +39,18 @@ def ctxr(verb: str, *arguments: object) -> Finished:
     """
     command = [sys.executable, "-m", "ctxr", verb, *map(str, arguments), "--json"]
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as told:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
         with subprocess.Popen(command, stdout=said, stderr=told) as process:
             peak = watch(process)
         seconds = time.perf_counter() - start
+        processor = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
         said.seek(0)
         told.seek(0)
         text = said.read().decode()
         report = json.loads(text) if text else {}
         if process.returncode or report.get("failures"):
             raise RuntimeError(f"ctxr {verb} failed: {report.get('error') or told.read().decode()[-500:]}")
-    return Finished(seconds, peak, report)
+    return Finished(seconds, processor, peak, report)
 
 
 def watch(process: "subprocess.Popen[bytes]") -> float:
