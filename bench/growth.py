@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.crowd_answers import write_answers
-from bench.footage import FRAMES, OUT, RATE, footage, real_videos
+from bench.footage import FRAMES, OUT, RATE, SIZE, footage, real_videos
 from bench.processes import Finished, ctxr, gigabytes
 from bench.table import Row, number
 from ctxr.store.paths import CACHE
@@ -91,7 +91,7 @@ def point(curve: str, size: float, done: Finished, folder: Path, **facts: float)
 def built(folder: Path, encoder: str, repeats: Iterable[int]) -> Iterator[Row]:
     """Sets from the same clip, played again and again."""
     options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
-    clip = "real clips, joined" if real_videos() else "drawn footage"
+    clip = f"{'real clips joined' if real_videos() else 'drawn footage'}, {SIZE[0]} x {SIZE[1]}, {RATE} frames a second"
     for times in repeats:
         with fresh(folder) as work:
             done = ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", encoder, *options)
@@ -159,27 +159,30 @@ def expectations(rows: Iterable[Row]) -> list[str]:
     said = []
     if (tiny := largest.get(VIDEO.format(TINY))) is not None:
         hours = 60 / tiny.size
-        text = (
-            f"An hour of footage such as these {tiny.note} takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
-        )
+        text = f"An hour of video ({tiny.note}) takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
         if (vit := largest.get(VIDEO.format(VIT))) is not None:
             text += f", {time_in_words(vit.seconds * 60 / vit.size)} with ViT-B/32"
         sets, size = tiny.facts["sets"] * hours, tiny.facts["GB"] * hours
-        said.append(f"{text}; it gives {number(sets)} sets, which fill {number(size)} GB (ctxr-tiny).")
+        said.append(f"{text}; it gives {about(sets)} sets, which fill {about(size)} GB (ctxr-tiny).")
         if (kept := largest.get(FILTERED_VIDEO)) is not None:
             hours = 60 / kept.size
             text = f"`ctxr filter {' '.join(LIMITS)}` then takes {time_in_words(kept.seconds * hours)} and leaves"
             said.append(
-                f"{text} {number(kept.facts['sets'] * hours)} sets, another {number(kept.facts['GB'] * hours)} GB."
+                f"{text} {about(kept.facts['sets'] * hours)} sets, another {about(kept.facts['GB'] * hours)} GB."
             )
     if (album := largest.get(PHOTOS)) is not None:
         share = 1000 / album.size
-        text = f"A thousand drawn photos take {time_in_words(album.seconds * share)}, give {number(album.facts['sets'] * share)}"
-        said.append(f"{text} sets and fill {number(album.facts['GB'] * share)} GB.")
+        text = f"A thousand drawn photos take {time_in_words(album.seconds * share)}, give {about(album.facts['sets'] * share)}"
+        said.append(f"{text} sets and fill {about(album.facts['GB'] * share)} GB.")
     return said
 
 
 def time_in_words(seconds: float) -> str:
     """In minutes, from two hours on in hours."""
     minutes = seconds / 60
-    return f"{number(minutes / 60)} hours" if minutes >= 120 else f"{number(minutes)} minutes"
+    return f"{about(minutes / 60)} hours" if minutes >= 120 else f"{about(minutes)} minutes"
+
+
+def about(value: float) -> str:
+    """Two digits, as for what differs between machines anyway."""
+    return f"{float(f'{value:.2g}'):,g}"

@@ -67,7 +67,7 @@ def film() -> Path:
         drawn = sample_film(np.random.default_rng(0), "web", SECONDS)
         small, part = path.with_stem("part-180p"), path.with_stem("part-1080p")
         encode(drawn, small)
-        enlarge = ["-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast"]
+        enlarge = ["-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast", "-crf", "30"]
         subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(small), *enlarge, str(part)], check=True)
         small.unlink()
         part.replace(path)

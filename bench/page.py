@@ -120,13 +120,24 @@ def _line(texts: Iterable[str]) -> str:
 def _growth(growing: Mapping[str, Sequence[Row]]) -> Iterator[str]:
     if not growing:
         return
-    yield from ("## Growth", "", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
+    yield from ("## Growth", "")
+    yield (
+        "Whole commands, start-up included; videos are one clip played again and again. Memory is that of all processes of a "
+        "command together; other programs change processor seconds less than time."
+    )
+    yield from ("", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
     for name, points in growing.items():
         facts = list(dict.fromkeys(fact for row in points for fact in row.facts))
         yield from (f"**{name}**" + (f": {points[-1].note}" if points[-1].note else ""), "")
-        yield _line([name.partition(",")[0], "time", f"per {name.split()[0].removesuffix('s')}", *facts])
+        unit = name.partition(",")[0]
+        yield _line([unit, "time", f"per {unit.split()[0].removesuffix('s')}", *facts])
         yield f"|{' ---: |' * (3 + len(facts))}"
         for row in points:
-            figures = [number(row.facts[fact]) if fact in row.facts else "" for fact in facts]
+            figures = [_fact(row.facts[fact]) if fact in row.facts else "" for fact in facts]
             yield _line([number(row.size), shown(row.seconds), shown(row.seconds / row.size), *figures])
         yield ""
+
+
+def _fact(figure: float) -> str:
+    """Counts have no digits behind the point."""
+    return f"{figure:,}" if isinstance(figure, int) else number(figure)
