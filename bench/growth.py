@@ -6,15 +6,17 @@ python -m bench growth
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bench.crowd_answers import write_answers
-from bench.footage import FRAMES, OUT, RATE, footage, real_videos
+from bench.footage import FRAMES, OUT, RATE, SIZE, footage, real_videos
 from bench.processes import Finished, ctxr, gigabytes
 from bench.table import Row, number
+from ctxr.store.paths import CACHE
 from ctxr.synthetic.world.footage import jpeg, sample_album
 
 TINY, VIT = "ctxr-tiny", "random:ViT-B-32"
@@ -26,7 +28,7 @@ VIDEO, FILTERED_VIDEO = "minutes of video, build-sets, {}", f"minutes of video, 
 PHOTOS, JUDGMENTS = f"photos, build-sets, {TINY}", "judgments, aggregate"
 """Names of the curves."""
 
-FILTERED = (1, 2, 4)
+FILTERED = (1, 2)
 """The same for sets that are filtered."""
 
 THRESHOLDS = {VIT: 0.004}
@@ -66,7 +68,8 @@ def summed(curve: Iterable[Row]) -> Iterator[Row]:
     places = [(row.size, float(row.seconds)) for row in points]
     power, late = exponent(places), exponent(places[-2:])
     scale, linear = f"{number(first.size)} to {number(last.size)}", max(power, late) <= LINEAR
-    note = f"{scale}; {number(late)} between the two largest"
+    note = f"{scale}; {number(late)} between the two largest; of processor time "
+    note += number(exponent([(row.size, row.facts["processor s"]) for row in points]))
     yield Row(f"{name}: exponent of time", power, target=f"<= {LINEAR}", met=linear, note=note, unit="")
     peak, start = last.facts["peak MiB"], first.facts["peak MiB"]
     target, met = (f"< {LIMIT:,} MiB", peak < LIMIT) if "video" in name else ("", None)
@@ -81,31 +84,36 @@ def exponent(points: Iterable[tuple[float, float]]) -> float:
 
 def point(curve: str, size: float, done: Finished, folder: Path, **facts: float) -> Row:
     """What a command took at one size."""
-    known = {"peak MiB": done.mib, "GB": gigabytes(folder), **facts}
+    known = {"processor s": done.processor, "peak MiB": done.mib, "GB": gigabytes(folder), **facts}
     return Row(f"{curve}: {number(size)}", done.seconds, curve=curve, size=size, facts=known)
 
 
 def built(folder: Path, encoder: str, repeats: Iterable[int]) -> Iterator[Row]:
     """Sets from the same clip, played again and again."""
     options = ["--threshold", THRESHOLDS[encoder]] if encoder in THRESHOLDS else []
-    clip = "real clips, joined" if real_videos() else "drawn footage"
+    clip = f"{'real clips joined' if real_videos() else 'drawn footage'}, {SIZE[0]} x {SIZE[1]}, {RATE} frames a second"
     for times in repeats:
-        out = folder / "sets"
-        done = ctxr("build-sets", footage(times), "--out", out, "--encoder", encoder, *options)
-        facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
-        yield replace(point(VIDEO.format(encoder), minutes(times), done, out, **facts), note=clip)
-        shutil.rmtree(out)
+        with fresh(folder) as work:
+            done = ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", encoder, *options)
+            facts = {name: done.report["counts"][name] for name in ("sets", "embedded")}
+            yield replace(point(VIDEO.format(encoder), minutes(times), done, work / "sets", **facts), note=clip)
 
 
 def filtered(folder: Path) -> Iterator[Row]:
     """The sets of such clips filtered; what building them took is not counted."""
     for times in FILTERED:
-        sets, out = folder / "sets", folder / "filtered"
-        ctxr("build-sets", footage(times), "--out", sets, "--encoder", TINY)
-        done = ctxr("filter", "--input", sets, "--out", out, *LIMITS)
-        yield point(FILTERED_VIDEO, minutes(times), done, out, sets=done.report["counts"]["sets"])
-        shutil.rmtree(out)
-        shutil.rmtree(sets)
+        with fresh(folder) as work:
+            ctxr("build-sets", footage(times), "--out", work / "sets", "--encoder", TINY)
+            done = ctxr("filter", "--input", work / "sets", "--out", work / "filtered", *LIMITS)
+            facts = {"cache GB": gigabytes(work / CACHE), "sets": done.report["counts"]["sets"]}
+            yield point(FILTERED_VIDEO, minutes(times), done, work / "filtered", **facts)
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """A folder below for one point, with a cache of its own, which goes afterwards."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        yield Path(name)
 
 
 def minutes(times: int) -> float:
@@ -117,10 +125,9 @@ def photos(folder: Path) -> Iterator[Row]:
     """Albums of the drawn world."""
     albums = [album(number) for number in range(max(ALBUMS))]
     for count in ALBUMS:
-        out = folder / "photos"
-        done = ctxr("build-sets", *albums[:count], "--out", out, "--encoder", TINY)
-        yield point(PHOTOS, count * ALBUM, done, out, sets=done.report["counts"]["sets"])
-        shutil.rmtree(out)
+        with fresh(folder) as work:
+            done = ctxr("build-sets", *albums[:count], "--out", work / "sets", "--encoder", TINY)
+            yield point(PHOTOS, count * ALBUM, done, work / "sets", sets=done.report["counts"]["sets"])
 
 
 def album(number: int) -> Path:
@@ -139,10 +146,11 @@ def album(number: int) -> Path:
 def judgments(folder: Path) -> Iterator[Row]:
     """`ctxr aggregate` on the answers of a simulated crowd."""
     for count in ANSWERS:
-        work = folder / f"crowd{count}"
-        answers = write_answers(work / "judgments", count)
-        done = ctxr("aggregate", "--input", work / "judgments", "--out", work / "dataset", "--workdir", work)
-        yield point(JUDGMENTS, answers, done, work / "dataset", queries=done.report["counts"]["queries"])
+        with fresh(folder) as work:
+            answers = write_answers(work / "judgments", count)
+            done = ctxr("aggregate", "--input", work / "judgments", "--out", work / "dataset", "--workdir", work)
+            queries = done.report["counts"]["queries"]
+            yield point(JUDGMENTS, answers, done, work / "dataset", queries=queries)
 
 
 def expectations(rows: Iterable[Row]) -> list[str]:
@@ -151,27 +159,30 @@ def expectations(rows: Iterable[Row]) -> list[str]:
     said = []
     if (tiny := largest.get(VIDEO.format(TINY))) is not None:
         hours = 60 / tiny.size
-        text = (
-            f"An hour of footage such as these {tiny.note} takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
-        )
+        text = f"An hour of video ({tiny.note}) takes {time_in_words(tiny.seconds * hours)} with ctxr-tiny"
         if (vit := largest.get(VIDEO.format(VIT))) is not None:
             text += f", {time_in_words(vit.seconds * 60 / vit.size)} with ViT-B/32"
         sets, size = tiny.facts["sets"] * hours, tiny.facts["GB"] * hours
-        said.append(f"{text}; it gives {number(sets)} sets, which fill {number(size)} GB (ctxr-tiny).")
+        said.append(f"{text}; it gives {about(sets)} sets, which fill {about(size)} GB (ctxr-tiny).")
         if (kept := largest.get(FILTERED_VIDEO)) is not None:
             hours = 60 / kept.size
             text = f"`ctxr filter {' '.join(LIMITS)}` then takes {time_in_words(kept.seconds * hours)} and leaves"
             said.append(
-                f"{text} {number(kept.facts['sets'] * hours)} sets, another {number(kept.facts['GB'] * hours)} GB."
+                f"{text} {about(kept.facts['sets'] * hours)} sets, another {about(kept.facts['GB'] * hours)} GB."
             )
     if (album := largest.get(PHOTOS)) is not None:
         share = 1000 / album.size
-        text = f"A thousand drawn photos take {time_in_words(album.seconds * share)}, give {number(album.facts['sets'] * share)}"
-        said.append(f"{text} sets and fill {number(album.facts['GB'] * share)} GB.")
+        text = f"A thousand drawn photos take {time_in_words(album.seconds * share)}, give {about(album.facts['sets'] * share)}"
+        said.append(f"{text} sets and fill {about(album.facts['GB'] * share)} GB.")
     return said
 
 
 def time_in_words(seconds: float) -> str:
     """In minutes, from two hours on in hours."""
     minutes = seconds / 60
-    return f"{number(minutes / 60)} hours" if minutes >= 120 else f"{number(minutes)} minutes"
+    return f"{about(minutes / 60)} hours" if minutes >= 120 else f"{about(minutes)} minutes"
+
+
+def about(value: float) -> str:
+    """Two digits, as for what differs between machines anyway."""
+    return f"{float(f'{value:.2g}'):,g}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from bench.growth import expectations
@@ -11,8 +12,8 @@ from bench.table import Row, number, runs_of
 
 HEAD = ("figure", "ours", "beside", "theirs", "ratio", "target", "met", "note")
 PLOT = "performance-growth.svg"
-QUIET = 0.5
-"""Waiting processes per core up to which a machine counts as idle."""
+QUIET = 0.1
+"""Share of the processors that other programs may use on a quiet machine."""
 
 
 def tabulated(parts: Iterable[Part]) -> Table:
@@ -22,9 +23,9 @@ def tabulated(parts: Iterable[Part]) -> Table:
         right = column in ("ours", "theirs", "ratio")
         table.add_column(column, justify="right" if right else "left", ratio=None if right else 1)
     for part in parts:
-        table.add_row(f"[bold]{part.name}[/]", *[""] * 6, part.error and f"[red]failed: {part.error}[/]")
+        table.add_row(f"[bold]{part.name}[/]", *[""] * 6, part.error and f"[red]failed: {escape(part.error)}[/]")
         for row in part.rows:
-            table.add_row(*cells(row))
+            table.add_row(*map(escape, cells(row)))
         table.add_section()
     return table
 
@@ -81,13 +82,10 @@ def _opening(facts: Mapping[str, str], parts: Sequence[Part]) -> Iterator[str]:
     yield ""
     yield from ("| machine | |", "| --- | --- |")
     yield from (f"| {name} | {fact} |" for name, fact in facts.items())
-    cores = int(facts["processor"].rpartition(", ")[2].split()[0])
-    busy = [part.name for part in parts if part.load > QUIET * cores]
+    busy = [part.name for part in parts if part.others > QUIET]
     if busy:
-        yield from (
-            "",
-            f"**The machine was busy with other work** before these parts, so only ratios count: {', '.join(busy)}.",
-        )
+        names = ", ".join(busy)
+        yield from ("", f"**The machine was busy with other work** during these parts, so only ratios count: {names}.")
     failed = [part.name for part in parts if part.error]
     if failed:
         yield from ("", f"**These parts failed**: {', '.join(failed)}.")
@@ -109,7 +107,7 @@ def _table(parts: Sequence[Part]) -> Iterator[str]:
     )
     yield from ("", f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}")
     for part in parts:
-        ran = f"{part.date}, {part.seconds:,.0f} s, load {part.load:.1f}"
+        ran = f"{part.date}, {part.seconds:,.0f} s, {part.others:.0%} of the processors used by others"
         yield _line([f"**{part.name}** ({ran})", *[""] * 6, part.error and f"**failed**: {part.error}"])
         yield from (_line(cells(row)).replace("| NO |", "| **NO** |") for row in part.rows if not row.curve)
     yield ""
@@ -122,13 +120,24 @@ def _line(texts: Iterable[str]) -> str:
 def _growth(growing: Mapping[str, Sequence[Row]]) -> Iterator[str]:
     if not growing:
         return
-    yield from ("## Growth", "", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
+    yield from ("## Growth", "")
+    yield (
+        "Whole commands, start-up included; videos are one clip played again and again. Memory is that of all processes of a "
+        "command together; other programs change processor seconds less than time."
+    )
+    yield from ("", f"![Time by size, each curve relative to its smallest point]({PLOT})", "")
     for name, points in growing.items():
         facts = list(dict.fromkeys(fact for row in points for fact in row.facts))
         yield from (f"**{name}**" + (f": {points[-1].note}" if points[-1].note else ""), "")
-        yield _line([name.partition(",")[0], "time", f"per {name.split()[0].removesuffix('s')}", *facts])
+        unit = name.partition(",")[0]
+        yield _line([unit, "time", f"per {unit.split()[0].removesuffix('s')}", *facts])
         yield f"|{' ---: |' * (3 + len(facts))}"
         for row in points:
-            figures = [number(row.facts[fact]) if fact in row.facts else "" for fact in facts]
+            figures = [_fact(row.facts[fact]) if fact in row.facts else "" for fact in facts]
             yield _line([number(row.size), shown(row.seconds), shown(row.seconds / row.size), *figures])
         yield ""
+
+
+def _fact(figure: float) -> str:
+    """Counts have no digits behind the point."""
+    return f"{figure:,}" if isinstance(figure, int) else number(figure)

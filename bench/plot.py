@@ -6,7 +6,7 @@ from html import escape
 
 from bench.table import Row
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 340, 60, 16, 220, 44
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 800, 340, 60, 16, 370, 44
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,13 @@ class Finished:
     """What a command took.
 
     Attributes:
+        processor: seconds of processors, which other programs change less than `seconds`.
         mib: largest memory of its whole process tree at one time, MiB: pages that processes share count once.
         report: what it printed as JSON.
     """
 
     seconds: float
+    processor: float
     mib: float
     report: dict[str, Any]
 
@@ -36,17 +39,18 @@ def ctxr(verb: str, *arguments: object) -> Finished:
     """
     command = [sys.executable, "-m", "ctxr", verb, *map(str, arguments), "--json"]
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as told:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
         with subprocess.Popen(command, stdout=said, stderr=told) as process:
             peak = watch(process)
         seconds = time.perf_counter() - start
+        processor = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
         said.seek(0)
         told.seek(0)
         text = said.read().decode()
         report = json.loads(text) if text else {}
         if process.returncode or report.get("failures"):
             raise RuntimeError(f"ctxr {verb} failed: {report.get('error') or told.read().decode()[-500:]}")
-    return Finished(seconds, peak, report)
+    return Finished(seconds, processor, peak, report)
 
 
 def watch(process: "subprocess.Popen[bytes]") -> float:
@@ -101,6 +105,16 @@ def gigabytes(folder: Path) -> float:
     return sum({file.st_ino: file.st_size for file in files}.values()) / 1e9
 
 
-def load_average() -> float:
-    """Processes that wanted to run in the last minute, on average."""
-    return os.getloadavg()[0]
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def seconds_of_others() -> float:
+    """Processor seconds since the start of the system that went to other programs than this one and its ended children."""
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    try:
+        user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    except OSError:
+        return 0.0
+    return sum(map(int, (user, nice, system, *interrupts))) / os.sysconf("SC_CLK_TCK") - own

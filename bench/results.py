@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from bench.processes import cores, seconds_of_others
 from bench.table import Median, Row, runs_of
 
 PACKAGES = (
@@ -44,27 +45,30 @@ class Part:
     """One bench.
 
     Attributes:
-        date: of the measurement, ISO 8601. seconds: that it took. load: average number of waiting processes before it began.
+        date: of the measurement, ISO 8601. seconds: that it took. others: share of the processors that other
+            programs used meanwhile, 0..1.
         error: why it failed, in a sentence; `rows` are then those before.
     """
 
     name: str
     date: str
     seconds: float
-    load: float
+    others: float
     rows: tuple[Row, ...]
     error: str = ""
 
 
 def measured(name: str) -> Part:
     """Run a bench in a process of its own: neither its memory nor its failure is another's."""
-    start, load = time.perf_counter(), os.getloadavg()[0]
+    start, before = time.perf_counter(), seconds_of_others()
     try:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
             rows, error = alone.submit(rows_of, name).result()
     except BrokenProcessPool as failure:
         rows, error = [], f"its process was killed: {failure}"
-    return Part(name, datetime.date.today().isoformat(), time.perf_counter() - start, load, tuple(rows), error)
+    seconds = time.perf_counter() - start
+    others = max(0.0, seconds_of_others() - before) / seconds / cores()
+    return Part(name, datetime.date.today().isoformat(), seconds, others, tuple(rows), error)
 
 
 def rows_of(name: str) -> tuple[list[Row], str]:
@@ -79,10 +83,9 @@ def rows_of(name: str) -> tuple[list[Row], str]:
 
 def machine() -> dict[str, str]:
     """What decides figures beside the code: processor, memory, versions."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     facts = {
-        "processor": f"{processor()}, {platform.machine()}, {cores} cores",
+        "processor": f"{processor()}, {platform.machine()}, {cores()} cores",
         "memory": f"{memory:.0f} GiB",
         "GPU": gpu(),
         "system": f"{platform.system()} {platform.release().split('-')[0]}",

@@ -22,7 +22,7 @@ MACHINE = {"processor": "one, x86_64, 2 cores", "memory": "2 GiB", "GPU": "none"
 
 def part(*rows: Row, **more: Any) -> Part:
     return Part(
-        **{"name": "decode", "date": "2026-01-02", "seconds": 3.0, "load": 0.1, "rows": rows, "error": "", **more}
+        **{"name": "decode", "date": "2026-01-02", "seconds": 3.0, "others": 0.01, "rows": rows, "error": "", **more}
     )
 
 
@@ -70,7 +70,7 @@ def test_each_row_is_a_line_of_the_table_beside_its_peer() -> None:
 
 
 def test_a_busy_machine_and_a_failed_part_are_named() -> None:
-    text, _ = page(MACHINE, [part(load=2.0), part(name="links", error="ValueError: 17")])
+    text, _ = page(MACHINE, [part(others=0.4), part(name="links", error="ValueError: 17")])
     assert "only ratios count: decode." in text
     assert "**failed**: ValueError: 17" in text
 
@@ -119,8 +119,8 @@ def test_what_to_expect_is_the_largest_point_scaled_to_an_hour() -> None:
         point(PHOTOS, 500.0, 30.0, sets=40, GB=0.1),
     ]
     footage, photos = expectations(rows)
-    assert [word for word in ("10.0 minutes", "5.00 hours", "220 sets", "0.300 GB") if word not in footage] == []
-    assert [word for word in ("1.00 minutes", "80.0 sets", "0.200 GB") if word not in photos] == []
+    assert [word for word in ("10 minutes", "5 hours", "220 sets", "0.3 GB") if word not in footage] == []
+    assert [word for word in ("1 minutes", "80 sets", "0.2 GB") if word not in photos] == []
 
 
 def test_the_simulated_crowd_gives_as_many_answers_as_asked_or_a_few_more(tmp_path: Path) -> None:
