@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import queue
-import sys
 import threading
 import time
 from collections import deque
