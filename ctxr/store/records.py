@@ -116,6 +116,10 @@ OLD_LOW_QUALITY = "blurry"
 """What the reason `low_quality` was called in older ledgers and counts; it is read as that."""
 
 
+BETWEEN = "between_samples"
+"""Reason of a frame that lay between two samples, and that the search did not need: it was held, not considered."""
+
+
 class LedgerRow(Record, frozen=True):
     """What became of one considered frame or photo, and why.
 

@@ -137,9 +137,9 @@ class BuildSets(Writing):
     engine: EngineName = "threads"
     """What works on the videos: threads, or processes, each with an encoder of its own."""
     rank: Rank = None
-    """Make only every N-th video, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
+    """Make only every N-th video and shard of photos, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
     world_size: WorldSize = None
-    """Number N of ranks that share the videos."""
+    """Number N of ranks that share the videos and photos."""
     yield_curve: Switch = False
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
     retry_failed: Switch = False

@@ -24,7 +24,7 @@ from ctxr.pipelines.curation.config import KEEPING, BuildSets, Filter
 from ctxr.pipelines.curation.losses import gone, losses
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import Unmeasurable
-from ctxr.pipelines.curation.videos import BETWEEN, UnitContext
+from ctxr.pipelines.curation.videos import UnitContext
 from ctxr.store.artifacts import (
     MANIFEST,
     Artifact,
@@ -36,7 +36,7 @@ from ctxr.store.artifacts import (
     take_manifest,
 )
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import Facts, Failure, SharedFootage, Split, SplitName
+from ctxr.store.records import BETWEEN, Facts, Failure, SharedFootage, Split, SplitName
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import (
     FailedUnit,

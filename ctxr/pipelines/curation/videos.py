@@ -29,7 +29,7 @@ from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other
 from ctxr.store.arrays import VectorLog, Vectors, spread, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
-from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
 from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, Stamp, write_unit
 
 
@@ -418,10 +418,6 @@ def _unit(
     ledger, exact = picker.ledger(rows), picker.exact_vectors(vectors.shape[1])
     made = [*picker.measured.values()], picker.sets, picker.images
     return SourceUnit(stamp, source, shots, ledger, *made, vectors=vectors, exact=exact)
-
-
-BETWEEN = "between_samples"
-"""Reason of a frame that lay between two samples, and that the search did not need."""
 
 
 def _row(source: str, candidate: CandidateFrame) -> LedgerRow:

@@ -64,7 +64,12 @@ def test_a_full_store_of_frames_is_settled(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(videos, "BATCH", 1000)
     settled: list[int] = []
     settle = videos._Pass.settle
-    monkeypatch.setattr(videos._Pass, "settle", lambda self: (settled.append(len(self._batch)), settle(self))[1])
+
+    def counted(self: videos._Pass) -> None:
+        settled.append(len(self._batch))
+        settle(self)
+
+    monkeypatch.setattr(videos._Pass, "settle", counted)
     report = build(tmp_path, tmp_path / "sets", memory_limit=1.0)
     assert len(settled) > 2
     assert report.counts["sets"] >= 1

@@ -21,7 +21,7 @@ from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
 from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
-from ctxr.store.records import Facts, Failure, Image, ImageSet, Source, Split, SplitName
+from ctxr.store.records import BETWEEN, Facts, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
 
@@ -290,7 +290,9 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
     """Units and splits of image sets."""
     parents = last.manifest.parents if last.manifest else []
     present = [parent.name for parent in parents if parent.kind in ("video", "photos")]
-    units = tuple(read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
+    finished = (read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
+    # frames that were only held would fill the page
+    units = tuple(replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN]) for unit in finished)
     if not units and number(last.counts.get("sets")):
         units = units_of(dataset_of(open_artifact(last.path)))
         notes.append(
