@@ -48,7 +48,9 @@ def shown(figure: float, unit: str = "s") -> str:
     """A figure with its unit, and the least and largest run where there are several."""
     scale = 1.0
     if unit == "s":
-        unit, scale = next(((name, step) for name, step in (("s", 1.0), ("ms", 1e-3)) if figure >= step), ("µs", 1e-6))
+        unit, scale = next(
+            ((name, step) for name, step in (("s", 1.0), ("ms", 1e-3)) if abs(figure) >= step), ("µs", 1e-6)
+        )
     return f"{number(figure / scale)} {unit}".rstrip() + _range(runs_of(figure), scale)
 
 
