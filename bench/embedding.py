@@ -14,7 +14,6 @@ from PIL import Image
 
 from bench.table import Row, median_seconds
 from ctxr.models.encoders import Encoder, find_source, load_encoder
-from ctxr.models.openvino_tower import is_installed
 from ctxr.models.precision import has_bf16_units
 from ctxr.models.preprocess import Preprocess
 
@@ -73,7 +72,7 @@ def _tower() -> list[Row]:
         met=theirs / ours >= SPEED_UP if bf16 else None,
         note=f"{speeds}; this processor multiplies matrices {gain:.2f} x faster in bf16",
     )
-    return [row, *(_openvino(encoder, pictures, reference) if is_installed() else ())]
+    return [row, *(_openvino(encoder, pictures, reference) if "openvino" in encoder.precisions() else ())]
 
 
 def _openvino(ours: Encoder, pictures: list[np.ndarray], reference: Callable[[], None]) -> Iterator[Row]:

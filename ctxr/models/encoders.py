@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -21,7 +21,7 @@ import numpy as np
 
 from ctxr.errors import CtxrError, DataError, UsageError, did_you_mean
 from ctxr.models.hub import cached_weights, fetched_weights, split_name
-from ctxr.models.openvino_tower import OpenVinoTower, fastest, is_installed
+from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from ctxr.models.precision import (
     BF16_PARAMETERS,
     OPENVINO,
@@ -97,7 +97,7 @@ class Encoder:
         self.device = device
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
         # an encoder of images alone is half the memory: the text tower is loaded again by whoever asks for texts
-        self._fine = model.visual
+        self._fine, self._towers = model.visual, dict[str, Any]()
         self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
         self.use(choose_precision(precision, device, self._parameters))
@@ -108,46 +108,40 @@ class Encoder:
         # measured with ViT-B/32 on two cores: bf16 gains up to 16 rows, fp32 little beyond 4; small towers are all overhead
         few = self._parameters >= BF16_PARAMETERS and not precision.endswith("bf16")
         self._rows = 64 if self.device != "cpu" else 4 if few else 16
-        for made in ("_tower", "margin"):
-            self.__dict__.pop(made, None)
+        self.__dict__.pop("margin", None)
 
     def use_fastest(self) -> None:
         """Change to OpenVINO where that was measured to be faster on this machine; small towers stay with torch."""
-        import torch
-
-        if self._parameters < BF16_PARAMETERS or len(self.precisions()) == 2:
+        engines = [name for name in self.precisions() if name == "openvino" or (name in OPENVINO and has_bf16_units())]
+        if self._parameters < BF16_PARAMETERS or not engines:
             return
-        towers: dict[str, Any] = {}
 
-        def ready(precision: str) -> Callable[[], int]:
+        def run(precision: str) -> int:
             self.use(precision)
-            towers[precision], rows = self._tower, self._rows
-            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-            batch = torch.zeros(rows, 3, *self._preprocess.size, dtype=dtype)
-            return lambda: rows if self._forward(towers[precision], batch) is not None else 1
+            self.encode_images([np.zeros((*self._preprocess.size, 3), np.uint8)] * (rows := self._rows))
+            return rows
 
-        engines = [name for name in OPENVINO if name == "openvino" or has_bf16_units()]
-        self.use(fastest(self.fingerprint, {name: partial(ready, name) for name in (self.precision, *engines)}))
-        if self.precision in towers:
-            self._tower = towers[self.precision]
+        self.use(fastest(self.fingerprint, [self.precision, *engines], run))
+        self._towers = {name: tower for name, tower in self._towers.items() if name == self.precision}
 
-    def precisions(self) -> list[str]:
-        """What can be computed in on this device, with the packages that are installed."""
-        return ["fp32", "bf16", *(OPENVINO if self.device == "cpu" and is_installed() else ())]
+    def precisions(self) -> dict[str, str]:
+        """What can be computed in on this device, each with what its vectors depend on: the version of another engine than torch."""
+        usable = OPENVINO if self.device == "cpu" and find_spec("openvino") else ()
+        return {"fp32": "fp32", "bf16": "bf16"} | {name: f"{name} {version('openvino')}" for name in usable}
 
-    def arithmetic(self, precision: str) -> str:
-        """The precision, with the version of an engine beside torch: vectors of another version may differ."""
-        return f"{precision} {version('openvino')}" if precision in OPENVINO else precision
-
-    @cached_property
+    @property
     def _tower(self) -> Any:
         """What embeds images. Raises UsageError for a precision that this machine does not have."""
-        if self.precision in OPENVINO:
+        if self.precision not in self._towers:
             if self.precision not in self.precisions():
-                hint = "pip install 'ctxr[openvino]' and use --device cpu, or --precision auto"
+                hint = "pip install openvino and use --device cpu, or --precision auto"
                 raise UsageError(f"precision {self.precision} is not available on {self.device} here", hint=hint)
-            return OpenVinoTower(self._fine, self._preprocess.size, OPENVINO[self.precision])
-        return (_rounded(self._fine) if self.precision == "bf16" else self._fine).to(self.device)
+            if self.precision in OPENVINO:
+                tower: Any = OpenVinoTower(self._fine, self._preprocess.size, OPENVINO[self.precision])
+            else:
+                tower = (_rounded(self._fine) if self.precision == "bf16" else self._fine).to(self.device)
+            self._towers[self.precision] = tower
+        return self._towers[self.precision]
 
     @cached_property
     def margin(self) -> float:

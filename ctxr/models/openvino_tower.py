@@ -7,9 +7,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,6 @@ GAIN = 1.15
 """How many times as fast as torch another engine must be to be chosen: less is within the noise of a short measurement."""
 
 
-def is_installed() -> bool:
-    """Whether OpenVINO is there, without loading it."""
-    return find_spec("openvino") is not None
-
-
 def openvino() -> Any:
     """The package, silenced."""
     # openvino reports every import and conversion to its makers through this package, where it is installed
@@ -39,10 +33,7 @@ def openvino() -> Any:
 
 
 class OpenVinoTower:
-    """An image tower that is compiled for each number of rows once it is asked for; one thread at a time may call it.
-
-    Raises CtxrError for a tower that OpenVINO cannot convert.
-    """
+    """An image tower, compiled for each number of rows. Raises CtxrError for one that OpenVINO cannot convert."""
 
     def __init__(self, tower: Any, size: tuple[int, int], numbers: str) -> None:
         import torch
@@ -75,50 +66,31 @@ class OpenVinoTower:
         return torch.from_numpy(self._requests[rows].infer({0: batch.numpy()})[0])
 
 
-def fastest(fingerprint: str, passes: Mapping[str, Callable[[], Callable[[], int]]]) -> str:
-    """The first precision of `passes`, or another one that was measured to be faster by `GAIN`.
+def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], int]) -> str:
+    """The first precision, or another one in which the encoder of that fingerprint was measured to be faster by `GAIN`.
 
-    It is measured once for each encoder and kind of machine, and kept in the user's cache, which may be deleted at any time.
-
-    Args:
-        fingerprint: of the encoder.
-        passes: by precision, a function that makes the tower ready; it gives a function that does one pass and returns its rows.
+    `run` does a pass and returns its rows; CtxrError: it cannot. The choice is measured once for each encoder and kind of machine, and
+    kept in the user's cache, which may be deleted at any time.
     """
     import torch
 
     package = openvino()
-    processor = [
-        package.Core().get_property("CPU", "FULL_DEVICE_NAME"),
-        torch.get_num_threads(),
-        str(torch.__version__),
-    ]
-    key = [fingerprint, *processor, package.get_version(), [*passes]]
+    processor = package.Core().get_property("CPU", "FULL_DEVICE_NAME"), torch.get_num_threads()
+    key = [fingerprint, *precisions, *processor, str(torch.__version__), package.get_version()]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ctxr", "engines", f"{sha256_of(key)}.json")
     with suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # of these, RuntimeError: nobody has a home
         cache = cache.expanduser()
-        kept = json.loads(cache.read_bytes())["precision"]
-        if kept in [*passes]:
+        if (kept := json.loads(cache.read_bytes())["precision"]) in precisions:
             return str(kept)
-    seconds = _seconds(passes)
-    first = next(iter(passes))
-    best = min(seconds, key=seconds.__getitem__)
-    chosen = best if seconds[best] * GAIN <= seconds[first] else first
-    content = {"precision": chosen, "seconds per image": seconds, "measured for": key}
-    with suppress(CtxrError):  # a cache that cannot be written is measured again
-        write_bytes(cache, json.dumps(content, indent=1).encode(), durable=False)
-    return chosen
-
-
-def _seconds(passes: Mapping[str, Callable[[], Callable[[], int]]]) -> dict[str, float]:
-    """Seconds per image of each precision, at best of two passes that alternate; those that cannot be used are left out."""
-    ready, seconds = dict[str, Callable[[], int]](), dict[str, float]()
-    for name, prepare in passes.items():
+    seconds = dict.fromkeys(precisions, float("inf"))  # per image, the best of passes that alternate
+    for precision in [*precisions] * 3:
         with suppress(CtxrError):
-            ready[name] = prepare()
-            ready[name]()
-    for _ in range(2):
-        for name, run in ready.items():
             start = time.perf_counter()
-            rows = run()
-            seconds[name] = min(seconds.get(name, float("inf")), (time.perf_counter() - start) / rows)
-    return seconds
+            rows = run(precision)
+            seconds[precision] = min(seconds[precision], (time.perf_counter() - start) / rows)
+    best = min(precisions, key=seconds.__getitem__)
+    chosen = best if seconds[best] * GAIN <= seconds[precisions[0]] else precisions[0]
+    content = {"precision": chosen, "seconds": {name: value for name, value in seconds.items() if value < float("inf")}}
+    with suppress(CtxrError):  # a cache that cannot be written is measured again
+        write_bytes(cache, json.dumps(content | {"of": key}).encode(), durable=False)
+    return chosen

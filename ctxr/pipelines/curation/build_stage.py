@@ -56,7 +56,7 @@ class BuildStage(SetsStage):
                 raise UsageError(
                     f"{source.path} lies inside the artifact folder {self.out()}", hint="choose another --out"
                 )
-        load = EncoderLoader(options, progress)
+        load = partial(_load_encoder, options, progress, precision=options.precision)
         parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
         if options.add and not options.yes and (lost := gone(self.out(), parents)):
             raise DataError(
@@ -101,13 +101,14 @@ class BuildStage(SetsStage):
         scan |= {"gate": 0.0} if options.every_frame else {} if options.samples_only else {"search": True}
         if unknown := sorted(published.keys() - {source.name for source in sources}):
             progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
+        settings = {name: _scan_settings(scan, encoder, vectors) for name, vectors in encoder.precisions().items()}
         if options.precision == "auto":
-            settings = {name: _scan_settings(scan, encoder, name) for name in encoder.precisions()}
             if began := _begun(out, sources, settings):
                 encoder.use(began)
             else:
                 encoder.use_fastest()
-            embedder.make.precision = encoder.precision
+            # for processes with an encoder of their own
+            embedder.make.keywords["precision"] = encoder.precision
         remember_paths(out, {source.sha256: source.path for source in sources})
         threshold = encoder.threshold if options.threshold is None else options.threshold
         picking = Picking(threshold, options.set_size, encoder.margin, quality)
@@ -119,7 +120,7 @@ class BuildStage(SetsStage):
         selection |= self.choice.copies.record()
         videos = [source for source in sources if source.kind == "video"]
         self.albums = [source for source in sources if source.kind == "photos"]
-        self.stamp = partial(_stamp, context, _scan_settings(scan, encoder, encoder.precision), self.choice)
+        self.stamp = partial(_stamp, context, settings[encoder.precision], self.choice)
         self.earlier = self._earlier_splits(out)
         return SetsJob(
             BuildVideos(context, _retry(options), ""),
@@ -278,25 +279,15 @@ class BuildVideos(VideoJob):
             scanner.close()
 
 
-@dataclass
-class EncoderLoader:
-    """Loads the encoder of a run, in this process and in others; `precision` is what it computes in, once that is known."""
-
-    options: BuildSets
-    progress: Progress
-    precision: str = ""
-
-    def __call__(self) -> Encoder:
-        """The encoder."""
-        options, precision = self.options, self.precision or self.options.precision
-        with self.progress.task(f"load the encoder {options.encoder}", None):
-            return load_encoder(options.encoder, options.device, precision, warn=self.progress.warn)
+def _load_encoder(options: BuildSets, progress: Progress, precision: str) -> Encoder:
+    with progress.task(f"load the encoder {options.encoder}", None):
+        return load_encoder(options.encoder, options.device, precision, warn=progress.warn)
 
 
-def _scan_settings(scan: Mapping[str, object], encoder: Encoder, precision: str) -> list[object]:
+def _scan_settings(scan: Mapping[str, object], encoder: Encoder, vectors: str) -> list[object]:
     """What decides the scan of any source."""
     decisive = {name: value for name, value in scan.items() if name not in SCAN_LIMITS}
-    return [decisive, encoder.fingerprint, encoder.arithmetic(precision), package_versions()]
+    return [decisive, encoder.fingerprint, vectors, package_versions()]
 
 
 def _begun(out: Path, sources: Sequence[InputSource], settings: Mapping[str, Sequence[object]]) -> str | None:
