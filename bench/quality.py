@@ -26,7 +26,7 @@ from ctxr.media.text_area import _language_folder as language_folder
 
 SIZES = ((360, 640), (720, 1280))
 PUBLISHED = 0.65
-PICTURES = 20
+PICTURES = 40
 CONFIDENCE = 60.0
 
 
