@@ -40,7 +40,7 @@ FLAT = (
 )
 LEAST_SPREAD = 0.5  # below it, what there is to see is what a codec left
 CELL = 8  # pixels
-HOT = 1.0  # logit from which on a cell looks like text
+HOT = 0.0  # logit from which on a cell looks like text
 LEAST_SHARE = 0.006  # of the cells of a picture that is read; boxes of words are lower than the cells they touch
 
 
