@@ -4,7 +4,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from multiprocessing import active_children, get_context
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.processes import die_with_parent
 from ctxr.engine.progress import Progress, ProgressTask, Silent
-from ctxr.errors import did_you_mean
+from ctxr.errors import CtxrError, did_you_mean
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -186,12 +186,15 @@ def parallel(
                     yield from arrived()
             while flying:
                 yield from arrived()
-        except BaseException:
+        except BaseException as error:
             stop()
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children() if processes else ():
                 if child not in others:
                     child.kill()
+            if isinstance(error, BrokenExecutor):
+                problem = "a worker process was killed, as happens where memory runs out"
+                raise CtxrError(problem, hint="free memory, and run the same command again") from error
             raise
 
 

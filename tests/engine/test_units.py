@@ -1,6 +1,8 @@
 """One loop over threads or processes: order, laziness, and an end when something fails."""
 
 import itertools
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -8,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ctxr.engine.units import RankShard, parallel, unit_rules
+from ctxr.errors import CtxrError
 
 
 def double(number: int) -> int:
@@ -82,3 +85,12 @@ def test_a_rank_is_one_of_a_world_and_an_engine_is_a_known_one(
     told = [f"{sentence} ({hint})" for sentence, hint in unit_rules(engine, rank, world)]
     assert [problem in one for one in told] == [True] * bool(problem)
     assert RankShard.of(object()) is None
+
+
+def die(number: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_process_is_named_and_no_traceback() -> None:
+    with pytest.raises(CtxrError, match="worker process"):
+        list(parallel(die, range(3), 2, processes=True))
