@@ -99,7 +99,8 @@ class BuildSets(Writing):
     brisque: BrisqueLimit = None
     """While picking, reject frames whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
     max_text: TextLimit = None
-    """While picking, reject frames where recognised text covers more than this share of the area (0..1)."""
+    """While picking, reject frames where recognised text covers more than this share of the area (0..1); text on less than
+    0.005 of it may be missed."""
     min_size: SizeLimit = None
     """Rule out images whose shorter side has fewer pixels."""
     brisque_weights: BrisqueWeights = "live"
@@ -133,7 +134,7 @@ class BuildSets(Writing):
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
     threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
-    """Decoding threads per video."""
+    """Decoding threads per video; PyAV takes one more."""
     engine: EngineName = "threads"
     """What works on the videos: threads, or processes, each with an encoder of its own."""
     rank: Rank = None
@@ -196,7 +197,8 @@ class Filter(Writing):
     brisque: BrisqueLimit = None
     """Reject images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
     max_text: TextLimit = None
-    """Reject images where recognised text covers more than this share of the area (0..1)."""
+    """Reject images where recognised text covers more than this share of the area (0..1); text on less than 0.005 of it may
+    be missed."""
     min_size: SizeLimit = None
     """Rule out images whose shorter side has fewer pixels."""
     brisque_weights: BrisqueWeights = "live"
