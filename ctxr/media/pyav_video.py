@@ -2,6 +2,7 @@
 
 import bisect
 import errno
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -21,6 +22,8 @@ _MAX_FAILURES_IN_A_ROW = 256
 # A jump throws away what the decoding threads have ahead: fewer frames than this are decoded rather than jumped over.
 _FRAMES_WORTH_A_JUMP = 12
 _DEFAULT_RATE = Fraction(25)
+# More packets than this are not between a decoder's input and its output.
+_TAIL = 512
 # A container without a frame count makes libraries compute absurd ones: no video has so many frames.
 MOST_FRAMES = 100_000_000
 # Containers under FFmpeg's names.
@@ -64,6 +67,7 @@ class PyavVideo(Video):
         self._waiting_for_keyframe = False
         self._keys: list[int] | None = None
         self._gap, self._end = 0, Fraction(0)
+        self._last_stamp, self._last_packets = 0, deque[int](maxlen=_TAIL)
         self._container = _open_container(path)
         try:
             self._stream = self._video_stream()
@@ -112,7 +116,10 @@ class PyavVideo(Video):
         More packets than promised: the list was that of the first fragment.
         """
         promised = self.header.promised_frames
-        lost = self._failures + self._left_out
+        # at the end of a file, some of what threads fail to decode goes missing without an error
+        step = 1 / (self.header.rate or _DEFAULT_RATE) / self._time_base
+        after = sum(stamp > self._last_stamp + 0.75 * step for stamp in self._last_packets)
+        lost = self._failures + self._left_out + max(0, after - self._failures_in_a_row)
         if promised and self._packets <= promised:
             lost += promised - self._packets
             message = f"{self._count} of {promised} promised frames could be decoded"
@@ -214,6 +221,8 @@ class PyavVideo(Video):
             try:
                 for packet in self._container.demux(self._stream):
                     self._packets += packet.pts is not None or packet.size > 0
+                    if packet.pts is not None and not packet.is_discard:
+                        self._last_packets.append(packet.pts)
                     yield from self._frames_of(packet)
                     if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
                         return
@@ -231,6 +240,7 @@ class PyavVideo(Video):
             return
         for frame in frames:
             self._failures_in_a_row = 0
+            self._last_stamp = max(self._last_stamp, frame.pts or 0)
             if frame.is_corrupt or (self._waiting_for_keyframe and not frame.key_frame):
                 self._left_out += 1
             else:

@@ -234,6 +234,18 @@ def test_after_a_broken_packet_frames_wait_for_the_next_keyframe(tmp_path: Path,
     assert damage.share == pytest.approx(7 / 40)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 6])
+@pytest.mark.parametrize("broken", [99, 98, 95])
+def test_a_broken_packet_near_the_end_is_damage_with_any_number_of_threads(
+    tmp_path: Path, broken: int, threads: int
+) -> None:
+    path = write_clip(tmp_path / "clip.mp4", pictures((1, 100)), options={"g": "10", "bf": "0", "sc_threshold": "0"})
+    frames, damage = _decoded(break_packet(path, broken), threads=threads)
+    assert len(frames) == broken
+    assert damage is not None
+    assert damage.share == pytest.approx((100 - broken) / 100)
+
+
 def test_opening_needs_no_decoder_library_before_a_video_is_opened() -> None:
     code = "import sys, ctxr.media.video; assert not {'av', 'cv2', 'torch'} & set(sys.modules), sorted(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
 from ctxr.engine.progress import Progress
@@ -91,6 +92,13 @@ class BuildStage(SetsStage):
             *_, embedder = inputs.data
             return ready if embedder.encoder.fingerprint == recorded else None
         return ready
+
+    def key(self, inputs: Inputs) -> dict[str, Any]:
+        """As for any verb; photos know no search."""
+        key = super().key(inputs)
+        if all(row.kind != "video" for row in inputs.parents):
+            key.pop("samples_only", None)
+        return key
 
     def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
         """Load the quality measures and the encoder, then warn about what the options and sources leave out."""
