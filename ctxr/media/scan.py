@@ -6,7 +6,7 @@ a new child.
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,10 @@ Event = VideoHeader | CandidateFrame | Settle | ScanEnd
 _EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}
 Message = tuple[str, Any, Pixels | None]
 """Kind, fields and pixels."""
+
+
+class FrameGone(VideoError):
+    """A frame that the running scan kept cannot be had any more; the scan goes on to say why, or begins again."""
 
 
 class DecoderClient(Closing):
@@ -87,7 +91,7 @@ class Scanner(DecoderClient):
     _cancelled = False
     _options = ScanOptions()
 
-    def scan(self, path: Path, options: ScanOptions | None = None) -> Iterator[Event]:
+    def scan(self, path: Path, options: ScanOptions | None = None) -> Generator[Event, None, None]:
         """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd; in a search also Settle, after which
         `release` must be called for the last candidate.
 
@@ -120,17 +124,21 @@ class Scanner(DecoderClient):
         raise VideoError(first.reason, problems, first.hint, path)
 
     def fetch(self, index: int) -> Pixels:
-        """Pixels uint8 [H, W, 3] of a frame that the running scan keeps. Raises VideoError as `scan` does."""
-        if (child := self._child) is None:
-            raise VideoError("cancelled", "the scan was cancelled")
+        """Pixels uint8 [H, W, 3] of a frame that the running scan keeps. Raises FrameGone where its child failed."""
+        child, gone = self._child, FrameGone("decoder_failed", f"frame {index} is gone")
+        if child is None or any("failed" in message for message, _ in self._waiting):
+            raise gone
         child.tell({"want": index})
-        while True:
-            message, pixels = child.next(self._options.stall_seconds, self._options.time_limit)
-            if "pixels" in message and pixels is not None:
-                return pixels
-            self._waiting.append((message, pixels))
-            if "failed" in message:
-                raise VideoError("decoder_failed", f"frame {index} cannot be had any more")
+        try:
+            while True:
+                message, pixels = child.next(self._options.stall_seconds, self._options.time_limit)
+                if "pixels" in message and pixels is not None:
+                    return pixels
+                self._waiting.append((message, pixels))
+                if "failed" in message:
+                    raise gone
+        except VideoError as error:
+            raise gone from error
 
     def release(self, index: int) -> None:
         """Tell the running scan that frames up to `index` are needed no more."""

@@ -6,6 +6,7 @@ only where pixels come from differs. So both give the same sets.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -17,10 +18,10 @@ import numpy as np
 
 from ctxr.engine.units import Portable
 from ctxr.errors import CtxrError
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, Settle
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
 from ctxr.media.frames import ChildFrameReader
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
-from ctxr.media.scan import Scanner
+from ctxr.media.scan import FrameGone, Scanner
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
 from ctxr.metrics.selection import Completed, FrameDecision, Rejection, SecantSearch, Walk
@@ -311,24 +312,27 @@ def scan_video(
     """
     decode: _Pass | None = None
     try:
-        for event in scanner.scan(video.path, context.options):
-            if isinstance(event, VideoHeader):
-                # a second header: another decoder begins again, what came before does not count
-                if decode:
-                    decode.close()
-                decode = _Pass(context, video, event, scanner)
-                watch(event, 0)
-            elif decode and isinstance(event, CandidateFrame):
-                watch(None, event.index)
-                decode.take(event)
-            elif decode and isinstance(event, Settle):
-                decode.settle()
-            elif decode and isinstance(event, ScanEnd):
-                decode.settle()
-                source = _source(video, event, sum(row.reason != BETWEEN for row in decode.rows.values()))
-                shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
-                rows, vectors = _in_order(decode.rows.values(), decode.places, decode.vectors.close())
-                return context.save(_unit(stamp, source, shots, rows, vectors, picker=decode.picker))
+        with closing(scanner.scan(video.path, context.options)) as events:
+            for event in events:
+                if isinstance(event, VideoHeader):
+                    # a second header: another decoder begins again, what came before does not count
+                    if decode:
+                        decode.close()
+                    decode = _Pass(context, video, event, scanner)
+                    watch(event, 0)
+                elif decode and isinstance(event, ScanEnd):
+                    decode.settle()
+                    source = _source(video, event, sum(row.reason != BETWEEN for row in decode.rows.values()))
+                    shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
+                    rows, vectors = _in_order(decode.rows.values(), decode.places, decode.vectors.close())
+                    return context.save(_unit(stamp, source, shots, rows, vectors, picker=decode.picker))
+                elif decode and isinstance(event, CandidateFrame):
+                    watch(None, event.index)
+                    with suppress(FrameGone):
+                        decode.take(event)
+                elif decode:
+                    with suppress(FrameGone):
+                        decode.settle()
         raise RuntimeError(f"the scan of {video.path} ended without an end")
     finally:
         if decode:

@@ -1,9 +1,13 @@
 """The search between samples: more sets, the same bytes however it is reached, and nothing spent on still shots."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from ctxr.media.images import Pixels
+from ctxr.media.scan import Scanner
 from ctxr.pipelines.curation import videos
 from ctxr.store.records import LedgerRow
 from ctxr.store.units import read_unit
@@ -82,3 +86,24 @@ def test_a_still_shot_costs_what_it_costs_without_a_search(tmp_path: Path) -> No
     searched, sampled = (build(tmp_path, tmp_path / str(only), samples_only=only).counts for only in (False, True))
     assert searched["embedded"] == sampled["embedded"] == 1
     assert searched["held"] == 0
+
+
+@pytest.mark.parametrize("spent", [1, 12])
+def test_a_decoder_that_is_killed_while_a_frame_is_asked_for_is_replaced_by_the_other_one(
+    footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: int
+) -> None:
+    fetch, asked = Scanner.fetch, list[int]()
+
+    def killing(scanner: Scanner, index: int) -> Pixels:
+        asked.append(index)
+        if len(asked) == spent and scanner._child:
+            os.kill(scanner._child._process.pid, signal.SIGKILL)
+        return fetch(scanner, index)
+
+    expected = build(footage, tmp_path / "one" / "sets", decoder="opencv").artifact
+    monkeypatch.setattr(Scanner, "fetch", killing)
+    artifact = build(footage, tmp_path / "two" / "sets", workers=1).artifact
+    units = [read_unit(artifact, f"clip{number}") for number in range(3)]
+    assert [unit.source.decoder for unit in units].count("opencv") == 1
+    (killed,) = [unit for unit in units if unit.source.decoder == "opencv"]
+    assert killed.ledger == read_unit(expected, killed.source.name).ledger
