@@ -26,7 +26,7 @@ from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.staging import staged_folder
+from ctxr.engine.stage import staged_folder
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes

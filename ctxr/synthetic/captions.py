@@ -33,7 +33,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
 from ctxr.store.tables import write_tables
-from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws
+from ctxr.synthetic.benchmark import AUTHOR, SyntheticDataset, draw_picture, draws
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.predicates import (
     BY_NAME,

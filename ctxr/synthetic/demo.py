@@ -37,7 +37,7 @@ from ctxr.store.units import read_unit
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
-from ctxr.synthetic.rehearsal import Rehearsed, rehearse
+from ctxr.synthetic.crowd import Rehearsed, rehearse
 from ctxr.synthetic.world.films import BLUR
 from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 

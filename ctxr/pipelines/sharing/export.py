@@ -28,8 +28,7 @@ from ctxr.datasets.writers.job import (
 )
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.project import CHAIN, chosen
-from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.engine.staging import keep_card, refuse_others
+from ctxr.engine.stage import Inputs, Stage, execute, keep_card, refuse_others
 from ctxr.errors import DataError, UsageError, some
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
 from ctxr.problems.runs import SCORES

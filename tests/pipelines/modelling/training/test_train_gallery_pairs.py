@@ -15,8 +15,7 @@ from ctxr.pipelines.modelling.config import Eval, RegionsConfig, Train, TrainRep
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
 from ctxr.pipelines.modelling.train import run
-from ctxr.problems.gallery.rankings import QueryRanking, RecallRow
-from ctxr.problems.gallery.splits import gallery_splits
+from ctxr.problems.gallery.splits import QueryRanking, RecallRow, gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
 from tests.pipelines.galleries import extra_pairs, write_round
