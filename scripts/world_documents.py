@@ -34,9 +34,9 @@ from ctxr.synthetic.benchmark import (
     draws,
 )
 from ctxr.synthetic.captions import WorldCaptions, write_captions
-from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.scenes import sample_scene
 from ctxr.synthetic.world.sets import SIZE, neighbour, neighbours
+from ctxr.synthetic.world.statements import contextual_description
 
 LEAST = 64
 """Pictures of a split, at least."""

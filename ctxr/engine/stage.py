@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ctxr.engine.options import Options
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import RankShard
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import (
@@ -74,9 +74,9 @@ class Stage(ABC):
     def __init__(self, options: Options) -> None:
         self.options, self.shard = options, RankShard.of(options)
 
-    @abstractmethod
     def out(self) -> Path:
-        """The folder of the artifact."""
+        """The folder of the artifact; by default the one that the options name."""
+        return Path(cast(Any, self.options).folder())
 
     @abstractmethod
     def inputs(self, progress: Progress) -> Inputs:
@@ -132,13 +132,12 @@ class Stage(ABC):
         require_ours(out)
 
 
-def execute(stage: Stage, progress: Progress | None = None) -> StageResult:
+def execute(stage: Stage, progress: Progress = SILENT) -> StageResult:
     """Run the stage, unless its result is up to date.
 
     Raises UsageError for invalid options and for a folder that is no artifact of ctxr, UnfinishedError for a folder that another
     process is writing to, and what the stage raises.
     """
-    progress = progress or Silent()
     stage.options.check()
     inputs, out = stage.inputs(progress), stage.out()
     if artifact := stage.current(out, inputs):

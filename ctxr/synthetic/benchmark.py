@@ -18,7 +18,7 @@ import numpy as np
 from ctxr.datasets.readers.phenomena import WORKER
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.options import NotDecisive, Options, Range, Seed
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.engine.units import parallel
 from ctxr.media.images import decode_jpeg, encode_jpeg
@@ -30,10 +30,10 @@ from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
 from ctxr.store.tables import write_tables
-from ctxr.synthetic.world.describing import TAGS, contextual_description
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sets import SIZE, sample_sets
+from ctxr.synthetic.world.statements import TAGS, contextual_description
 
 AUTHOR = "world"
 """Who wrote the texts."""
@@ -140,7 +140,7 @@ class BenchmarkSet:
     descriptions: tuple[tuple[int, str, tuple[str, ...]], ...]
 
 
-def write_benchmark(config: WorldBenchmark, progress: Progress | None = None) -> Artifact:
+def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> Artifact:
     """Draw the benchmark, unless it exists. Raises UsageError for options that are out of range."""
     artifact = execute(_Benchmark(config), progress).artifact
     assert artifact is not None  # noqa: S101 - it is drawn as a whole

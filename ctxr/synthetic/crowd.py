@@ -32,12 +32,11 @@ from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.records import ImageSet
-from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.footage import World
 from ctxr.synthetic.world.predicates import Verdict
 from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sights import SceneView
-from ctxr.synthetic.world.statements import true_statements
+from ctxr.synthetic.world.statements import contextual_description, true_statements
 
 
 @dataclass(frozen=True)
