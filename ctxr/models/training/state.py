@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from ctxr.models.training.optimising import laid_out_as
 from ctxr.store.atomic import disk_errors
 
 
@@ -103,11 +104,3 @@ def load_state(path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, 
             weights.grad = laid_out_as(weights, parts["gradient"][name].to(weights.device))
     progress = notes["progress"]
     return TrainingState([Epoch(**row) for row in progress["history"]], progress["best"], progress["at_once"])
-
-
-def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
-    """`tensor` in memory as `weights` of its shape lie.
-
-    Fused steps walk through memory and not through indices: where the two lie differently, they mix up numbers without a word.
-    """
-    return tensor if tensor.stride() == weights.stride() else torch.empty_like(weights).copy_(tensor)
