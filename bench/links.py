@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from bench.__main__ import show
 from bench.table import Row, in_turns
-from ctxr.metrics.assignment import Solver, assign
-from ctxr.problems.links import similarity
+from ctxr.metrics.links import Solver, assign
+from ctxr.problems.links import objective
+from ctxr.problems.links.objective import document_loss, similarities
 from ctxr.problems.links.recipe import LinksRecipe
-from ctxr.problems.links.similarity import document_loss, similarities
 from ctxr.problems.links.towers import IMAGES, SENTENCES, DocumentTowers
 
 Kind = Literal["dc", "tk", "ap"]
@@ -148,7 +148,7 @@ def _epoch() -> list[Row]:
         return links
 
     rows = []
-    with patch.object(similarity, "assign", timed):
+    with patch.object(objective, "assign", timed):
         for figure, calls, call in (
             (f"AP, epoch of {EPOCH:,} documents of 10 x 10: loss and gradients", steps,
              lambda: torch.autograd.grad(_batched(*towers, "ap"), towers)),

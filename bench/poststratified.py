@@ -17,6 +17,7 @@ from scipy.special import betainccinv, betaincinv, expit, logit
 from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.stratified import (
     AuditedPairs,
+    PairVotes,
     Reliability,
     Sampled,
     Stratum,
@@ -25,7 +26,6 @@ from ctxr.metrics.stratified import (
     entailed_share,
     reliability,
 )
-from ctxr.metrics.vote_errors import PairVotes
 from ctxr.metrics.votes import Codes, Doubles, Flags
 
 MINED, GIVEN = 30, 2

@@ -15,8 +15,7 @@ from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import Progress, Silent
 from ctxr.store.records import Text
 from ctxr.store.tables import read_table
-from ctxr.synthetic.crowd import Page, Visitor, image_ids, work_in_turns
-from ctxr.synthetic.rehearsal import served
+from ctxr.synthetic.crowd import Page, Visitor, image_ids, served, work_in_turns
 from ctxr.synthetic.world.predicates import Verdict
 
 PEOPLE = 3

@@ -8,11 +8,10 @@ import msgspec
 import numpy as np
 
 from ctxr.models.encoders import Encoder
-from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene, sample_scene
 from ctxr.synthetic.world.sets import sample_sets
-from ctxr.synthetic.world.statements import true_statements
+from ctxr.synthetic.world.statements import contextual_description, true_statements
 from scripts.tiny_pool import reaches, vary
 
 HELD_OUT = 1_000_003  # added to the seed: these scenes are in no pool

@@ -27,8 +27,7 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run as revise
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.gallery.learner import OpenGallery
-from ctxr.problems.gallery.rankings import recalls_of
-from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
+from ctxr.problems.gallery.splits import GallerySplit, gallery_splits, recalls_of
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import contents_of, pictures_of
 from ctxr.problems.runs import checkpoints

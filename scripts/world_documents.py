@@ -24,12 +24,19 @@ from ctxr.pipelines.curation.documents import CONSTRUCTIONS, run
 from ctxr.store.artifacts import Content
 from ctxr.store.records import SplitName
 from ctxr.store.tables import write_tables
-from ctxr.synthetic.benchmark import TABLES, BenchmarkSet, WorldBenchmark, add_set
+from ctxr.synthetic.benchmark import (
+    TABLES,
+    BenchmarkSet,
+    SyntheticDataset,
+    WorldBenchmark,
+    add_set,
+    draw_picture,
+    draws,
+)
 from ctxr.synthetic.captions import WorldCaptions, write_captions
-from ctxr.synthetic.synthetic_dataset import SyntheticDataset, draw_picture, draws
-from ctxr.synthetic.world.describing import contextual_description
 from ctxr.synthetic.world.scenes import sample_scene
 from ctxr.synthetic.world.sets import SIZE, neighbour, neighbours
+from ctxr.synthetic.world.statements import contextual_description
 
 LEAST = 64
 """Pictures of a split, at least."""

@@ -25,8 +25,8 @@ from ctxr.annotation.task_batch import merge_roots
 from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
-from ctxr.engine.progress import Progress, Silent
-from ctxr.engine.staging import staged_folder
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.stage import staged_folder
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
 from ctxr.store.atomic import write_bytes
@@ -399,13 +399,12 @@ def refused_answers(judgments: Path) -> dict[str, int]:
     return dict(sorted(Counter(row.code for row in rows).items()))
 
 
-def run(config: ImportAnswers, progress: Progress | None = None) -> ImportAnswersReport:
+def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersReport:
     """Merge answers into the judgments.
 
     Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
     no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
     """
-    progress = progress or Silent()
     config.check()
     every = read_all_tasks(config.workdir)
     exported = exported_to(config, every)

@@ -1,7 +1,6 @@
 """How a verb reports to its caller: notes, warnings and progress."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
@@ -48,10 +47,9 @@ class Silent:
     def say(self, text: str) -> None:
         """Nothing."""
 
-    @contextmanager
-    def _nothing(self) -> Iterator["Silent"]:
-        yield self
-
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A progress line that is not shown."""
-        return self._nothing()
+        return nullcontext(self)
+
+
+SILENT: Progress = Silent()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.hashing import sha256_bytes, sha256_file
@@ -69,7 +69,7 @@ class Search:
             yield f"{len(others) + 1} are left out: {why}: {names}" if others else f"{path} is left out: {one}"
 
 
-def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Search:
+def find_sources(typed: Sequence[str], progress: Progress = SILENT) -> Search:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
     Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
@@ -79,7 +79,7 @@ def find_sources(typed: Sequence[str], progress: Progress | None = None) -> Sear
     """
     videos, albums, left_out = _files(typed)
     files = [*videos, *(file for album in albums.values() for file in album)]
-    with (progress or Silent()).task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
+    with progress.task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
 
         def advance(count: int) -> None:
             task.advance(count / MIB)

@@ -12,19 +12,80 @@ of its audited pairs among the first K; where these are fewer than `LEAST`, that
 its interval is that of the pictures alone.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import binom, ndtri, stdtrit
 
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import Agreement, beyond_chance, percentiles
 from ctxr.metrics.compare import LEAST_CLUSTERS, Clusters, Interval, interval_of
-from ctxr.metrics.proportions import share_limits, weighted_limits, zero_of_fall
+from ctxr.metrics.proportions import LEVEL, share_limits, weighted_limits, zero_of_fall
 from ctxr.metrics.ranking import row_blocks
 from ctxr.metrics.retrieval import BLOCK, QueryScores, first
-from ctxr.metrics.vote_errors import PairVotes, likely_shares
 from ctxr.metrics.votes import Codes, Doubles, Flags
+
+GRID, ZOOMS, ROOTS = 11, 3, (1e-3, 0.5**0.5)
+"""Grid over the roots of both error rates: points per rate, refinements around the best, and range."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairVotes:
+    """Votes on P audited pairs, tied ones too, [P] each: stratum (below S), votes cast, and how many of these say entailed."""
+
+    strata: Codes
+    cast: Codes
+    yes: Codes
+
+
+def likely_shares(votes: PairVotes, population: Doubles) -> tuple[Doubles, Doubles, Doubles] | None:
+    """What strata of `population` [S] pairs hold under each of G pairs of error rates that fit the votes.
+
+    A stratum mixes entailed pairs, whose votes say no by error, and others, whose votes say yes by error. Assumption: people err
+    independently of each other and equally often on all pairs. Limits are those of a profile likelihood over the error rates.
+
+    Returns the rates, the chance that a vote says yes, and no, by error [G, 2]; how far limits under them count, 0..1 [G]; and the
+    entailed share of all pairs, its variance, and what one more entailed pair of the sample adds to it [3, G, S], NaN without votes.
+    None where no pair has two votes: nothing shows errors.
+    """
+    if not (votes.cast > 1).any():
+        return None
+    cast, yes = np.array([(cast, yes) for cast in np.unique(votes.cast) for yes in range(cast + 1)]).T
+    asked, same = votes.cast[:, None] == cast, (votes.strata == np.arange(len(population))[:, None]).astype(float)
+    looks, seen, judged = same @ asked, same @ (asked & (votes.yes[:, None] == yes)), np.maximum(same.sum(axis=1), 1)
+
+    low, high = np.full((2, 2), ROOTS).T
+    for _ in range(ZOOMS):
+        steps = np.linspace(low, high, GRID)
+        roots = np.stack(np.meshgrid(*steps.T, indexing="ij"), axis=-1).reshape(-1, 2)
+        no, wrong = cast - yes, (roots**2)[:, :, None, None]
+        entailed = binom(cast, yes) * wrong[:, 1] ** no * (1 - wrong[:, 1]) ** yes
+        other = binom(cast, yes) * wrong[:, 0] ** yes * (1 - wrong[:, 0]) ** no
+        edge, gain = np.full((len(roots), len(population)), 1e-9), entailed - other
+
+        def slope(share: Doubles, gain: Doubles = gain, other: Doubles = other) -> Doubles:
+            return np.asarray((seen * gain / (other + share[..., None] * gain)).sum(axis=-1))
+
+        share = zero_of_fall(slope, edge, 1 - edge)
+        fit = (seen * np.log(other + share[..., None] * gain)).sum(axis=(1, 2))
+        misfit = (fit.max() - fit) / -math.log(1 - LEVEL)
+        near = roots[misfit <= 1]
+        low = np.maximum(near.min(axis=0) - steps[1] + steps[0], ROOTS[0])
+        high = np.minimum(near.max(axis=0) + steps[1] - steps[0], ROOTS[1])
+
+    def left(share: Doubles) -> Doubles:
+        """The variance that the votes leave open, less what a census would."""
+        known = (looks * gain**2 / (other + share[..., None] * gain)).sum(axis=-1)
+        return np.asarray(1 / np.maximum(known, 1e-9) - share * (1 - share) / np.maximum(population, 1)).clip(1e-9)
+
+    middle, sure = (share * judged + 2) / (judged + 4), np.clip(share, 1e-4, 1 - 1e-4)
+    few = (stdtrit(np.maximum(judged - 1, 1), (1 + LEVEL) / 2) / ndtri((1 + LEVEL) / 2)) ** 2
+    moments = [share, left(sure) * few, left(middle) / (middle * (1 - middle))]
+    shares = np.where(looks.any(axis=1), np.stack(moments), np.nan)
+    return near**2, np.sqrt(1 - misfit[misfit <= 1]), shares[:, misfit <= 1]
+
 
 DRAWS = 4000
 

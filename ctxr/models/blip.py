@@ -3,8 +3,6 @@
 Letters: B queries, K candidates, N images, T tokens, P tokens of an image, D width of a pair.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What names of encoders tell, and weights that open_clip knows by `arch:pretrained`: whether they are here, how they are fetched."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import threading

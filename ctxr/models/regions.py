@@ -6,8 +6,6 @@ A detector's features are the 1024 of its box head, trained on COCO; the 2048 of
 Genome) come in as files.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

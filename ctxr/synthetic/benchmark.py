@@ -4,29 +4,99 @@ It is an artifact of kind `dataset` like one that people made, so every verb tha
 that cannot learn it need not be tried on photographs.
 """
 
+import itertools
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+import cv2
 import numpy as np
 
 from ctxr.datasets.readers.phenomena import WORKER
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.options import NotDecisive, Options, Range, Seed
-from ctxr.engine.progress import Progress
-from ctxr.engine.stage import Inputs, execute
-from ctxr.media.images import decode_jpeg
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.stage import Inputs, Stage, execute
+from ctxr.engine.units import parallel
+from ctxr.media.images import decode_jpeg, encode_jpeg
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.store.arrays import pairwise_distances
 from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
+from ctxr.store.kinds import DATASET
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
 from ctxr.store.tables import write_tables
-from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws
-from ctxr.synthetic.world.describing import TAGS, contextual_description
+from ctxr.synthetic.world.drawing import render
+from ctxr.synthetic.world.scenes import Scene
 from ctxr.synthetic.world.sets import SIZE, sample_sets
+from ctxr.synthetic.world.statements import TAGS, contextual_description
+
+AUTHOR = "world"
+"""Who wrote the texts."""
+
+_AHEAD = 8
+"""Draws that wait for each process."""
+
+_ENLARGED = 3
+"""Scenes are drawn this many times larger than they are saved: small things then have soft edges, as in photographs."""
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class SyntheticDataset(Stage):
+    """A dataset that is drawn from its options alone, which name the folder as `out`."""
+
+    KIND = DATASET
+    options: Any
+
+    def out(self) -> Path:
+        """The folder of the options."""
+        return Path(self.options.out)
+
+    def inputs(self, progress: Progress) -> Inputs:
+        """Nothing."""
+        return Inputs([])
+
+
+def draw_picture(scene: Scene, side: int) -> bytes:
+    """The scene as a JPEG of side x side pixels."""
+    large = render(scene, _ENLARGED * side, _ENLARGED * side)
+    return encode_jpeg(np.asarray(cv2.resize(large, (side, side), interpolation=cv2.INTER_AREA), np.uint8))
+
+
+def draws(
+    config: Any, draw: Callable[[Any, K, int], T], wanted: Mapping[K, int], size: Callable[[T], int]
+) -> Iterator[tuple[K, T, int]]:
+    """draw(config, key, 0), draw(config, key, 1), … of each key until their sizes add up to what is wanted of it.
+
+    Each comes with how much of it is wanted. It has a seed of its own, so the number of processes changes nothing.
+    """
+    left, several = dict(wanted), config.workers > 1
+
+    def items() -> Iterator[tuple[K, int]]:
+        for key in wanted:
+            numbers = itertools.count()
+            while left[key] > 0:
+                yield key, next(numbers)
+
+    # the next ones are drawn while this one is written
+    queued = _AHEAD * config.workers if several else 0
+    work = partial(_draw, draw, config)
+    for (key, _), item in parallel(work, items(), config.workers, processes=several, ordered=True, queued=queued):
+        kept = min(left[key], size(item))
+        left[key] -= kept
+        if kept:
+            yield key, item, kept
+
+
+def _draw(draw: Callable[[Any, K, int], T], config: Any, item: tuple[K, int]) -> T:
+    return draw(config, *item)
+
 
 Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 
@@ -70,7 +140,7 @@ class BenchmarkSet:
     descriptions: tuple[tuple[int, str, tuple[str, ...]], ...]
 
 
-def write_benchmark(config: WorldBenchmark, progress: Progress | None = None) -> Artifact:
+def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> Artifact:
     """Draw the benchmark, unless it exists. Raises UsageError for options that are out of range."""
     artifact = execute(_Benchmark(config), progress).artifact
     assert artifact is not None  # noqa: S101 - it is drawn as a whole

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.options import NotDecisive, Options, Range, Seed, Since
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, execute
 from ctxr.media.images import decode_jpeg
 from ctxr.store.artifacts import Content
@@ -33,7 +33,7 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Image, ImageSet, Judgment, Query, Split, SplitName, Text
 from ctxr.store.tables import write_tables
-from ctxr.synthetic.synthetic_dataset import AUTHOR, SyntheticDataset, draw_picture, draws
+from ctxr.synthetic.benchmark import AUTHOR, SyntheticDataset, draw_picture, draws
 from ctxr.synthetic.world.backdrops import BACKDROPS
 from ctxr.synthetic.world.predicates import (
     BY_NAME,
@@ -102,7 +102,7 @@ class WorldCaptions(Options):
             yield f"captions cannot be made of {', '.join(self.say)}", f"take some of {', '.join(PREDICATES)}"
 
 
-def write_captions(config: WorldCaptions, progress: Progress | None = None) -> None:
+def write_captions(config: WorldCaptions, progress: Progress = SILENT) -> None:
     """Draw the benchmark, unless it exists. Raises UsageError for options that are out of range.
 
     The artifact is of kind `dataset` with the galleries `train`, `valid`, `test`, `pair-train` and `pair-valid` as image sets, and

@@ -20,7 +20,7 @@ from ctxr.cli.views import image_sets
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport, Table
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media.text_area import TextReader
@@ -37,7 +37,7 @@ from ctxr.store.units import read_unit
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from ctxr.synthetic.config import Demo
-from ctxr.synthetic.rehearsal import Rehearsed, rehearse
+from ctxr.synthetic.crowd import Rehearsed, rehearse
 from ctxr.synthetic.world.films import BLUR
 from ctxr.synthetic.world.footage import World, WorldConfig, write_world
 
@@ -81,9 +81,8 @@ MAX_TEXT = 0.02
 """Words on a fiftieth of the picture are an overlay that a worker would describe."""
 
 
-def run(config: Demo, progress: Progress | None = None) -> DemoReport:
+def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     """Draw the world, run the chain on it, and compare; a demo that is run again finds everything there."""
-    progress = progress or Silent()
     config.check()
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")

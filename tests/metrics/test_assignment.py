@@ -5,8 +5,8 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from ctxr.metrics import assignment
-from ctxr.metrics.assignment import Solver, assign
+from ctxr.metrics import links
+from ctxr.metrics.links import Solver, assign
 
 SOLVERS: tuple[Solver, ...] = ("auto", "lapjv", "scipy")
 
@@ -77,7 +77,7 @@ def test_solvers_agree_on_large_matrices_of_any_layout() -> None:
 def test_a_large_square_of_rank_one_takes_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     weights = rng.random((150, 1)) * rng.random((1, 150))  # takes lapjv a quarter of a minute and more
-    monkeypatch.setattr(assignment, "lapjv", None)
+    monkeypatch.setattr(links, "lapjv", None)
     rows, columns = assign(weights)
     assert weights[rows, columns].sum() == pytest.approx(np.sort(weights[:, 0]) @ np.sort(weights[0]) / weights[0, 0])
 

@@ -12,8 +12,17 @@ from bench.poststratified import JUDGES, PREVALENCES, samples, voted_studies
 from ctxr.errors import DataError
 from ctxr.metrics.agreement import cohen
 from ctxr.metrics.proportions import share_limits, weighted_limits
-from ctxr.metrics.stratified import Stratum, allocate, finite_total, kappa, rates, reliability, rogan_gladen
-from ctxr.metrics.vote_errors import PairVotes, likely_shares
+from ctxr.metrics.stratified import (
+    PairVotes,
+    Stratum,
+    allocate,
+    finite_total,
+    kappa,
+    likely_shares,
+    rates,
+    reliability,
+    rogan_gladen,
+)
 from ctxr.metrics.votes import gather
 
 POOL = ((300, 0.93, True), (200, 0.7, True), (400, 0.3, False), (3000, 0.02, False))

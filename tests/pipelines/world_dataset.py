@@ -11,9 +11,9 @@ from ctxr.store.artifacts import Content, finish
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
 from ctxr.store.tables import write_table
-from ctxr.synthetic.world.describing import TAGS, contextual_description
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.sets import SIZE, sample_sets
+from ctxr.synthetic.world.statements import TAGS, contextual_description
 
 
 def write_world_dataset(folder: Path, sets: int = 6, seed: int = 3) -> Path:

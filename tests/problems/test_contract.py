@@ -19,7 +19,7 @@ from ctxr.problems.entailment.question import PairEvaluation
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Summariser
 from ctxr.problems.gallery.question import GalleryEvaluation
-from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
+from ctxr.problems.gallery.splits import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.links.recipe import VARIANTS
 from ctxr.problems.protocols import OpenRun, Question, ScoringOptions, find_learner
 from ctxr.problems.recipes import list_recipes

@@ -7,8 +7,7 @@ import numpy as np
 
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
-from ctxr.synthetic.crowd import BIASED, CAREFUL, SPAMMER, Cast, chances
-from ctxr.synthetic.rehearsal import expected
+from ctxr.synthetic.crowd import BIASED, CAREFUL, SPAMMER, Cast, chances, expected
 
 ORDER = tuple("abcdefghij")
 DESCRIPTIONS = 40

@@ -15,7 +15,7 @@ from ctxr.pipelines.inspection.stats import run
 from ctxr.store.artifacts import open_artifact
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
 from ctxr.synthetic.captions import WorldCaptions, write_captions
-from ctxr.synthetic.world.describing import TAGS
+from ctxr.synthetic.world.statements import TAGS
 
 
 @pytest.fixture(scope="module")

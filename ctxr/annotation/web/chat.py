@@ -11,9 +11,8 @@ from starlette.responses import JSONResponse, Response
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, Refused
-from ctxr.annotation.web.leases import LeasedUnit, leased_unit, received
 from ctxr.annotation.web.pages import HttpProblem, Pages
-from ctxr.annotation.web.work import Work
+from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit, received
 from ctxr.errors import plural
 
 HELD_SECONDS = 20.0

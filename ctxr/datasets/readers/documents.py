@@ -117,10 +117,7 @@ def read_links(file: JsonFile, passed: Callable[[], None] | None = None) -> Data
 
 
 def _links(sentences: Sequence[int | None], images: Sequence[int | None]) -> Links:
-    """Links that either side names. Raises DataError where the other end says otherwise.
-
-    The authors keep links on one side and write -1 throughout the other: there it says nothing against the links.
-    """
+    """Links that either side names; -1 throughout a side says nothing. Raises DataError where the other end says otherwise."""
     rows, columns = _side("sentence", sentences, len(images)), _side("image", images, len(sentences)).T
     both = (rows == 1) & (columns == 1)
     refused = (rows == 1) & (columns == 0) & ~both.any(0) & (columns == 1).any()

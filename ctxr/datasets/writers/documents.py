@@ -11,7 +11,7 @@ import numpy as np
 from ctxr.datasets.documents import Document, Links, documents_of
 from ctxr.datasets.writers.job import UNSPLIT, ExportJob, ExportResult, suffix_of
 from ctxr.errors import DataError, plural
-from ctxr.metrics.assignment import assign
+from ctxr.metrics.links import assign
 from ctxr.metrics.votes import Doubles
 from ctxr.store.atomic import write_bytes
 from ctxr.store.paths import stays_inside

@@ -7,8 +7,7 @@ from functools import partial
 from types import ModuleType
 from typing import IO, Any
 
-from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
-from ctxr.datasets.writers.shards import Add, Shards
+from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, Shards, suffix_of
 from ctxr.store.records import ImageSet
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}

@@ -2,13 +2,15 @@
 
 import csv
 import io
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Generic, TypeVar
 
 from PIL import Image as Pillow
 
@@ -19,7 +21,7 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, some
 from ctxr.media.images import encode_jpeg, read_image
-from ctxr.store.atomic import link_or_copy, write_bytes
+from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import plain_name, stays_inside
 from ctxr.store.records import Image, ImageSet, Judgment, Query
@@ -416,3 +418,60 @@ def numbered(members: list[Image]) -> Iterator[tuple[int, Image]]:
     rising = len(indices) == len(members) and all(before < after for before, after in pairwise(indices))
     for position, image in enumerate(members):
         yield (image.index if rising and image.index is not None else position), image
+
+
+Row = TypeVar("Row")
+Add = Callable[[Row, int], None]
+"""Writes one sample of about so many bytes, now or with those after it."""
+
+
+class Shards(Generic[Row]):
+    """Writes samples to files of bounded size, each whole on the medium before the next is begun. A context manager.
+
+    Args:
+        pattern: name of a file, with the field `number`, from 0.
+        most: bytes of samples in one file, unless a single sample has more.
+        begin: a file of the format on a stream that is not its own to close: what adds a sample, until the block ends.
+
+    Attributes:
+        count: files begun so far.
+    """
+
+    def __init__(
+        self, folder: Path, pattern: str, most: int, begin: Callable[[IO[bytes]], AbstractContextManager[Add[Row]]]
+    ) -> None:
+        self._folder, self._pattern, self._most, self._begin = folder, pattern, most, begin
+        self._opened = ExitStack()
+        self._add: Add[Row] | None = None
+        self._bytes = 0
+        self.count = 0
+
+    def add(self, row: Row, size: int) -> None:
+        """Write a sample of about `size` bytes; a new file is begun where it would not fit."""
+        with disk_errors(self._folder):
+            if self._add is None or self._bytes + size > self._most:
+                self._opened.close()
+                self._add = self._opened.enter_context(self._file())
+                self._bytes, self.count = 0, self.count + 1
+            self._add(row, size)
+        self._bytes += size
+
+    @contextmanager
+    def _file(self) -> Iterator[Add[Row]]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        stream = (self._folder / self._pattern.format(number=self.count)).open("xb")
+        try:
+            with self._begin(stream) as add:
+                yield add
+            stream.flush()
+            os.fsync(stream.fileno())
+        finally:
+            with suppress(OSError):  # what went wrong before is what matters
+                stream.close()
+
+    def __enter__(self) -> "Shards[Row]":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with disk_errors(self._folder):
+            self._opened.__exit__(*error)  # type: ignore[arg-type]

@@ -8,8 +8,7 @@ from typing import IO
 
 import msgspec
 
-from ctxr.datasets.writers.job import ExportJob, ExportResult, suffix_of
-from ctxr.datasets.writers.shards import Add, Shards
+from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, Shards, suffix_of
 from ctxr.store.paths import safe_name
 from ctxr.store.records import ImageSet
 

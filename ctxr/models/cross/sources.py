@@ -1,7 +1,5 @@
 """What a name of a cross-encoder stands for: a model that can be built, and what it wants to be given."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Checkpoints of volta: its configuration as a `CrossConfig`, and its names for weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

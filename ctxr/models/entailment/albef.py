@@ -4,8 +4,6 @@ A folder holds one `*.pth` (or `model.safetensors`), BERT's config as `config_be
 and `vocab.txt`. The sizes of the vision transformer follow from its weights; its heads are 64 wide.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ encoder says of it alone, and each cell as what pooling would take from it, both
 Letters: V words, P cells, F features, E width of the encoder's space, D width of the branch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

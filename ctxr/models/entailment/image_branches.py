@@ -1,7 +1,5 @@
 """Image branches that no one has trained: the published sizes, small ones, and one over the cells of another encoder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

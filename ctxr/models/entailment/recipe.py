@@ -1,7 +1,5 @@
 """Everything that decides the training of an entailment classifier, as numbers and names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

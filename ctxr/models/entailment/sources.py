@@ -1,7 +1,5 @@
 """What the names of text branches and image branches stand for, and the classifier that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast

@@ -3,8 +3,6 @@
 Letters: B claims, T tokens, V words, D width of h^t.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from ctxr.annotation.tasks.values import query_of
 from ctxr.annotation.tasks.verify import KEEP
 from ctxr.datasets.rounds import FOLDER, STRATA, AuditSample
 from ctxr.datasets.splits import GROUPS
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, plural
@@ -203,10 +203,7 @@ def write_dataset(
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
-    """Rows of images: those that workers saw, and the rest of their sets, which the artifact of the images lists.
-
-    Raises DataError for an image that no artifact lists.
-    """
+    """Rows of images that workers saw, and of the rest of their sets. Raises DataError for one that no artifact lists."""
     images = dict(answered.images)
     # the pictures lie in the root, or in artifacts below it where several were put under one
     folders = {parent for image in answered.images.values() for parent in Path(image.path).parents}
@@ -269,10 +266,6 @@ class DatasetStage(Stage):
     source: Path
     figures: "_Figures"
 
-    def out(self) -> Path:
-        """The folder that the options name."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The answers, with everything that is decided and measured from them."""
         config, out = self.options, self.out()
@@ -317,14 +310,14 @@ class DatasetStage(Stage):
         )
 
 
-def run(config: Aggregate, progress: Progress | None = None) -> AggregateReport:
+def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
     """Decide, measure, certify, and write the dataset.
 
     Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone, UsageError for an
     unknown rule.
     """
     stage = DatasetStage(config)
-    result = execute(stage, progress or Silent())
+    result = execute(stage, progress)
     artifact, figures = result.artifact, stage.figures
     if artifact is None:
         raise TypeError("a dataset is never written in part")

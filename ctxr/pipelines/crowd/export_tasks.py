@@ -9,7 +9,7 @@ from ctxr.annotation.launch import backend_files, launch, study_offer
 from ctxr.annotation.task_batch import ask
 from ctxr.annotation.tasks import task_of
 from ctxr.datasets.rounds import sample_of
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UsageError
 from ctxr.store.artifacts import Content, require_ours
@@ -23,10 +23,6 @@ class TaskStage(Stage):
     STAGED = True
     options: ExportTasks
     batch: TaskBatch
-
-    def out(self) -> Path:
-        """The folder that the options name."""
-        return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
         """The units, and those of an earlier round that somebody has seen."""
@@ -62,14 +58,13 @@ class TaskStage(Stage):
         return write_task_tables(out, self.batch, sorted(written))
 
 
-def run(config: ExportTasks, progress: Progress | None = None) -> ExportTasksReport:
+def run(config: ExportTasks, progress: Progress = SILENT) -> ExportTasksReport:
     """Write the tasks, and launch them on their platform with `launch`.
 
     Raises UsageError for wrong arguments, for a backend that cannot do the task, where answered tasks would change, and where
     other tasks of the project have the same units with other options; UnfinishedError without the artifact that the task is
     made from; CtxrError for what a platform refuses.
     """
-    progress = progress or Silent()
     stage = TaskStage(config)
     result, out, units = execute(stage, progress), config.folder(), stage.batch.units
     launched, notes = launch(config, progress) if config.launch else (0, [])

@@ -16,7 +16,7 @@ from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.splits import alert_of_leaks
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import plural
@@ -31,10 +31,6 @@ class PlanStage(Stage):
     KIND = PLAN
     options: Plan
     report: PlanReport
-
-    def out(self) -> Path:
-        """`--out`, or the project's plan."""
-        return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
         """The image sets. Raises UsageError where a task would pay less than the floor."""
@@ -61,7 +57,7 @@ class PlanStage(Stage):
         return Content([], counts, {})
 
 
-def run(config: Plan, progress: Progress | None = None) -> PlanReport:
+def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
     """Forecast, and write it as an artifact.
 
     Raises UsageError where a task would pay less than the floor, or for numbers that cannot be meant; UnfinishedError

@@ -31,7 +31,7 @@ from ctxr.annotation.web.chat import Bell
 from ctxr.annotation.web.signing import Signer
 from ctxr.annotation.web.site import Access, Site, Study
 from ctxr.datasets.rounds import newest_sample
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.config import Collected, Opened, Serve
 from ctxr.store.artifacts import MANIFEST
@@ -149,14 +149,11 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 """Addresses that only this machine can reach."""
 
 
-def run(
-    config: Serve, progress: Progress | None = None, opened: Callable[[Opened], None] = lambda _: None
-) -> Collected:
+def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], None] = lambda _: None) -> Collected:
     """Serve until interrupted; `opened` is called once, as soon as workers can sign in.
 
     Raises UsageError for a port in use or a wrong option, UnfinishedError without tasks, DataError for damaged ones.
     """
-    progress = progress or Silent()
     config.check()
     if config.host not in LOCAL and not config.base_url.startswith("https://"):
         progress.warn(

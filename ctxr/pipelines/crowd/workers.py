@@ -16,7 +16,7 @@ from ctxr.annotation.platforms.prolific import Bundle
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
@@ -27,12 +27,11 @@ from ctxr.store.kinds import PLAN, TASKS
 from ctxr.store.tables import read_table
 
 
-def run(config: Workers, progress: Progress | None = None) -> WorkersReport:
+def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     """Change the state of workers if requested, then report on all of them.
 
     Raises UsageError for a change without a reason or of an unknown worker, UnfinishedError without answers.
     """
-    progress = progress or Silent()
     config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
     source = collected(config.workdir, progress, config.database)

@@ -18,7 +18,7 @@ from ctxr.datasets.documents import DocumentTables, Links, is_documents
 from ctxr.datasets.open import open_dataset, origin_of
 from ctxr.datasets.splits import SPLITS, connected, leakage_of
 from ctxr.datasets.writers.job import ExportPictures
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, plural
 from ctxr.metrics.positions import MOST_POSITIONS
@@ -147,13 +147,13 @@ def _groups(
     return groups, notes
 
 
-def run(options: BuildDocuments, progress: Progress | None = None) -> DocumentsReport:
+def run(options: BuildDocuments, progress: Progress = SILENT) -> DocumentsReport:
     """Draw documents and report how many.
 
     Raises UsageError for wrong arguments, UnfinishedError without a dataset, DataError for one that gives no document.
     """
     stage = _DocumentsStage(options)
-    result = execute(stage, progress or Silent())
+    result = execute(stage, progress)
     assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
     counts = dict(result.artifact.manifest.counts)
     return DocumentsReport(options.folder(), stage.read, result.up_to_date, counts, counts.pop("notes"))
@@ -163,9 +163,6 @@ class _DocumentsStage(Stage):
     KIND = DATASET
     STAGED = True
     options: BuildDocuments
-
-    def out(self) -> Path:
-        return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
         dataset = open_dataset(self.options.dataset, self.options.workdir, progress)

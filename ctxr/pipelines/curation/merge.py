@@ -5,7 +5,7 @@ from typing import Any
 
 from ctxr.datasets.image_sets import report_on
 from ctxr.engine.options import NotDecisive, Options, typed
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.build_stage import BuildStage
@@ -18,7 +18,7 @@ VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, BuildStage), "fil
 """Options and stage of the verbs that have ranks."""
 
 
-def run(config: Merge, progress: Progress | None = None) -> SetsReport:
+def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     """Merge finished units and recorded failures with the options of the first rank.
 
     Raises UnfinishedError while a rank works, or where a unit is missing; DataError for ranks with different options; and what
@@ -58,7 +58,7 @@ def run(config: Merge, progress: Progress | None = None) -> SetsReport:
         return line
 
     read = options.source() if isinstance(options, Filter) else None
-    report: SetsReport = stage(options, command).report(progress or Silent(), read=read)
+    report: SetsReport = stage(options, command).report(progress, read=read)
     return report
 
 

@@ -19,7 +19,7 @@ from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.pairs import EntailmentPair, published_image
 from ctxr.datasets.splits import SPLITS, assign_splits
 from ctxr.datasets.truth import WORKER
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, latest
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError, plural
@@ -145,13 +145,13 @@ def split_groups(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> E
     return replace(pairs, rows=tuple(structs.replace(pair, split=dealt[pair.group]) for pair in pairs.rows))
 
 
-def run(options: Pairs, progress: Progress | None = None) -> DocumentsReport:
+def run(options: Pairs, progress: Progress = SILENT) -> DocumentsReport:
     """Make pairs and report how many.
 
     Raises UsageError for wrong arguments, UnfinishedError without the project's descriptions, DataError for a source without pairs.
     """
     stage = _PairsStage(options)
-    result = execute(stage, progress or Silent())
+    result = execute(stage, progress)
     assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
     return DocumentsReport(options.folder(), stage.read, result.up_to_date, dict(result.artifact.manifest.counts), [])
 
@@ -160,9 +160,6 @@ class _PairsStage(Stage):
     KIND = kinds.PAIRS
     STAGED = True
     options: Pairs
-
-    def out(self) -> Path:
-        return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
         source, workdir, dataset = self.options.source, self.options.workdir, None

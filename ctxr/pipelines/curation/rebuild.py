@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.media.frames import other_software, pixels_sha256
@@ -28,13 +28,13 @@ from ctxr.store.tables import read_table, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
 
-def run(config: Rebuild, progress: Progress | None = None) -> RebuildReport:
+def run(config: Rebuild, progress: Progress = SILENT) -> RebuildReport:
     """Make the images of a recipe from its sources and report those that differ.
 
     A missing source costs only its sets. Raises UsageError for wrong arguments, UnfinishedError without a finished recipe,
     DataError for a damaged recipe and when no source is found at all.
     """
-    progress, out = progress or Silent(), config.folder()
+    out = config.folder()
     up_to_date = execute(RebuildStage(config), progress).up_to_date
     tables: dict[str, Any] = {"differences": ImageDifference, "failures": Failure}
     rows = {name: [*map(msgspec.structs.asdict, read_table(out / f"{name}.jsonl", tables[name]))] for name in tables}
@@ -49,10 +49,6 @@ class RebuildStage(Stage):
 
     KIND = IMAGE_SETS
     options: Rebuild
-
-    def out(self) -> Path:
-        """The folder that the options name."""
-        return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
         """The recipe, a folder that may be written, and one that holds sources if it is named."""

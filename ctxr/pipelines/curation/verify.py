@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
 from ctxr.media.frames import other_software, pixels_sha256
@@ -26,12 +26,11 @@ Verdicts = dict[str, ImageDifference | None]
 """How images differ from their sources, by id; None: proven equal."""
 
 
-def run(config: Verify, progress: Progress | None = None) -> VerifyReport:
+def run(config: Verify, progress: Progress = SILENT) -> VerifyReport:
     """Decode every frame again, look every photo up by its hash, and compare. Nothing is written.
 
     Raises UsageError for wrong arguments, UnfinishedError without a finished artifact, DataError when its tables were changed.
     """
-    progress = progress or Silent()
     config.check()
     if config.videos is not None:
         require_sources(config.videos)
@@ -81,9 +80,7 @@ def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyRe
 
 
 def _verify_sets(path: Path, originals: Originals, progress: Progress) -> VerifyReport:
-    """Compare the pictures of an artifact with its sources: each frame decoded and saved again must be the same file, each
-    photo must still lie among the sources.
-    """
+    """Compare pictures with their sources: a frame decoded and saved again is the same file, a photo still lies there."""
     _, dataset = open_sets(path)
     sources = {source.name: source for source in dataset.sources}
     verdicts: Verdicts = {}

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UsageError
 from ctxr.metrics.proportions import LEVEL
@@ -41,7 +41,7 @@ class EvalStage(Stage):
         return self.evaluation.write(out)
 
 
-def run(config: Eval, progress: Progress | None = None) -> EvalReport:
+def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
     """Match scores with targets, measure, compare, and write the artifact.
 
     Raises UsageError for wrong arguments and unknown runs, DataError naming file:line for scores that do not fit or are not
@@ -53,7 +53,6 @@ def run(config: Eval, progress: Progress | None = None) -> EvalReport:
             f"--rerank-by {config.rerank_by} scores pairs, and a shortlist needs an encoder of vectors",
             hint="--rerank-by ViT-B-32:openai",
         )
-    progress = progress or Silent()
     evaluation: Evaluation = evaluation_of(EvalRequest(config, progress))
     measure(evaluation, config, progress)
     stage = EvalStage(config, evaluation)

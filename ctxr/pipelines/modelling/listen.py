@@ -11,7 +11,7 @@ from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import remember_dataset
 from ctxr.datasets.open import open_dataset
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError
@@ -249,10 +249,6 @@ class ListenStage(Stage):
         super().__init__(job.config)
         self._job, self._pause = job, pause
 
-    def out(self) -> Path:
-        """The run's folder."""
-        return self._job.out
-
     def inputs(self, progress: Progress) -> Inputs:
         """The queries and their pictures."""
         return Inputs(self._job.parents)
@@ -340,7 +336,7 @@ def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
     return Content([SCORES, REPLIES], counts, models)
 
 
-def run(config: Listen, progress: Progress | None = None, pause: Pause | None = None) -> ListenReport:
+def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None) -> ListenReport:
     """Ask what was not answered yet, and write scores once everything is; a run that stopped at its cost is reported as such.
 
     `pause` waits, for tests that do not.
@@ -348,7 +344,6 @@ def run(config: Listen, progress: Progress | None = None, pause: Pause | None = 
     Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
-    progress = progress or Silent()
     job = job_of(config.check(), progress)
     _refuse_others(job.out)
     if config.dry_run:

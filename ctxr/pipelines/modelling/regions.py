@@ -15,7 +15,7 @@ import numpy as np
 from ctxr.datasets.changes import parent_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more, first_line
 from ctxr.media.images import Pixels, decoded, read_image
@@ -308,10 +308,6 @@ class RegionsStage(Stage):
     KIND = REGION_FEATURES
     options: RegionsConfig
 
-    def out(self) -> Path:
-        """The folder that the options name."""
-        return self.options.folder()
-
     def inputs(self, progress: Progress) -> Inputs:
         """The pictures by content, and the extractor with its resolved name."""
         dataset = open_dataset(self.options.dataset, self.options.workdir, progress)
@@ -329,7 +325,7 @@ class RegionsStage(Stage):
         return _tabulate(out, maker, images, progress)
 
 
-def run(config: RegionsConfig, progress: Progress | None = None) -> RegionsReport:
+def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
     """Extract the regions of every picture, or resume where a run stopped, and write the artifact.
 
     Raises UsageError for wrong arguments, DataError for pictures, weights or files that cannot be used, CtxrError for a

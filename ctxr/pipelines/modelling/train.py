@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from ctxr.datasets.lineage import remember_dataset
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, and_more
 from ctxr.models.training.state import Epoch
@@ -39,14 +39,13 @@ def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) 
     return read_recipe(named, parity, changes, recipe_class)
 
 
-def run(config: Train, progress: Progress | None = None) -> TrainReport:
+def run(config: Train, progress: Progress = SILENT) -> TrainReport:
     """Train, or resume where it was stopped, and report the result.
 
     Raises UsageError for wrong arguments, DataError for a dataset that cannot be trained on or a checkpoint of another encoder,
     UnfinishedError without a finished dataset, CtxrError when the loss is not finite.
     """
     config.check()
-    progress = progress or Silent()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
     if config.tensorboard:
         find_writer()  # hours before it is wanted

@@ -43,8 +43,7 @@ from ctxr.metrics.agreement import Agreement, cohen, fleiss
 from ctxr.metrics.alternative import LEVEL, Preference
 from ctxr.metrics.compare import Interval
 from ctxr.metrics.consensus import TIE, majority
-from ctxr.metrics.stratified import Reliability, Stratum, kappa, reliability
-from ctxr.metrics.vote_errors import PairVotes
+from ctxr.metrics.stratified import PairVotes, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, examine

@@ -26,7 +26,7 @@ from ctxr.datasets.rounds import (
     to_switch,
     written_for,
 )
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import execute
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural
@@ -61,7 +61,7 @@ from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 
 
-def run(config: ReviseLabels, progress: Progress | None = None, classifier: Judge | None = None) -> ReviseReport:
+def run(config: ReviseLabels, progress: Progress = SILENT, classifier: Judge | None = None) -> ReviseReport:
     """Add, undo, redo or audit a round, or report the plan.
 
     Args:
@@ -70,7 +70,6 @@ def run(config: ReviseLabels, progress: Progress | None = None, classifier: Judg
     Raises UsageError for wrong arguments; UnfinishedError without a dataset or answers, and where a judge's budget ends; DataError for
     pictures, weights or tables that cannot be used, and where a judge was trained on evaluated pictures.
     """
-    progress = progress or Silent()
     config.check()
     if config.undo or config.redo:
         return switch_round(config, progress)

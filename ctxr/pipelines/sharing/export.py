@@ -26,10 +26,9 @@ from ctxr.datasets.writers.job import (
     source_names,
     without_test_answers,
 )
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
-from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.engine.staging import keep_card, refuse_others
+from ctxr.engine.stage import Inputs, Stage, execute, keep_card, refuse_others
 from ctxr.errors import DataError, UsageError, some
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
 from ctxr.problems.runs import SCORES
@@ -144,13 +143,13 @@ WRITERS: dict[str, Callable[[ExportJob], ExportResult]] = {
 """What writes each format."""
 
 
-def run(options: Export, progress: Progress | None = None) -> ExportReport:
+def run(options: Export, progress: Progress = SILENT) -> ExportReport:
     """Write an export and report its contents.
 
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError for pictures that are missing or changed.
     """
     stage = _ExportStage(options)
-    result = execute(stage, progress or Silent())
+    result = execute(stage, progress)
     assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
     counts = dict(result.artifact.manifest.counts)
     left_out, notes = (list(counts.pop(name, [])) for name in ("left_out", "notes"))
@@ -162,9 +161,6 @@ class _ExportStage(Stage):
     STAGED = True
     options: Export
     source: Path
-
-    def out(self) -> Path:
-        return self.options.folder()
 
     def inputs(self, progress: Progress) -> Inputs:
         self.source = chosen(self.options.input, self.options.workdir, CHAIN, progress)

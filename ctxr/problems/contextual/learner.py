@@ -288,10 +288,7 @@ def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQu
 
 
 def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQuery]) -> float | None:
-    """Share 0..1 of queries whose target scores highest; of n candidates that share the top each counts 1/n.
-
-    None where no target is known.
-    """
+    """Share 0..1 of queries whose target scores highest, 1/n where n share the top; None where no target is known."""
     hits = []
     for query in queries:
         if query.target is not None:

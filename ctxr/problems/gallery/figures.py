@@ -28,8 +28,7 @@ from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure
-from ctxr.problems.gallery.rankings import RANKED
-from ctxr.problems.gallery.splits import GallerySplit, first_owners
+from ctxr.problems.gallery.splits import RANKED, GallerySplit, first_owners
 from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
 from ctxr.problems.tables import none_had, percent
 

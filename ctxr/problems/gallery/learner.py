@@ -30,9 +30,17 @@ from ctxr.problems.gallery.matching import (
     Wanted,
     gallery_scores,
 )
-from ctxr.problems.gallery.rankings import MEAN_RECALL, RANKINGS, RECALLS, RecallRow, rankings_of, recalls_of
 from ctxr.problems.gallery.recipe import GalleryRecipe
-from ctxr.problems.gallery.splits import GallerySplit, splits_for
+from ctxr.problems.gallery.splits import (
+    MEAN_RECALL,
+    RANKINGS,
+    RECALLS,
+    GallerySplit,
+    RecallRow,
+    rankings_of,
+    recalls_of,
+    splits_for,
+)
 from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source, image_inputs
 from ctxr.problems.protocols import ScoringOptions

@@ -25,9 +25,8 @@ from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, seeds_of
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
-from ctxr.problems.gallery.rankings import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.gallery.recipe import IN_BATCH
-from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
+from ctxr.problems.gallery.splits import RANKINGS, GallerySplit, QueryRanking, gallery_splits, rankings_of
 from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, published
 from ctxr.problems.human_labels import Verdicts, people_of
 from ctxr.problems.protocols import Question, find_learner

@@ -18,7 +18,6 @@ from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, and_more
-from ctxr.models.densenet import LABELS, NAME, DenseNet169
 from ctxr.models.encoders import Encoder, find_source
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.preprocess import Preprocess
@@ -31,7 +30,17 @@ from ctxr.models.training.state import save_tensors
 from ctxr.problems.embeddings import Array, PictureFiles, embedded, picture_files, pixels_of
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
-from ctxr.problems.links.towers import IMAGES, DocumentTowers, read_word_vectors, token_rows, tokens_of, vocabulary_of
+from ctxr.problems.links.towers import (
+    IMAGES,
+    LABELS,
+    NAME,
+    DenseNet169,
+    DocumentTowers,
+    read_word_vectors,
+    token_rows,
+    tokens_of,
+    vocabulary_of,
+)
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import SCORES, scorers_in

@@ -32,11 +32,8 @@ def _placed(contour: Contour, actor: Actor, scale: float, centre: tuple[float, f
 
 @cache
 def _stencils(shape: str) -> tuple[np.ndarray, ...]:
-    """Return a shape's mask at 512, 256, ... 8 pixels across `REACH`, uint8, 255 inside.
-
-    OpenCV's own anti-aliasing makes figures half a pixel too wide on every side, a third of a small one's area; here a
-    pixel's value is the share of it that is inside.
-    """
+    """Return a shape's mask at 512, 256, ... 8 pixels across `REACH`, uint8: how much of each pixel is inside."""
+    # OpenCV's own anti-aliasing makes figures half a pixel too wide on every side, a third of a small one's area
     fine = np.zeros((2048, 2048), np.uint8)
     for part in outline(shape):
         points = [np.round((contour / REACH + 1) * 1024 - 0.5).astype(np.int32) for contour in part]
@@ -69,12 +66,7 @@ def silhouette(actor: Actor, width: int, height: int) -> tuple[np.ndarray, int, 
 
 
 def _to_actor(actor: Actor, step: float, centre: tuple[float, float], origin: float) -> np.ndarray:
-    """Return the affine map from a window's pixels to a pattern that turns with the actor.
-
-    Args:
-        step: pixels of the pattern per pixel of the window. centre: the actor's, in pixels of the window.
-        origin: the pattern's pixel, across and down, that lies on the actor's centre.
-    """
+    """The map from a window's pixels to a pattern, at `step` to a pixel, with its `origin` on the actor's `centre`."""
     angle = math.radians(actor.angle)
     cosine, sine = math.cos(angle) * step, math.sin(angle) * step
     x, y = centre

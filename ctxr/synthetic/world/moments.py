@@ -146,7 +146,9 @@ class Moved(OfKind, frozen=True):
 
 Temporal = Appears | Leaves | NoLonger | NotYet | FirstTime | LastTime | Now | Moved
 """Anything that can be said of a scene in its sequence only."""
-BY_NAME: dict[str, Callable[..., Temporal]] = {name_of(predicate): predicate for predicate in get_args(Temporal)}
+TEMPORAL_BY_NAME: dict[str, Callable[..., Temporal]] = {
+    name_of(predicate): predicate for predicate in get_args(Temporal)
+}
 """Each of them by its name."""
 
 

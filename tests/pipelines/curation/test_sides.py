@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 
 from ctxr.annotation.config import ExportTasks
 from ctxr.datasets.splits import read_published, split_of
-from ctxr.engine.progress import Silent
+from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.config import Plan
@@ -57,7 +57,7 @@ def albums(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def build(folder: Path, out: Path, *names: str, progress: Silent | None = None, **changes: Any) -> SetsReport:
+def build(folder: Path, out: Path, *names: str, progress: Progress = SILENT, **changes: Any) -> SetsReport:
     sources = tuple(str(folder / name) for name in names)
     return run(BuildSets(sources, out=out, workdir=out.parent, encoder="ctxr-tiny", set_size=SIZE, **changes), progress)
 

@@ -16,7 +16,7 @@ from ctxr.datasets.writers.documents import write_links
 from ctxr.datasets.writers.job import ExportJob, Licences
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
-from ctxr.metrics.assignment import assign
+from ctxr.metrics.links import assign
 from ctxr.pipelines.curation.config import BuildDocuments
 from ctxr.pipelines.curation.documents import run as build_documents
 from ctxr.store.records import Judgment, Score

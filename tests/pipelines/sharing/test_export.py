@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ctxr.cli.app import app
 from ctxr.datasets.writers.job import ExportJob
-from ctxr.engine import staging as place
+from ctxr.engine import stage as place
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.inspection.artifact_check import check_artifact

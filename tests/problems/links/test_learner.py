@@ -19,13 +19,12 @@ from ctxr.datasets.documents import DocumentTables, documents_of
 from ctxr.engine.progress import Silent
 from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.images import read_image
-from ctxr.models.densenet import LABELS, DenseNet169
 from ctxr.models.encoders import load_encoder
 from ctxr.models.training.loop import TrainingRun
 from ctxr.problems.links.learner import OpenLinks, Sources, label_vectors
 from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
-from ctxr.problems.links.towers import vocabulary_of
+from ctxr.problems.links.towers import LABELS, DenseNet169, vocabulary_of
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.scores import read_scores

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ctxr.metrics.assignment import assign
-from ctxr.problems.links.similarity import document_loss, similarities
+from ctxr.metrics.links import assign
+from ctxr.problems.links.objective import document_loss, similarities
 
 Kind = Literal["dc", "tk", "ap"]
 Loss = Literal["hinge", "logistic", "softmax"]

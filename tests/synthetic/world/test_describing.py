@@ -3,7 +3,6 @@ import re
 import numpy as np
 import pytest
 
-from ctxr.synthetic.world.describing import TAGS, contextual_description, tags_of
 from ctxr.synthetic.world.language import say
 from ctxr.synthetic.world.moments import (
     Appears,
@@ -21,6 +20,7 @@ from ctxr.synthetic.world.predicates import Counts, Kind, Lacks, Shows, Within
 from ctxr.synthetic.world.scenes import Actor, Backdrop, Scene
 from ctxr.synthetic.world.sets import sample_sets
 from ctxr.synthetic.world.sights import SceneView
+from ctxr.synthetic.world.statements import TAGS, contextual_description, tags_of
 
 
 @pytest.mark.parametrize("kind", ["video", "photos"])

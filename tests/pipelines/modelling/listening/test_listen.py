@@ -56,7 +56,7 @@ def work(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ask(server: FakeServer, work: Path, **options: Any) -> ListenReport:
     config = Listen(endpoint=server.url, model="fake", workdir=work, **{"timeout": 60.0} | options)
-    return verb.run(config, None, lambda _seconds: None)
+    return verb.run(config, pause=lambda _seconds: None)
 
 
 def knowing(work: Path) -> Callable[[Body, int], Answer]:

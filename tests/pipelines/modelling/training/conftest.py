@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ctxr.engine.progress import SILENT
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
@@ -37,7 +38,7 @@ def train(benchmark: Path, encoder: str, tmp_path: Path) -> Trains:
 
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
         dataset, workdir = more.pop("dataset", benchmark), more.pop("workdir", tmp_path / "work")
-        progress = more.pop("progress", None)
+        progress = more.pop("progress", SILENT)
         small = (f"encoder={encoder}", *SMALL, *changes)
         if recipe == "clip-zero-shot":
             small = (f"encoder={encoder}", *changes)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.cli.views import training_table as table
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
@@ -30,7 +31,7 @@ def untested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def evaluated(dataset: Path | None, workdir: Path, *runs: str, progress: Note | None = None, **more: str) -> EvalReport:
+def evaluated(dataset: Path | None, workdir: Path, *runs: str, progress: Progress = SILENT, **more: str) -> EvalReport:
     config = Eval(runs, dataset, workdir, resamples=20, permutations=20, tokenizer="regex", **more)  # type: ignore[arg-type]
     return run(config, progress)
 

@@ -13,8 +13,7 @@ from ctxr.datasets.truth import read_judgments, verdicts
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
-from ctxr.problems.gallery.rankings import QueryRanking, RecallRow
-from ctxr.problems.gallery.splits import gallery_splits
+from ctxr.problems.gallery.splits import QueryRanking, RecallRow, gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table

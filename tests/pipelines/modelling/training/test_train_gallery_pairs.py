@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.open import read_dataset
+from ctxr.engine.progress import SILENT
 from ctxr.errors import UsageError
 from ctxr.pipelines.modelling.config import Eval, RegionsConfig, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
 from ctxr.pipelines.modelling.train import run
-from ctxr.problems.gallery.rankings import QueryRanking, RecallRow
-from ctxr.problems.gallery.splits import gallery_splits
+from ctxr.problems.gallery.splits import QueryRanking, RecallRow, gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
 from tests.pipelines.galleries import extra_pairs, write_round
@@ -29,7 +29,7 @@ Trains = Callable[..., TrainReport]
 @pytest.fixture
 def train(world: Path, tmp_path: Path) -> Trains:
     def call(recipe: str, *changes: str, **more: Any) -> TrainReport:
-        progress = more.pop("progress", None)
+        progress = more.pop("progress", SILENT)
         whole = () if any(one.startswith("rerank=") for one in changes) else ("rerank=0",)
         small = ("lr=1e-3", "epochs=1", "batch=20", "at_once=8", "patience=0", *whole, *changes)
         return run(Train(recipe, world, changes=small, workdir=tmp_path / "work", **more), progress)
