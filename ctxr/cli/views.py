@@ -23,6 +23,7 @@ from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsRep
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
 from ctxr.store.artifacts import merge_hint
+from ctxr.store.records import BETWEEN
 
 MOST_SHOWN = 20
 """Images that are named on the terminal; `--json` names all."""
@@ -44,7 +45,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "images": counts["images"],
         "sources": _sources(counts),
         "considered": f"{counts['considered']} frames and photos, {counts['embedded']} embedded"
-        + (f", {counts['held']} frames between samples not needed" if counts.get("held") else "")
+        + (f"; {counts[BETWEEN]} more frames between samples were not needed" if counts.get(BETWEEN) else "")
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
         "excluded": _numbers(counts["reasons"]).replace("_", " "),
         "splits": _numbers(counts["splits"], "{name} {number}"),
@@ -54,8 +55,8 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
-        elsewhere = "; exact at ◀, elsewhere from the frames embedded for it" if counts.get("held") else ""
-        yield f"\n[bold]sets per threshold[/] (video, before quality{elsewhere})"
+        frames = ", from the frames embedded for ◀" if counts.get(BETWEEN) else ""
+        yield f"\n[bold]sets per threshold[/] (video, without limits of quality{frames})"
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             yield f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}"

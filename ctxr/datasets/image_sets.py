@@ -33,9 +33,9 @@ def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | No
 
 
 def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[str, int]:
-    """Sets per threshold, from the ledger alone: video sets, before quality; the threshold in use is among them.
+    """Sets per threshold, from the ledger alone: video sets, without limits of quality; the threshold in use is among them.
 
-        Exact where samples alone were embedded; after a search, exact at the threshold in use, else from what that one needed.
+    After a search, from the frames that the threshold in use needed: exact there, if no limit was set; elsewhere a build may find more.
     Thresholds run from half to twice the one in use, evenly on a logarithmic scale. `units`: its videos, where read.
     """
     manifest = open_artifact(path, IMAGE_SETS).manifest

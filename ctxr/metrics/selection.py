@@ -151,7 +151,7 @@ class SecantSearch:
     """Finds, between two samples, the first frame that may join a set, by a secant on the distances known so far.
 
     The walk then takes the frames that were embedded, in order; over the same frames without a search it gives the same sets.
-    A frame that quality rules out is not searched around: the next frame that is embedded already is tried.
+    Frames that quality rules out often follow each other: after every third in a row, one more frame is skipped before the next try.
 
     Attributes:
         embed: index of a frame between two samples -> its vector [D].
@@ -163,7 +163,7 @@ class SecantSearch:
     push: Callable[[int, Vectors], FrameDecision]
 
     _level: int = 0
-    _rejected: bool = False
+    _rejections: int = 0
 
     def run(self, held: Sequence[int], sample: int, vector: Vectors) -> None:
         """Let the walk see `sample`, and of the frames `held` before it, since the last sample, those that decide."""
@@ -182,10 +182,10 @@ class SecantSearch:
 
     def _probe(self, low: int, high: int, index: int, vector: Vectors) -> int:
         """The position to look at next, after `low` and at most at `high`; at `high` if nothing before it is worth a look."""
-        if high - low == 1 or self._rejected:
+        if high - low == 1:
             return high
-        if not self.walk.chosen():
-            return low + 1
+        if not self.walk.chosen() or self._rejections:
+            return min(low + 1 + self._rejections // 3, high)
         far = self.walk.steps(index, vector)
         if far <= STEPS + 1:
             return high
@@ -194,7 +194,8 @@ class SecantSearch:
 
     def _take(self, index: int, vector: Vectors) -> None:
         decision = self.push(index, vector)
-        self._rejected = decision.set_number is None and decision.reason != "too_close"
+        rejected = decision.set_number is None and decision.reason != "too_close"
+        self._rejections = self._rejections + 1 if rejected else 0
         self._level = self.walk.steps(index, vector) if decision.reason == "too_close" else 0
 
 

@@ -206,9 +206,14 @@ def test_a_search_in_low_precision_embeds_and_picks_what_full_precision_would(se
     assert search_all(walk, rough, 6, shots) == search_all(Walk(threshold, 4), vectors, 6, shots)
 
 
-def test_a_rejected_frame_is_not_searched_around() -> None:
-    vectors = unit([0.05 * index for index in range(13)])
-    walk = Walk(0.22, 2, veto=lambda index: Rejection("low_quality", 1.0) if 4 < index < 12 else None)
-    seen, completed = search_all(walk, vectors, 12, [0] * 13)
-    assert [full.indices for full in completed] == [(0, 12)]
-    assert len(seen) < 6
+def test_after_rejected_frames_the_next_ones_are_tried_at_growing_distances() -> None:
+    vectors = unit([0.05 * index for index in range(41)])
+    walk = Walk(0.22, 2, veto=lambda index: Rejection("low_quality", 1.0) if 4 < index < 30 else None)
+    seen, completed = search_all(walk, vectors, 40, [0] * 41)
+    rejected = [index for index in seen if 4 < index < 30]
+    gaps = np.diff(rejected)
+    assert gaps.tolist() == [1, 1, 2, 2, 2, 3, 3, 3, 4, 4][: len(gaps)]
+    (first, second) = completed[0].indices
+    assert first == 0
+    assert 30 <= second <= 34
+    assert len(seen) < 25

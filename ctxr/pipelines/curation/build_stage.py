@@ -158,8 +158,9 @@ class BuildStage(SetsStage):
                 job.progress.warn(f"{files[unit.source.name]} is used in part: {unit.source.damage}")
             left = sum(row.row is not None for row in unit.ledger)
             if left < needed:
-                gate = f"--gate 0 keeps {unit.source.considered - left} near-still frames"
-                cure = gate if unit.source.considered >= needed else "a higher --rate samples more"
+                still = sum(row.reason == "near_still" for row in unit.ledger)
+                gate = f"--gate 0 keeps {still} near-still frames"
+                cure = gate if left + still >= needed else "a higher --rate samples more"
                 job.progress.warn(
                     f"{files[unit.source.name]} gives no set: sampling and the motion gate leave {left} of its "
                     f"{unit.source.frames} frames, fewer than a set of {needed}; {cure}"

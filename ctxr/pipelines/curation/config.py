@@ -88,7 +88,7 @@ class BuildSets(Writing):
     the sets in a third of the time."""
     gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
     """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
-    embeds all. Half of it where a shot has moved."""
+    embeds all. Once a shot has moved, half of this value applies, unless --samples-only is given."""
     detector: Annotated[str, Choices(("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"))] = "adaptive"
     """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
     the paper."""

@@ -375,7 +375,7 @@ def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
     all_units, split_of = job.units.values(), job.splits
     sets = [image_set for unit in all_units for image_set in unit.sets]
-    held = sum(row.reason == BETWEEN for unit in all_units for row in unit.ledger)
+    between = sum(row.reason == BETWEEN for unit in all_units for row in unit.ledger)
     ledger = [row for unit in all_units for row in unit.ledger if row.reason != BETWEEN]
     reasons = Counter(row.reason for row in ledger if row.reason)
     images = {image.id: image for unit in all_units for image in unit.images}
@@ -390,7 +390,7 @@ def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
         "shots": sum(unit.source.shots or 0 for unit in all_units),
         "considered": len(ledger),
         "embedded": sum(row.row is not None for row in ledger),
-        "held": held,
+        BETWEEN: between,
         "measured": sum(len(unit.facts) for unit in all_units),
         "sets": len(sets),
         "video_sets": sum(image_set.kind == "video" for image_set in sets),

@@ -322,7 +322,7 @@ def scan_video(
                     watch(event, 0)
                 elif decode and isinstance(event, ScanEnd):
                     decode.settle()
-                    source = _source(video, event, sum(row.reason != BETWEEN for row in decode.rows.values()))
+                    source = _source(video, event)
                     shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
                     rows, vectors = _in_order(decode.rows.values(), decode.places, decode.vectors.close())
                     return context.save(_unit(stamp, source, shots, rows, vectors, picker=decode.picker))
@@ -421,6 +421,7 @@ def _unit(
     """What `picker` made of the rows of a ledger; it has seen all of them."""
     ledger, exact = picker.ledger(rows), picker.exact_vectors(vectors.shape[1])
     made = [*picker.measured.values()], picker.sets, picker.images
+    source = msgspec.structs.replace(source, considered=sum(row.reason != BETWEEN for row in ledger))
     return SourceUnit(stamp, source, shots, ledger, *made, vectors=vectors, exact=exact)
 
 
@@ -440,8 +441,7 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     return msgspec.structs.replace(row, **why)
 
 
-def _source(video: InputSource, ended: ScanEnd, considered: int) -> Source:
+def _source(video: InputSource, ended: ScanEnd) -> Source:
     facts = {name: getattr(ended.header, name) for name in ("width", "height", "rate", "duration")}
     facts |= {name: getattr(ended, name) for name in ("frames", "late_cuts", "decoder", "damage")}
-    counts: dict[str, Any] = {"considered": considered, "shots": len(ended.shots)}
-    return Source(video.name, "video", video.path.name, video.sha256, video.bytes, **facts, **counts)
+    return Source(video.name, "video", video.path.name, video.sha256, video.bytes, **facts, shots=len(ended.shots))

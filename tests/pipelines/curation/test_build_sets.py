@@ -64,8 +64,8 @@ def test_every_considered_frame_has_a_row_and_a_fate(built: Path) -> None:
     manifest = open_artifact(built).manifest
     rows = [row for number in range(3) for row in read_unit(built, f"clip{number}").ledger]
     held = [row for row in rows if row.reason == "between_samples"]
-    assert len(rows) == manifest.counts["considered"] + manifest.counts["held"]
-    assert len(held) == manifest.counts["held"]
+    assert len(rows) == manifest.counts["considered"] + manifest.counts["between_samples"]
+    assert len(held) == manifest.counts["between_samples"]
     assert all((row.image_set is None) != (row.reason is None) for row in rows)
     assert sum(row.image_set is not None for row in rows) == 10 * manifest.counts["sets"]
     assert sum(manifest.counts["reasons"].values()) == sum(row.reason is not None for row in rows) - len(held)

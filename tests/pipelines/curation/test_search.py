@@ -9,7 +9,7 @@ import pytest
 from ctxr.media.images import Pixels
 from ctxr.media.scan import Scanner
 from ctxr.pipelines.curation import videos
-from ctxr.store.records import LedgerRow
+from ctxr.store.records import BETWEEN, LedgerRow
 from ctxr.store.units import read_unit
 from tests.media.clips import scene, write_clip
 from tests.pipelines.curation.test_build_sets import build, same_tree
@@ -27,7 +27,7 @@ def test_a_search_finds_more_sets_and_embeds_fewer_frames_than_there_are(footage
     )
     assert sampled["sets"] < searched["sets"] <= every["sets"]
     assert sampled["embedded"] < searched["embedded"] < every["embedded"]
-    assert sampled["held"] == every["held"] == 0 < searched["held"]
+    assert sampled[BETWEEN] == every[BETWEEN] == 0 < searched[BETWEEN]
 
 
 def test_the_ledger_names_samples_held_and_embedded_frames(built: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_still_shot_costs_what_it_costs_without_a_search(tmp_path: Path) -> No
     write_clip(folder / "still.mp4", [scene(1, 0)] * 60)
     searched, sampled = (build(tmp_path, tmp_path / str(only), samples_only=only).counts for only in (False, True))
     assert searched["embedded"] == sampled["embedded"] == 1
-    assert searched["held"] == 0
+    assert searched[BETWEEN] == 0
 
 
 @pytest.mark.parametrize("spent", [1, 12])

@@ -136,7 +136,7 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     if chain.threshold and number(chain.last.model("selection", "set_size")) and videos:
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root, videos).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
-        labels = "threshold (log scale)", "video sets, before quality"
+        labels = "threshold (log scale)", "video sets, without limits of quality"
         yield curve("Sets that other thresholds would give", *labels, points, now)
     facts = list(edition.facts.values())
     for name, title, label, values in (
