@@ -75,7 +75,7 @@ class PyavVideo(Video):
             context = self._stream.codec_context
             context.thread_type = "AUTO"
             # one thread more: while a caller looks at a frame, the thread that decoded it waits to be given the next packet
-            context.thread_count = threads + 1
+            context.thread_count = threads + (threads > 1)
             self._time_base = Fraction(self._stream.time_base or Fraction(1, 1_000_000))
             self._aspect, self._reformatter = self._stream.sample_aspect_ratio, VideoReformatter()
             self._decoded = self._decode()

@@ -130,11 +130,11 @@ class BuildSets(Writing):
     time_limit: Annotated[float, Range(0, 10**7, "seconds; 0 = none")] = 0.0
     """Give up on a video after this many seconds; 0 = never."""
     memory_limit: Annotated[float, Range(0.25, 10**4, "GiB, at least 0.25")] = 4.0
-    """Memory limit for decoding one video, in GiB."""
+    """Memory limit for decoding one video, in GiB; a small one holds fewer frames for the search between samples."""
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
     threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
-    """Decoding threads per video; PyAV takes one more."""
+    """Decoding threads per video, and with PyAV one more; 1 is one. With --keep-damaged always 1."""
     engine: EngineName = "threads"
     """What works on the videos: threads, or processes, each with an encoder of its own."""
     rank: Rank = None

@@ -7,7 +7,7 @@ only where pixels come from differs. So both give the same sets.
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -362,7 +362,8 @@ def pick_from_ledger(
         vector: Vectors = old.vectors[at] if at < len(old.vectors) else fresh[at - len(old.vectors)]
         return vector
 
-    with ChildFrameReader(video, old.source.decoder or "pyav", context.options) as reader:
+    options = replace(context.options, keep_damaged=bool(old.source.damage))
+    with ChildFrameReader(video, old.source.decoder or "pyav", options) as reader:
         pixels = lru_cache(maxsize=4)(lambda index: reader.read(index, times[index]))
         picker = Picker(
             context.artifact,
