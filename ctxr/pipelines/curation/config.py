@@ -84,8 +84,8 @@ class BuildSets(Writing):
     every_frame: bool = False
     """Follow the paper literally: consider every frame, and skip none as nearly static."""
     samples_only: Annotated[bool, Since(True)] = False
-    """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a third of
-    the sets in a third of the time."""
+    """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a fourth to
+    a third of the sets for as small a share of the embeddings."""
     gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
     """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
     embeds all. Once a shot has moved, half of this value applies, unless --samples-only is given."""
