@@ -7,8 +7,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,20 @@ def openvino() -> Any:
     return openvino
 
 
-class OpenVinoTower:
-    """An image tower, compiled for each number of rows. Raises CtxrError for one that OpenVINO cannot convert."""
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Raises CtxrError for whatever a broken library, or a tower that OpenVINO cannot convert or compute, raises."""
+    try:
+        yield
+    except Exception as error:
+        message = f"OpenVINO does not work here, or not with this image tower: {first_line(error)}"
+        raise CtxrError(message, hint="use --precision fp32") from error
 
+
+class OpenVinoTower:
+    """An image tower, compiled for each number of rows. Raises CtxrError where OpenVINO does not work."""
+
+    @_one_sentence()
     def __init__(self, tower: Any, size: tuple[int, int], numbers: str) -> None:
         import torch
 
@@ -43,16 +54,13 @@ class OpenVinoTower:
         threads = {"NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": torch.get_num_threads(), "ENABLE_CPU_PINNING": False}
         self._core, self._settings = package.Core(), {"INFERENCE_PRECISION_HINT": numbers, **threads}
         self._size, self._requests = size, dict[int, Any]()
-        try:
-            with warnings.catch_warnings(), torch.no_grad():
-                warnings.simplefilter("ignore")  # torch announces the end of tracing; names of shapes become constants
-                # two rows: what is traced with a single one may hold for a single one alone
-                traced = torch.jit.trace(tower, torch.zeros(2, 3, *size), strict=False, check_trace=False)  # type: ignore[no-untyped-call]
-                self._model = package.convert_model(traced, example_input=torch.zeros(2, 3, *size))
-        except Exception as error:  # whatever a tower does that tracing or conversion cannot follow
-            hint = "use --precision fp32"
-            raise CtxrError(f"OpenVINO cannot convert this image tower: {first_line(error)}", hint=hint) from error
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # torch announces the end of tracing; names of shapes become constants
+            # two rows: what is traced with a single one may hold for a single one alone
+            traced = torch.jit.trace(tower, torch.zeros(2, 3, *size), strict=False, check_trace=False)  # type: ignore[no-untyped-call]
+            self._model = package.convert_model(traced, example_input=torch.zeros(2, 3, *size))
 
+    @_one_sentence()
     def __call__(self, batch: Tensor) -> Tensor:
         """Vectors of a batch, not normalised."""
         import torch
@@ -61,16 +69,16 @@ class OpenVinoTower:
         if rows not in self._requests:
             model = self._model.clone()
             model.reshape([rows, 3, *self._size])
-            compiled = self._core.compile_model(model, "CPU", self._settings)
-            self._requests[rows] = compiled.create_infer_request()
+            self._requests[rows] = self._core.compile_model(model, "CPU", self._settings).create_infer_request()
         return torch.from_numpy(self._requests[rows].infer({0: batch.numpy()})[0])
 
 
+@_one_sentence()
 def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], int]) -> str:
     """The first precision, or another one in which the encoder of that fingerprint was measured to be faster by `GAIN`.
 
     `run` does a pass and returns its rows; CtxrError: it cannot. The choice is measured once for each encoder and kind of machine, and
-    kept in the user's cache, which may be deleted at any time.
+    kept in the user's cache, which may be deleted at any time. Raises CtxrError where OpenVINO does not work at all.
     """
     import torch
 
@@ -83,14 +91,14 @@ def fastest(fingerprint: str, precisions: Sequence[str], run: Callable[[str], in
         if (kept := json.loads(cache.read_bytes())["precision"]) in precisions:
             return str(kept)
     seconds = dict.fromkeys(precisions, float("inf"))  # per image, the best of passes that alternate
-    for precision in [*precisions] * 3:
-        with suppress(CtxrError):
+    for precision in (name for name in [*precisions] * 3 if name in seconds):
+        try:
             start = time.perf_counter()
             rows = run(precision)
             seconds[precision] = min(seconds[precision], (time.perf_counter() - start) / rows)
-    best = min(precisions, key=seconds.__getitem__)
-    chosen = best if seconds[best] * GAIN <= seconds[precisions[0]] else precisions[0]
-    content = {"precision": chosen, "seconds": {name: value for name, value in seconds.items() if value < float("inf")}}
+        except CtxrError:
+            del seconds[precision]
+    chosen = min(seconds, key=lambda name: seconds[name] * GAIN ** (name != precisions[0]), default=precisions[0])
     with suppress(CtxrError):  # a cache that cannot be written is measured again
-        write_bytes(cache, json.dumps(content | {"of": key}).encode(), durable=False)
+        write_bytes(cache, json.dumps({"precision": chosen, "seconds": seconds, "of": key}).encode(), durable=False)
     return chosen

@@ -119,8 +119,7 @@ def has_bf16_units() -> bool:
     """Whether this CPU says that it multiplies bf16 matrices itself (AVX512-BF16 or AMX). A flag, not a timing."""
     import torch
 
-    flags = getattr(torch.cpu, "get_capabilities", None)
-    if flags is not None:
+    if (flags := getattr(torch.cpu, "get_capabilities", None)) is not None:
         supported = flags()
         return bool(supported.get("avx512_bf16") or supported.get("amx_bf16"))
     checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))

@@ -114,6 +114,28 @@ def test_the_margin_covers_the_error_of_every_distance(
     assert 0 < error < rounded.margin < 0.05
 
 
+def drawn() -> list[np.ndarray]:
+    """Drawn scenes that fade into single colours and into the dark, and greys: none is a probe of the margin."""
+    across, down = np.meshgrid(np.linspace(0, 255, 96), np.linspace(255, 0, 64))
+    disc = 255.0 * ((across - 120) ** 2 + (down - 90) ** 2 < 50**2)
+    scenes = [np.stack([across, down, disc], axis=2), np.stack([disc, disc, across], axis=2)]
+    faded = [
+        share * scene + (1 - share) * grey for scene in scenes for share in (0.3, 0.1, 0.03) for grey in (0, 45, 90)
+    ]
+    flat = [np.full((64, 96, 3), grey) for grey in (*range(0, 60, 3), 110, 190, 255)]
+    return [picture.astype(np.uint8) for picture in (*scenes, *faded, *flat)]
+
+
+@pytest.mark.parametrize("name", ["small", "ctxr-tiny"])
+def test_the_margin_covers_the_error_of_dark_faded_and_flat_pictures(name: str, folder: Path) -> None:
+    encoder = load_encoder(f"local-dir:{folder}" if name == "small" else name, "cpu", "bf16")
+    rough, exact = (
+        np.linalg.norm(vectors[:, None].astype(float) - vectors[None], axis=2)
+        for vectors in (encoder.encode_images(drawn()), encoder.encode_images(drawn(), exact=True))
+    )
+    assert 0 < np.abs(rough - exact).max() < 0.9 * encoder.margin < 0.1
+
+
 def test_the_fingerprint_is_that_of_weights_and_preprocessing(
     encoder: Encoder, rounded: Encoder, folder: Path, tmp_path: Path
 ) -> None:

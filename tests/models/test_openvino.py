@@ -1,19 +1,26 @@
 """OpenVINO gives torch's vectors up to rounding, and is chosen where it was measured to be faster."""
 
+import importlib.metadata
 import importlib.util
 import json
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ctxr.errors import CtxrError, UsageError
 from ctxr.models import openvino_tower
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.models.openvino_tower import fastest
+from ctxr.models.openvino_tower import OpenVinoTower, fastest
 from tests.models.encoder_folder import make_folder
+
+BROKEN = ("import", "convert", "infer", "wrong", "nan")
+"""Ways in which an installed OpenVINO does not work."""
 
 needs_openvino = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
 
@@ -31,6 +38,31 @@ def encoder(folder: Path) -> Encoder:
 @pytest.fixture(scope="module")
 def compiled(folder: Path) -> Encoder:
     return load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
+
+
+@pytest.fixture
+def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An OpenVINO that breaks in the way of the parameter, on a machine where it would be faster for every tower."""
+    plain = OpenVinoTower.__call__
+
+    def fail(*arguments: object, **options: object) -> Any:
+        raise ImportError("libopenvino.so: no such file") if request.param == "import" else RuntimeError("no primitive")
+
+    def rough(tower: OpenVinoTower, batch: torch.Tensor) -> torch.Tensor:
+        return plain(tower, batch) * (float("nan") if request.param == "nan" else torch.linspace(0.1, 3, 32))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("ctxr.models.encoders.BF16_PARAMETERS", 0)
+    monkeypatch.setattr("ctxr.models.precision.BF16_PARAMETERS", 10**9)
+    monkeypatch.setattr(openvino_tower, "GAIN", 0)
+    if request.param == "import":
+        monkeypatch.setattr(openvino_tower, "openvino", fail)
+    elif request.param == "convert":
+        monkeypatch.setattr("torch.jit.trace", fail)
+    elif request.param == "infer":
+        monkeypatch.setattr("openvino.InferRequest.infer", fail)
+    else:
+        monkeypatch.setattr(OpenVinoTower, "__call__", rough)
 
 
 @pytest.fixture
@@ -92,15 +124,71 @@ def test_an_engine_that_computes_something_else_is_refused(
     assert "--precision fp32" in str(raised.value.hint)
 
 
+@needs_openvino
+@pytest.mark.parametrize("broken", BROKEN, indirect=True)
+def test_auto_stays_with_torch_where_openvino_is_installed_and_does_not_work(
+    broken: None, encoder: Encoder, folder: Path, pictures: list[np.ndarray], tmp_path: Path
+) -> None:
+    other = load_encoder(f"local-dir:{folder}", device="cpu")
+    for _ in range(2):
+        other.use_fastest()
+        assert (other.precision, other.margin) == ("fp32", 0)
+    np.testing.assert_allclose(other.encode_images(pictures), encoder.encode_images(pictures), atol=1e-6)
+    kept = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]
+    assert all(row["precision"] == "fp32" and "openvino" not in row["seconds"] for row in kept)
+
+
+@needs_openvino
+def test_a_choice_that_was_kept_and_works_no_longer_is_not_taken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ctxr.models.encoders.BF16_PARAMETERS", 0)
+    monkeypatch.setattr("ctxr.models.encoders.fastest", lambda *arguments: "openvino")
+    works, breaks = (load_encoder(f"local-dir:{folder}", device="cpu", precision="fp32") for _ in range(2))
+    works.use_fastest()
+    monkeypatch.setattr(OpenVinoTower, "__call__", lambda tower, batch: torch.ones(len(batch), 32))
+    breaks.use_fastest()
+    assert (works.precision, breaks.precision) == ("openvino", "fp32")
+
+
+@needs_openvino
+@pytest.mark.parametrize("broken", BROKEN, indirect=True)
+def test_openvino_that_is_named_and_does_not_work_is_one_sentence(broken: None, folder: Path) -> None:
+    other = load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
+    with pytest.raises(CtxrError, match="OpenVINO") as raised:
+        _ = other.margin
+    assert (raised.value.exit_code, "--precision fp32" in raised.value.hint) == (1, True)
+
+
+def test_a_folder_named_openvino_is_not_the_package(
+    folder: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "openvino").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    uninstall(monkeypatch)
+    assert list(encoder.precisions()) == ["fp32", "bf16"]
+
+
+def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make OpenVINO a package that is not installed."""
+
+    def version(package: str) -> str:
+        if package == "openvino":
+            raise PackageNotFoundError(package)
+        return importlib.metadata.version(package)
+
+    monkeypatch.setattr("ctxr.models.encoders.version", version)
+
+
 def test_a_machine_without_openvino_says_how_to_get_it_and_still_decides_exactly(
     folder: Path, encoder: Encoder, pictures: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "openvino", None)
+    uninstall(monkeypatch)
     other = load_encoder(f"local-dir:{folder}", device="cpu", precision="openvino")
     np.testing.assert_allclose(other.encode_images(pictures, exact=True), encoder.encode_images(pictures), atol=1e-6)
     with pytest.raises(UsageError, match="precision openvino") as raised:
         other.encode_images(pictures)
-    assert "pip install openvino" in str(raised.value.hint)
+    assert "pip install 'ctxr[openvino]'" in str(raised.value.hint)
 
 
 @needs_openvino

@@ -113,7 +113,7 @@ class BuildStage(SetsStage):
         if options.precision == "auto":
             if began := _begun(out, sources, settings):
                 encoder.use(began)
-            else:
+            elif not self.shard:  # ranks would each measure, and could come to different engines
                 encoder.use_fastest()
             # for processes with an encoder of their own
             embedder.make.keywords["precision"] = encoder.precision
@@ -304,7 +304,7 @@ def _begun(out: Path, sources: Sequence[InputSource], settings: Mapping[str, Seq
     for source in sources:
         for precision, values in settings.items():
             stamp = Stamp(sha256_of([source.sha256, *values]), "", {})
-            if _scanned(out, source.name, stamp) or (source.kind == "photos" and has_shard(out, source, stamp.scan)):
+            if _scanned(out, source.name, stamp) or has_shard(out, source, stamp.scan):
                 return precision
     return None
 

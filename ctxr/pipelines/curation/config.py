@@ -71,9 +71,9 @@ class BuildSets(Writing):
     device: Annotated[str, DEVICE] = "auto"
     """Where the encoder runs: auto, cpu, cuda, mps."""
     precision: Annotated[str, Choices(("auto", "fp32", "bf16", "openvino", "openvino-bf16"))] = "auto"
-    """Number format of the encoder, and who computes: fp32 or bf16 by torch, openvino (fp32) or openvino-bf16 by OpenVINO on a CPU
-    (an extra), or auto: what the run began with, else the fastest, measured once per machine and encoder. Decisions near the threshold
-    are always made in torch's fp32."""
+    """Engine and number format of the encoder: fp32 or bf16 of torch, openvino (fp32) or openvino-bf16 on a CPU (an extra), or auto:
+    what the run began with, else the fastest, measured once per machine and encoder; ranks stay with torch. Decisions near the
+    threshold are always made in torch's fp32."""
     threshold: Annotated[float | None, Range(0, 2, "a distance between unit vectors: 0..2")] = None
     """Minimum distance (0..2, on unit vectors) of a frame to every other frame of its set; larger gives fewer, more
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""

@@ -1,7 +1,6 @@
 """Vectors of another engine give the same sets, and a run goes on with the engine that it began with."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from ctxr.errors import UsageError
 from ctxr.models.encoders import Encoder
 from ctxr.models.openvino_tower import OpenVinoTower
+from ctxr.pipelines.curation.config import Merge
+from ctxr.pipelines.curation.merge import run as merge
 from ctxr.pipelines.curation.photos import SHARD
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
+from tests.models.test_openvino import uninstall
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
 
@@ -58,15 +61,14 @@ def test_a_rough_engine_gives_the_sets_of_torch_because_close_decisions_are_repe
 
     def rough(tower: OpenVinoTower, batch: torch.Tensor) -> torch.Tensor:
         vectors = plain(tower, batch)
-        return vectors * torch.linspace(0.1, 3.0, vectors.shape[-1])
+        return vectors * torch.linspace(0.85, 1.15, vectors.shape[-1])
 
     build(footage, tmp_path / "torch", threshold=threshold, set_size=4)
     monkeypatch.setattr(OpenVinoTower, "__call__", rough)
-    monkeypatch.setattr("ctxr.models.encoders.MOST_FP32_MARGIN", 1.0)
-    build(footage, tmp_path / "rough", threshold=threshold, set_size=4, precision="openvino")
+    build(footage, tmp_path / "rough", threshold=threshold, set_size=4, precision="openvino-bf16")
     assert sets_of(tmp_path / "rough") == sets_of(tmp_path / "torch")
     monkeypatch.setattr(Encoder, "margin", 0.0)
-    build(footage, tmp_path / "careless", threshold=threshold, set_size=4, precision="openvino")
+    build(footage, tmp_path / "careless", threshold=threshold, set_size=4, precision="openvino-bf16")
     assert sets_of(tmp_path / "careless") != sets_of(tmp_path / "torch")
 
 
@@ -125,14 +127,41 @@ def test_child_processes_embed_with_the_engine_of_the_run(footage: Path, tmp_pat
     assert same_tree(threads, processes)
 
 
-def test_filtering_sets_of_openvino_needs_no_openvino_and_equals_one_pass(
+def test_filtering_needs_openvino_only_for_frames_that_the_sets_did_not_embed(
     footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"sources": (str(footage / "videos" / "clip0.mp4"),), "precision": "openvino"}
     build(footage, tmp_path / "one", brisque=1.115, **options)
     build(footage, tmp_path / "plain", **options)
-    monkeypatch.setitem(sys.modules, "openvino", None)
+    uninstall(monkeypatch)
     refilter(tmp_path / "plain", tmp_path / "two", brisque=1.115)
     for table in ("sets.jsonl", "images.jsonl", "facts.jsonl", "sources/clip0/ledger.jsonl"):
         assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
     assert precision_of(tmp_path / "two") == "openvino"
+    # with these limits the search asks for a frame between two samples that the sets did not embed
+    options |= {"threshold": 0.2, "set_size": 4}
+    monkeypatch.undo()
+    build(footage, tmp_path / "more", **options)
+    uninstall(monkeypatch)
+    with pytest.raises(UsageError, match="OpenVINO") as raised:
+        refilter(tmp_path / "more", tmp_path / "filtered", brisque=1.09)
+    assert "--precision" not in raised.value.hint
+    assert "pip install 'ctxr[openvino]'" in raised.value.hint
+    monkeypatch.undo()
+    refilter(tmp_path / "more", tmp_path / "filtered", brisque=1.09)
+    assert precision_of(tmp_path / "filtered") == "openvino"
+
+
+def test_ranks_do_not_measure_engines_and_still_go_on_with_what_a_run_began_with(
+    footage: Path, built: Path, tmp_path: Path, fast: None
+) -> None:
+    for name, begun in (("torch", ()), ("openvino", (str(footage / "videos" / "clip1.mp4"),))):
+        out = tmp_path / name / "sets"
+        if begun:
+            build(footage, out, sources=begun, precision="openvino")
+            (out / "manifest.json").unlink()
+        for rank in (0, 1):
+            build(footage, out, rank=rank, world_size=2)
+        merge(Merge(artifact=out))
+    assert same_tree(tmp_path / "torch" / "sets" / "sources", built / "sources")
+    assert precision_of(tmp_path / "openvino" / "sets") == "openvino"
