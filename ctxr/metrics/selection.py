@@ -11,7 +11,6 @@ within `margin` of the threshold: low-precision embeddings then pick the sets th
 that would join must not, or None. Both are asked only about frames that matter.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -119,16 +118,18 @@ class Walk:
             decision.set_number = None
         self._chosen, self._vectors = [], []
 
-    def steps(self, index: int, vector: Vectors) -> int:
-        """Distance to the nearest chosen frame in steps of a tenth of the threshold, rounded up: above `STEPS` the frame may join.
+    def gap(self, index: int, vector: Vectors, mark: float | None = None) -> float:
+        """Distance to the nearest chosen frame, off by the margin at most; on the right side of `mark`, by default the threshold."""
+        return self._nearest(index, vector, mark)[1]
 
-        Exact as decisions are: what a search does with it is the same in any precision.
-        """
-        step = self.threshold / STEPS
-        rough = _distances(np.stack(self._vectors), vector).min()
-        _, distance = self._nearest(index, vector, max(1, round(rough / step)) * step if step else 0.0)
-        rounded = math.ceil(distance / step) if step else STEPS + 2
-        return max(rounded, STEPS + 1) if distance > self.threshold else min(rounded, STEPS)
+    def exact_gap(self, index: int, vector: Vectors) -> float:
+        """The same in full precision."""
+        distances = _distances(np.stack(self._vectors), vector)
+        if self.margin and self.refine:
+            near = np.flatnonzero(distances <= distances.min() + 2 * self.margin)
+            exact = self.refine([index, *(self._chosen[position].index for position in near)])
+            distances = _distances(exact[1:], exact[0])
+        return float(distances.min())
 
     def _nearest(self, index: int, vector: Vectors, mark: float | None = None) -> tuple[int, float]:
         """Position and distance of the nearest chosen frame; exact where `mark`, or the threshold, is within the margin."""
@@ -142,8 +143,8 @@ class Walk:
         return nearest, float(distances[nearest])
 
 
-STEPS = 10
-"""Steps from 0 to the threshold by which a search guesses; a frame that joins by less than one step is not improved on."""
+NEAR_ENOUGH = 1.1
+"""Multiple of the threshold up to which a frame that joins is not improved on by an earlier one."""
 
 
 @dataclass
@@ -162,7 +163,7 @@ class SecantSearch:
     embed: Callable[[int], Vectors]
     push: Callable[[int, Vectors], FrameDecision]
 
-    _level: int = 0
+    _low: tuple[int, Vectors] | None = None
     _rejections: int = 0
 
     def run(self, held: Sequence[int], sample: int, vector: Vectors) -> None:
@@ -174,7 +175,7 @@ class SecantSearch:
             probe = self._probe(low, high, frames[high], vectors[high])
             if probe < high:
                 vectors[probe] = self.embed(frames[probe])
-                if not self.walk.chosen() or self.walk.steps(frames[probe], vectors[probe]) > STEPS:
+                if not self.walk.chosen() or self.walk.gap(frames[probe], vectors[probe]) > self.walk.threshold:
                     waiting.append(probe)
                     continue
             low = probe if probe < high else waiting.pop()
@@ -186,17 +187,26 @@ class SecantSearch:
             return high
         if not self.walk.chosen() or self._rejections:
             return min(low + 1 + self._rejections // 3, high)
-        far = self.walk.steps(index, vector)
-        if far <= STEPS + 1:
+        limit, margin = NEAR_ENOUGH * self.walk.threshold, self.walk.margin
+        if (far := self.walk.gap(index, vector, limit)) <= limit:
             return high
-        guess = low + round((high - low) * (STEPS + 0.5 - self._level) / (far - self._level))
-        return min(max(guess, low + 1), high - 1)
+        level = self.walk.gap(*self._low) if self._low else 0.0
+
+        def guess(error: float) -> int:
+            place = ((self.walk.threshold + limit) / 2 - level - error) / (far - level)
+            return min(max(low + round((high - low) * place), low + 1), high - 1)
+
+        # in full precision where that may decide: what is embedded does not depend on the precision
+        if far - level <= 2 * margin or guess(-margin) != guess(margin):
+            far = self.walk.exact_gap(index, vector)
+            level = self.walk.exact_gap(*self._low) if self._low else 0.0
+        return guess(0.0)
 
     def _take(self, index: int, vector: Vectors) -> None:
         decision = self.push(index, vector)
         rejected = decision.set_number is None and decision.reason != "too_close"
         self._rejections = self._rejections + 1 if rejected else 0
-        self._level = self.walk.steps(index, vector) if decision.reason == "too_close" else 0
+        self._low = (index, vector) if decision.reason == "too_close" else None
 
 
 def _distances(rows: Vectors, vector: Vectors) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

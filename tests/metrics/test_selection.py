@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxr.metrics.selection import STEPS, Completed, FrameDecision, Rejection, SecantSearch, Walk, count_sets
+from ctxr.metrics.selection import NEAR_ENOUGH, Completed, FrameDecision, Rejection, SecantSearch, Walk, count_sets
 from ctxr.store.arrays import Vectors
 
 
@@ -185,7 +185,7 @@ def test_the_embedded_frames_alone_give_the_sets_of_a_search(seed: int, step: in
 @given(st.integers(0, 10**6), st.floats(0.05, 0.6))
 def test_a_search_finds_the_first_frame_of_a_steady_motion(seed: int, threshold: float) -> None:
     angles = np.cumsum(np.random.default_rng(seed).uniform(0.001, 0.02, 150)).tolist()
-    vectors, step = unit(angles), threshold / STEPS
+    vectors, step = unit(angles), (NEAR_ENOUGH - 1) * threshold
     sets = literal(vectors, [0] * 150, threshold, 4, set())
     seen, completed = search_all(Walk(threshold, 4), vectors, 6, [0] * 150)
     assert len(completed) >= len(sets) - 1
@@ -197,12 +197,14 @@ def test_a_search_finds_the_first_frame_of_a_steady_motion(seed: int, threshold:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.floats(0.05, 0.6))
-def test_a_search_in_low_precision_embeds_and_picks_what_full_precision_would(seed: int, threshold: float) -> None:
+@given(st.integers(0, 10**6), st.floats(0.05, 0.6), st.sampled_from([0.004, 0.04]))
+def test_a_search_in_low_precision_embeds_and_picks_what_full_precision_would(
+    seed: int, threshold: float, error: float
+) -> None:
     vectors, shots = drift(seed), [0] * 120
     noise = np.random.default_rng(seed).normal(size=vectors.shape)
-    rough = (vectors + 0.004 * noise / np.linalg.norm(noise, axis=1, keepdims=True)).astype(np.float32)
-    walk = Walk(threshold, 4, 0.009, refine=lambda indices: vectors[list(indices)])
+    rough = (vectors + error * noise / np.linalg.norm(noise, axis=1, keepdims=True)).astype(np.float32)
+    walk = Walk(threshold, 4, 2.1 * error, refine=lambda indices: vectors[list(indices)])
     assert search_all(walk, rough, 6, shots) == search_all(Walk(threshold, 4), vectors, 6, shots)
 
 
