@@ -136,7 +136,7 @@ class Encoder:
         """What embeds images. Raises UsageError for a precision that this machine does not have."""
         if self.precision not in self._towers:
             if self.precision not in self.precisions():
-                hint = "pip install 'ctxr[openvino]' and use --device cpu, or --precision auto"
+                hint = "pip install openvino and use --device cpu, or --precision auto"
                 raise UsageError(f"precision {self.precision} is not available on {self.device} here", hint=hint)
             if self.precision in OPENVINO:
                 tower: Any = OpenVinoTower(self._fine, self._preprocess.size, OPENVINO[self.precision])

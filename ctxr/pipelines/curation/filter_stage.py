@@ -216,6 +216,6 @@ def _recorded_encoder(recorded: dict[str, Any], device: str, progress: Progress)
             hint="run ctxr build-sets again, then filter",
         )
     if recorded["precision"] not in encoder.precisions():
-        hint = "pip install 'ctxr[openvino]' and use --device cpu"
+        hint = "pip install openvino and use --device cpu"
         raise UsageError(f"these sets were made with OpenVINO, which is not available on {encoder.device}", hint=hint)
     return encoder
