@@ -39,13 +39,14 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
             {"videos": finished, "next": merge_hint(report.artifact) or None},
         )
         return
+    between = counts["frames"] + counts["photos"] - counts["considered"]
     rows = {
         "read": report.read,
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",
         "images": counts["images"],
         "sources": _sources(counts),
         "considered": f"{counts['considered']} frames and photos, {counts['embedded']} embedded"
-        + (f"; {counts[BETWEEN]} more frames between samples were not needed" if counts.get(BETWEEN) else "")
+        + (f"; {between} more lie between samples" if between > 0 else "")
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
         "excluded": _numbers(counts["reasons"]).replace("_", " "),
         "splits": _numbers(counts["splits"], "{name} {number}"),
@@ -55,8 +56,9 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
         most = max(report.curve.values(), default=0)
-        frames = ", from the frames embedded for ◀" if counts.get(BETWEEN) else ""
-        yield f"\n[bold]sets per threshold[/] (video, without limits of quality{frames})"
+        yield "\n[bold]sets per threshold[/] (videos, without limits of quality; ◀ is in use)"
+        if counts.get(BETWEEN):
+            yield "counted on the frames embedded for ◀: another threshold may give more"
         for threshold, sets in report.curve.items():
             mark = "◀" if threshold == f"{report.threshold:.4g}" else ""
             yield f"{threshold:>8} {sets:>6} {'█' * round(40 * sets / most) if most else ''} {mark}"

@@ -158,6 +158,8 @@ class BuildSets(Writing):
         """No sources, and places that cannot be used."""
         if not self.sources and not self.yield_curve:
             yield "no SOURCES given", "ctxr build-sets videos/"
+        if self.every_frame and self.samples_only:
+            yield "--every-frame and --samples-only exclude each other", "leave out one of them"
         yield from require_ocr(self.max_text, self.ocr)
         yield from unit_rules(self.engine, self.rank, self.world_size)
         yield from require_folders(self.folder(), self.workdir)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.changes import refuse_changed
-from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, assign_splits
+from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE, assign_splits
 from ctxr.engine.options import typed
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.report import SetsReport
@@ -68,11 +68,15 @@ class FilterStage(SetsStage):
         return ready
 
     def remarks(self, report: SetsReport) -> Iterator[str]:
-        """On limits that no set passes."""
+        """On limits that no set, or none of a split, passes."""
         if not report.up_to_date and not report.counts["sets"]:
             limits = vars(QualityLimits.of(self.options)).items()
             values = " and ".join(f"{typed(name)} {value}" for name, value in limits if value is not None)
             yield f"no set passes {values}: try wider limits"
+        elif not report.up_to_date:
+            before, after = self.built.manifest.counts["splits"], report.counts["splits"]
+            if empty := [name for name in SPLITS if before.get(name) and not after.get(name)]:
+                yield f"no sets are left in {' and '.join(empty)}: try wider limits, or add sources"
 
     def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
         """Read the units, and make the instruments."""

@@ -217,6 +217,12 @@ def test_a_video_shorter_than_a_set_says_so(tmp_path: Path) -> None:
     assert "a higher --rate samples more" in result.stderr
 
 
+def test_a_search_in_no_frames_between_samples_is_refused(tmp_path: Path) -> None:
+    result = build(tmp_path, "--every-frame", "--samples-only")
+    assert "--samples-only" in only_sentence(result)
+    assert result.exit_code == 2
+
+
 def test_a_video_without_motion_names_the_option_that_keeps_its_frames(tmp_path: Path) -> None:
     clip = clips.write_clip(tmp_path / "clip.mp4", [clips.scene(1, 0)] * 100)
     result = build(clip, "--out", tmp_path / "sets")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ctxr.media.brisque import Brisque
 from ctxr.media.images import decode_jpeg
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.filter import run
+from ctxr.pipelines.curation.filter_stage import FilterStage
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as report
 from ctxr.store.artifacts import MANIFEST, open_artifact
@@ -164,3 +166,13 @@ def test_sets_of_an_older_version_are_filtered(footage: Path, tmp_path: Path) ->
     for name in ("clip0", "clip1"):
         ledgers = [tmp_path / folder / "sources" / name / "ledger.jsonl" for folder in ("new", "old")]
         assert ledgers[0].read_bytes() == ledgers[1].read_bytes()
+
+
+def test_a_split_that_lost_all_its_sets_is_named_and_one_that_had_none_is_not(tmp_path: Path) -> None:
+    stage = FilterStage(Filter(input=tmp_path, brisque=0.5))
+    stage.built = SimpleNamespace(manifest=SimpleNamespace(counts={"splits": {"train": 3, "test": 2}}))
+    report = SetsReport(tmp_path, False, "ctxr-tiny", 0.3, {"sets": 3, "splits": {"train": 3}}, [])
+    (remark,) = stage.remarks(report)
+    assert "test" in remark
+    assert "train" not in remark
+    assert "valid" not in remark
