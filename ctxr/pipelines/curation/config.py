@@ -82,7 +82,8 @@ class BuildSets(Writing):
     rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 5.0
     """Frames sampled per second of video; larger finds more sets and takes longer."""
     every_frame: bool = False
-    """Follow the paper literally: consider every frame, and skip none as nearly static."""
+    """Follow the paper literally: consider every frame, and skip none as nearly static. With a small encoder such as ctxr-tiny
+    this is faster than the search."""
     samples_only: Annotated[bool, Since(True)] = False
     """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a fourth to
     a third of the sets for as small a share of the embeddings."""
