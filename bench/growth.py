@@ -20,7 +20,7 @@ from ctxr.store.paths import CACHE
 from ctxr.synthetic.world.footage import jpeg, sample_album
 
 TINY, VIT = "ctxr-tiny", "random:ViT-B-32"
-REPEATS = {TINY: (1, 2, 4, 8), VIT: (1, 2, 4)}
+REPEATS = {TINY: (1, 2, 4), VIT: (1, 2)}
 """How often the clip is played, by encoder."""
 
 LIMITS = ("--brisque", "0.65", *(("--max-text", "0.02") if shutil.which("tesseract") else ()))

@@ -114,7 +114,8 @@ class Encoder:
         def run(precision: str) -> int:
             self.use(precision)
             _ = self.margin  # an engine with wrong vectors is none
-            self.encode_images([np.zeros((*self._preprocess.size, 3), np.uint8)] * (rows := self._rows))
+            # one by one, as a search asks for most of them
+            self.encode_images([np.zeros((*self._preprocess.size, 3), np.uint8)] * (rows := self._rows), rows=1)
             return rows
 
         try:
