@@ -99,7 +99,8 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     sources = (str(folder / "videos"), str(folder / "photos"))
     built: SetsReport = run_command("build-sets", progress, sources=sources, workdir=work, encoder=BY, yes=True)
     text = MAX_TEXT if _can_read(progress) else None
-    filtered: SetsReport = run_command("filter", progress, workdir=work, brisque=BRISQUE, max_text=text, yes=True)
+    limits = {"brisque": BRISQUE, "max_text": text}
+    filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, workers=2, yes=True)
     tables = {"detected": _detected(built.artifact, filtered.artifact, world, text)}
     progress.note(f"{built.counts['sets']} sets built, {filtered.counts['sets']} after filtering")
     crowd, kept = run_crowd(work, filtered.artifact, world, config.seed, progress)
