@@ -20,8 +20,7 @@ from bench.table import Row
 from ctxr.media.images import Pixels, perceptual_hash, read_image
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.neighbours import nearest
-from ctxr.pipelines.curation.copies import CopyRule, deduplicate, find_copies
-from ctxr.pipelines.curation.ranking import Positions
+from ctxr.pipelines.curation.copies import CopyRule, Positions, deduplicate, find_copies
 from ctxr.store.records import PHOTO_SUFFIXES
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.footage import sample_album

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 from PIL import Image as Pillow
 
-from ctxr.annotation.artifacts import Answered, write_judgments
+from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
@@ -15,6 +15,7 @@ from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Image, ImageSet, SplitName
 from ctxr.synthetic.crowd import CAREFUL, HASTY, SPAMMER, chances
+from scripts.task_artifact import write_judgments
 
 PEOPLE = {f"w{number:02d}": (CAREFUL, CAREFUL, CAREFUL, HASTY, HASTY, SPAMMER)[number % 6] for number in range(60)}
 PROTOCOL = Protocol()
@@ -86,5 +87,5 @@ def write_answers(folder: Path, count: int) -> int:
             written = study.say(asked, people.pop(), 0, {"description": (text,)})
             for unit in derive_units(asked, written, sets[group], PROTOCOL):
                 study.find(unit, people)
-    write_judgments(folder, study.answered(folder.parent, sets, images), [])
+    write_judgments(folder, study.answered(folder.parent, sets, images))
     return len(study.answers)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.footage import FRAMES, THREADS, clip_with_cuts, ffmpeg_null, soft_cuts
 from bench.table import Row, in_turns
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner
 from ctxr.media.opencv_video import open_video
-from ctxr.media.scan import Scanner
+from ctxr.media.scan import ScanOptions
 
 ROUNDS = 5
 
@@ -23,11 +23,11 @@ def measure() -> list[Row]:
     found: list[int] = []
     events: list[int] = []
     with Scanner() as scanner, tempfile.TemporaryDirectory() as folder:
-        _scan(scanner, clip, ScanOptions(), [])  # the child's imports are not what is measured
+        _scan(scanner, clip, ScanOptions(samples_only=True), [])  # the child's imports are not what is measured
         runs: dict[str, Callable[[], object]] = {
             "decode": lambda: _decode(clip),
-            "shots": lambda: _scan(scanner, clip, ScanOptions(gate=255, threads=THREADS), found),
-            "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(threads=THREADS), [])),
+            "shots": lambda: _scan(scanner, clip, ScanOptions(samples_only=True, gate=255, threads=THREADS), found),
+            "scan": lambda: events.append(_scan(scanner, clip, ScanOptions(samples_only=True, threads=THREADS), [])),
         }
         if shutil.which("ffmpeg"):
             runs["floor"] = lambda: ffmpeg_null(clip)

@@ -22,7 +22,7 @@ from ctxr.store.artifacts import MANIFEST, Content, Parent, finish
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import CACHE
-from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.records import Facts, Image, ImageSet, LedgerReason, LedgerRow, Shot, Source
 from ctxr.store.tables import write_table
 from ctxr.store.units import SourceUnit, Stamp, merge_units, write_unit
 
@@ -69,12 +69,10 @@ def video_unit(out: Path, name: str, contents: list[bytes], rng: np.random.Gener
     for index in range(len(contents) * CONSIDERED):
         row, rest = divmod(index, CONSIDERED)
         shot, number = row // OF_A_SET, row * EMBEDDED + rest if rest < EMBEDDED else None
-        chosen, reason = None if rest else f"{name}-shot{shot}_0", "near_still" if number is None else "too_close"
-        ledger.append(
-            LedgerRow(
-                name, index, Fraction(index, 5), shot, row=number, image_set=chosen, reason=None if chosen else reason
-            )
-        )
+        chosen = None if rest else f"{name}-shot{shot}_0"
+        reason: LedgerReason | None = None if chosen else "near_still" if number is None else "too_close"
+        time = Fraction(index, 5)
+        ledger.append(LedgerRow(name, index, time, shot, row=number, image_set=chosen, reason=reason))
     for shot in range(len(contents) // OF_A_SET):
         images = tuple(image.id for image, _ in frames[shot * OF_A_SET : (shot + 1) * OF_A_SET])
         own = vectors[shot * OF_A_SET * EMBEDDED : (shot + 1) * OF_A_SET * EMBEDDED : EMBEDDED]

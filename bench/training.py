@@ -15,6 +15,7 @@ import numpy as np
 import open_clip
 import torch
 from PIL import Image
+from torch import nn
 from torch.nn import functional
 
 from bench import training_gpu
@@ -35,6 +36,7 @@ from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_inputs
 from ctxr.problems.queries import EvalQuery
 from ctxr.store.hashing import sha256_file
+from ctxr.store.records import Text
 
 EPOCHS = 10
 HEAD = ContextualRecipe(variant="temporal", optimiser="adam", lr=1e-4, batch=36, epochs=EPOCHS, patience=0)
@@ -72,12 +74,16 @@ def _questions(work: Path) -> tuple[list[EvalQuery], PictureFiles]:
             files[image].write_bytes(encode_jpeg(np.roll(grain, (number, 3 * number), (0, 1))))
         for target in range((3, 3, 2, 1)[number % 4]):
             text = " ".join(rng.choice(("red", "circle", "behind", "a", "small", "dog", "left", "of"), 23))
-            asked.append(EvalQuery(f"{number}/{target}", str(number), text, ids, target, number % 2 == 0, "train"))
+            asked.append(
+                EvalQuery(
+                    f"{number}/{target}", str(number), (Text("", text, ""),), ids, (target,), number % 2 == 0, "train"
+                )
+            )
     return asked, PictureFiles(files, {image: sha256_file(file) for image, file in files.items()}, work)
 
 
 def _trainer(
-    scorer: ClipScorer, recipe: ContextualRecipe, questions: Any, folder: Path, bf16: bool = False
+    scorer: nn.Module, recipe: ContextualRecipe, questions: Any, folder: Path, bf16: bool = False
 ) -> Trainer[ContextualObjective]:
     return Trainer(scorer, ContextualObjective(recipe, questions, None, TrainingRun(folder, bf16=bf16)))
 
@@ -94,12 +100,12 @@ def _from_vectors(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles)
     start = perf_counter()
     questions = as_vectors(asked, pictures, encoder, Silent())
     cached = perf_counter() - start
-    _trainer(new_scorer(HEAD, source.dim), HEAD, questions, pictures.workdir / f"head-{source.dim}").run()
+    _trainer(new_scorer(HEAD.shape, source.dim), HEAD, questions, pictures.workdir / f"head-{source.dim}").run()
     ours = perf_counter() - start
 
     floor = _products(source.dim) * EPOCHS * len(asked)
     start = perf_counter()
-    _released(model, source.tokenize, new_scorer(HEAD, source.dim), asked[:SLOW], pictures)
+    _released(model, source.tokenize, new_scorer(HEAD.shape, source.dim), asked[:SLOW], pictures)
     theirs = (perf_counter() - start) * EPOCHS * len(asked) / SLOW
     each = len(asked) * EPOCHS
     return Row(
@@ -118,15 +124,13 @@ def _from_vectors(name: str, asked: Sequence[EvalQuery], pictures: PictureFiles)
 def _products(width: int) -> float:
     """Seconds that the matrices of the head take for one description of ten images, forward and backward, at the rate of
     this processor on the largest of them: a multiplication and an addition for each weight and image, three times."""
-    weights = sum(one.numel() for one in new_scorer(HEAD, width).parameters())
+    weights = sum(one.numel() for one in new_scorer(HEAD.shape, width).parameters())
     one, other = torch.randn(10 * HEAD.batch, width), torch.randn(width, HEAD.inner)
     seconds: float = median_seconds(lambda: one @ other, 50)
     return float(6 * weights * 10 / (2 * len(one) * width * HEAD.inner) * seconds)
 
 
-def _released(
-    model: Any, tokenize: Any, scorer: ClipScorer, asked: Sequence[EvalQuery], pictures: PictureFiles
-) -> None:
+def _released(model: Any, tokenize: Any, scorer: Any, asked: Sequence[EvalQuery], pictures: PictureFiles) -> None:
     """The released loop: one description at a time, a step for the batch, the encoder asked again each time."""
     settings = model.visual.preprocess_cfg
     names = ("mean", "std", "interpolation", "resize_mode")

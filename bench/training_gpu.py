@@ -98,7 +98,7 @@ def _questions(source: EncoderSource, device: str, sets: int) -> ExampleTable:
         "candidates": np.arange(10 * sets, dtype=np.int64).reshape(sets, 10),
         "mask": np.ones((sets, 10), bool),
         "ordered": np.zeros(sets, bool),
-        "target": rng.integers(0, 10, sets),
+        "targets": np.arange(10) == rng.integers(0, 10, (sets, 1)),
         "sets": np.arange(sets),
     }
     return ExampleTable.of(PixelTable([pixels], preprocess, device), columns)

@@ -140,4 +140,5 @@ def test_the_memory_of_a_tree_counts_what_children_hold() -> None:
         child.stdout.readline()
         grown = sum(map(held, tree(os.getpid()))) - before
         child.communicate(b"\n")
-    assert grown >= 64 << 10
+    # a little less: what pytest itself holds may shrink meanwhile
+    assert grown >= 60 << 10
