@@ -4,7 +4,7 @@
     ├── UsageError (2)         a wrong argument or option value
     ├── DataError (3)          input that cannot be read or does not fit its format
     ├── UnfinishedError (4)    an input artifact whose manifest is not there yet, or is in use
-    │   └── PartialError (4)   `ctxr rebuild` made what it could, and something of the recipe is missing
+    │   └── PartialError (4)   the verb did what it could, and something is left: `ctxr rebuild`, `listen`
     └── FindingsError (5)      `ctxr doctor`, `audit`, `verify` or `aggregate` looked and found something
 
 The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctxr.cli.render import Terminal, show_table
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import JUDGMENTS, LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth, Pair
@@ -27,10 +28,10 @@ from ctxr.pipelines.modelling.train import run as train
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run as revise
 from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.galleries import gallery_splits
 from ctxr.problems.gallery.learner import OpenGallery
-from ctxr.problems.gallery.splits import gallery_splits
 from ctxr.problems.protocols import ScoringOptions
-from ctxr.problems.queries import contents_of, pictures_of
+from ctxr.problems.queries import pictures_of
 from ctxr.problems.runs import checkpoints
 from ctxr.store.tables import read_table
 from ctxr.synthetic.captions import WorldCaptions, write_captions

@@ -69,9 +69,9 @@ def rehearse_audit(workdir: Path, dataset: Path, seed: int, progress: Progress) 
     with served(workdir, PEOPLE) as opened:
         people = [
             SimulatedJudge(name, link, pictures, truth, np.random.default_rng((seed, number)))
-            for number, (name, link) in enumerate(opened["links"].items())
+            for number, (name, link) in enumerate(opened.links.items())
         ]
-        with progress.task("answers", PEOPLE * opened["waiting"].get("entail", 0)) as task:
+        with progress.task("answers", PEOPLE * opened.waiting.get("entail", 0)) as task:
             answers = work_in_turns(people, task.advance)
         for person in people:
             person.leave()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import JUDGMENTS, folder_of
 from ctxr.datasets.truth import CaptionTruth
@@ -26,10 +27,10 @@ from ctxr.pipelines.modelling.train import run
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run as revise
 from ctxr.problems.embeddings import PictureFiles
+from ctxr.problems.galleries import GallerySplit, gallery_splits, recalls_of
 from ctxr.problems.gallery.learner import OpenGallery
-from ctxr.problems.gallery.splits import GallerySplit, gallery_splits, recalls_of
 from ctxr.problems.protocols import ScoringOptions
-from ctxr.problems.queries import contents_of, pictures_of
+from ctxr.problems.queries import pictures_of
 from ctxr.problems.runs import checkpoints
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table, write_table

@@ -9,8 +9,8 @@ import sys
 import time
 from argparse import ArgumentParser
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ctxr.models.encoders import load_encoder
 from ctxr.pipelines.curation.config import BuildDocuments
 from ctxr.pipelines.curation.documents import CONSTRUCTIONS, run
 from ctxr.store.artifacts import Content
-from ctxr.store.records import SplitName
+from ctxr.store.records import Record, SplitName
 from ctxr.store.tables import write_tables
 from ctxr.synthetic.benchmark import (
     TABLES,
@@ -64,10 +64,12 @@ class Stories(SyntheticDataset):
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """Draw them, as `write_benchmark` draws its sets."""
-        encoder, rows = load_encoder(self.options.encoder), {name: list[Any]() for name in TABLES}
-        wanted = {split: getattr(self.options, split) for split in SPLITS if getattr(self.options, split)}
-        for split, story, kept in draws(self.options, draw_story, wanted, lambda story: len(story.descriptions)):
-            add_set(rows, self.options, split, replace(story, descriptions=story.descriptions[:kept]), encoder)
+        config: WorldBenchmark = replace(self.options, out=out)
+        encoder, rows = load_encoder(config.encoder), {name: list[Record]() for name in TABLES}
+        wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
+        stories = draws(partial(draw_story, config), wanted, lambda story: len(story.descriptions), config.workers)
+        for split, story, kept in stories:
+            add_set(rows, config, split, replace(story, descriptions=story.descriptions[:kept]), encoder)
         counts = write_tables(out, rows)
         return Content([f"{name}.jsonl" for name in counts], counts, {"encoder": encoder.describe()})
 
@@ -96,7 +98,8 @@ def main(arguments: list[str]) -> int:
         for kind in options.kinds:
             source = "stories" if CONSTRUCTIONS[kind][0] == "video" else "captions"
             start = time.monotonic()
-            report = run(BuildDocuments(kind, options.out / source, options.out / kind, **splits, seed=options.seed))
+            out = options.out / kind
+            report = run(BuildDocuments(kind, options.out / source, out=out, seed=options.seed, **splits))
             counts = report.counts
             print(
                 f"{report.artifact}: {counts['splits']}, {counts['sentences']} sentences, {counts['images']} pictures, "

@@ -2,20 +2,21 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ctxr.cli.commands import COMMANDS
+from ctxr.engine.options import Options
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.training.recipe import Recipe, ScorerRecipe
+from ctxr.problems.contextual.recipe import ContextualRecipe
+from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.links.recipe import LinksRecipe
 from scripts.cli_docs import TARGET, page
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMON = {field.name for field in fields(Recipe)}
 DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -66,13 +67,19 @@ def test_no_hint_installs_ctxr_from_an_index_that_does_not_have_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "head", "wanted"),
+    ("document", "head", "recipe", "above"),
     [
-        ("models.md", "recipe key", fields(ScorerRecipe)),
-        ("entailment.md", "classifier key", [one for one in fields(ClassifierRecipe) if one.name not in COMMON]),
+        ("models.md", "recipe key", Recipe, Options),
+        ("models.md", "scorer key", ScorerRecipe, Recipe),
+        ("models.md", "key over sets", ContextualRecipe, ScorerRecipe),
+        ("models.md", "key over galleries", GalleryRecipe, ScorerRecipe),
+        ("links.md", "document key", LinksRecipe, Recipe),
+        ("entailment.md", "classifier key", ClassifierRecipe, Recipe),
     ],
 )
-def test_the_table_of_recipe_keys_is_that_of_the_recipe(document: str, head: str, wanted: Sequence[Field[Any]]) -> None:
+def test_the_table_of_recipe_keys_is_that_of_the_recipe(
+    document: str, head: str, recipe: type[Options], above: type[Options]
+) -> None:
     def shown(value: object) -> str:
         if isinstance(value, bool):
             return str(value).lower()
@@ -81,6 +88,7 @@ def test_the_table_of_recipe_keys_is_that_of_the_recipe(document: str, head: str
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     table = text.partition(f"| {head} | default | what it is |\n")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| .+ \|$", table, re.MULTILINE)
+    wanted = [field for field in fields(recipe) if field.name not in {one.name for one in fields(above)}]
     assert rows == [(field.name, shown(field.default)) for field in wanted]
 
 

@@ -15,11 +15,10 @@ from ctxr.models.entailment.text import POOLING, read_pooling
 from ctxr.models.training.checkpoint import CONFIG, Checkpoint, read_config
 from ctxr.pipelines.crowd.config import Serve
 from ctxr.pipelines.modelling.train import load_recipe
-from ctxr.store.append_only import read_appended
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Split
 from ctxr.store.scores import read_scores
-from ctxr.store.tables import UNREADABLE, read_table
+from ctxr.store.tables import UNREADABLE, read_appended, read_table
 from ctxr.store.units import read_ranks, read_unit
 
 DEEP = "[" * 300_000 + "]" * 300_000

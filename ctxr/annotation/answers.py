@@ -1,7 +1,7 @@
 """Answers from the journal, a file or a platform, validated one by one and merged into judgments."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,15 +10,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxr.annotation.artifacts import Answered, Tasks, first_task, read_all_tasks, read_judgments, write_judgments
+from ctxr.annotation.artifacts import (
+    Answered,
+    Tasks,
+    first_task,
+    open_tasks,
+    read_all_tasks,
+    read_judgments,
+    write_judgment_tables,
+)
 from ctxr.annotation.config import ImportAnswers, ImportAnswersReport
-from ctxr.annotation.frozen_units import HITS
-from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.identities import Identities, read_visits
 from ctxr.annotation.launch import addresses, private_folder, read_study
-from ctxr.annotation.platforms import label_studio, mturk, prolific
-from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal, read_lines
+from ctxr.annotation.platforms import label_studio, prolific
+from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
-from ctxr.annotation.protocol import Protocol, shown_order, wanted
+from ctxr.annotation.protocol import Protocol, shown_order
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.task_batch import merge_roots
@@ -26,12 +33,12 @@ from ctxr.annotation.tasks import counts, places, task_of
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.stage import staged_folder
+from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.store.artifacts import MANIFEST, Parent, finished, locked, require_ours
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
-from ctxr.store.kinds import JUDGMENTS
-from ctxr.store.paths import relative
+from ctxr.store.hashing import sha256_if_readable, sha256_of
+from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.records import ImageSet, Record
 from ctxr.store.tables import read_table, write_table
 
@@ -53,46 +60,69 @@ class Exported:
     protocol: Protocol
 
 
-def exported_to(config: ImportAnswers, every: list[Tasks]) -> Exported:
+def answered_tasks(config: ImportAnswers, tasks: Sequence[Artifact]) -> list[Artifact]:
     """The tasks that were exported to the platform of `config`; for our own server, all.
 
     Raises UnfinishedError where there are none, UsageError where it is not clear which are meant.
     """
     platform = config.platform_of
-    named = [tasks for tasks in every if config.tasks in ("", tasks.name)]
-    chosen = [tasks for tasks in named if platform in ("local", tasks.backend)]
+    named = [one for one in tasks if config.tasks in ("", one.path.resolve().name)]
+    chosen = [one for one in named if platform in ("local", one.manifest.config["backend"])]
     if not chosen:
         folder = f" in tasks/{config.tasks}" if config.tasks else ""
-        kinds = sorted({unit.task for tasks in named for unit in tasks.units})
+        kinds = sorted({one.manifest.config.get("task", "describe") for one in named})
         task = kinds[0] if len(kinds) == 1 else first_task(config.workdir)
         raise UnfinishedError(
             f"nothing was exported to {platform}{folder}", hint=f"ctxr export-tasks {task} --backend {platform}"
         )
-    bases = [tasks.config.get("image_base", "") for tasks in chosen]
-    options = {(tasks.protocol, base) for tasks, base in zip(chosen, bases, strict=True)}
-    if len(options) > 1 and platform not in ("local", "prolific"):
-        names = ", ".join(tasks.name for tasks in chosen)
+    options = [[one.manifest.config.get(name) for name in ("protocol", "image_base")] for one in chosen]
+    if any(one != options[0] for one in options) and platform not in ("local", "prolific"):
+        names = [one.path.resolve().name for one in chosen]
         raise UsageError(
-            f"tasks of {platform} were exported with different options: {names}", hint=f"--tasks {chosen[0].name}"
+            f"tasks of {platform} were exported with different options: {', '.join(names)}", hint=f"--tasks {names[0]}"
         )
-    pictures = [addresses(base, tasks.images) for tasks, base in zip(chosen, bases, strict=True)]
+    return chosen
+
+
+def exported_in(tasks: Sequence[Tasks]) -> Exported:
+    """What these tasks ask, under one protocol."""
+    pictures = [addresses(one.config.get("image_base", ""), one.images) for one in tasks]
     where = {name: address for part in pictures for name, address in part.items()}
-    units = {unit.id: unit for tasks in chosen for unit in tasks.units}
-    return Exported(tuple(chosen), units, where, chosen[0].protocol)
+    units = {unit.id: unit for one in tasks for unit in one.units}
+    return Exported(tuple(tasks), units, where, tasks[0].protocol)
 
 
-def arrive(config: ImportAnswers, exported: Exported, progress: Progress) -> Arrivals:
-    """The answers collected so far. Raises what the backend raises: DataError naming file:row, UsageError, CtxrError."""
-    platform, file = config.platform_of, config.file
-    key = read_key(private_folder(config.workdir))
-    if platform == "label-studio" and file is not None:
+def fetch(config: ImportAnswers, tasks: Sequence[Artifact]) -> Path | None:
+    """The file of answers that `config` names, or the submissions that Prolific lists now, kept in the private folder; None for our
+    own server.
+
+    Raises UnfinishedError where nothing was launched, and what the platform refuses as CtxrError.
+    """
+    if config.file is not None or config.platform_of == "local":
+        return config.file
+    studies = [study for one in tasks if (study := read_study(one.path)) is not None]
+    if not studies:
+        raise UnfinishedError(
+            "no study was launched from this project", hint="ctxr export-tasks TASK --backend prolific --launch"
+        )
+    client, path = prolific.connect(), private_folder(config.workdir) / "prolific-submissions.json"
+    rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+    return path
+
+
+def arrive(config: ImportAnswers, file: Path | None, exported: Exported, progress: Progress) -> Arrivals:
+    """The answers in `file`, or in the journal. Raises DataError naming file:row."""
+    private = private_folder(config.workdir)
+    key = read_key(private)
+    if file is not None and config.platform_of == "label-studio":
         return label_studio.answers(file, exported.units, exported.addresses, exported.protocol, key)
-    if platform == "mturk":
-        source = file or _fetch_hits(config, exported, progress)
-        return mturk.answers(source, exported.units, exported.protocol, key)
-    if platform == "prolific":
-        return _from_prolific(config, exported, key)
-    stored, arrivals = _stored(config), Arrivals(JOURNAL)
+    with opened(config.workdir, config.database) as journal:
+        stored = journal.answers()
+    if file is not None:
+        studies = [study for tasks in exported.tasks if (study := read_study(tasks.path)) is not None]
+        return prolific.answers(file, stored, read_visits(private), studies, key)
+    arrivals = Arrivals(JOURNAL)
     for answer in sorted(stored, key=lambda answer: answer.key()):
         if answer.backend != prolific.PLATFORM:  # these count once Prolific confirms the submission
             arrivals.take(f"{answer.unit}/{answer.worker}", answer)
@@ -103,101 +133,12 @@ def arrive(config: ImportAnswers, exported: Exported, progress: Progress) -> Arr
     return arrivals
 
 
-def finish_import(config: ImportAnswers, exported: Exported, arrivals: Arrivals, taken: "Taken") -> list[str]:
-    """Store identities; on Mechanical Turk workers join the pool of their split, and with --extend undecided units get another vote.
-    Returns notes, one sentence each."""
-    private = private_folder(config.workdir)
-    key = read_key(private)
+def keep_identities(private: Path, arrivals: Arrivals) -> None:
+    """Store who is behind the pseudonyms of the workers."""
     if arrivals.people:
-        with closing(Identities(private, key)) as identities:
+        with closing(Identities(private, read_key(private))) as identities:
             for platform, identity in arrivals.people.values():
                 identities.worker(platform, identity)
-    if config.platform_of != "mturk" or config.file is not None:
-        return []
-    client = mturk.connect(config.live)
-    if exported.protocol.disjoint == "wholly":
-        people: dict[str, set[str]] = defaultdict(set)
-        for row in arrivals.rows:
-            if row.answer.worker in arrivals.people:
-                name = mturk.pool_name(exported.units[row.answer.unit].split)
-                people[name].add(arrivals.people[row.answer.worker][1])
-        for name, pool in mturk.pools_of(client, key).items():
-            mturk.join_pool(client, pool, sorted(people[name]))
-    notes = []
-    if config.extend:
-        most = _wanted(exported, taken, blocked_workers(config.workdir, config.database))
-        for tasks in exported.tasks:
-            record = tasks.path / "mturk" / HITS[config.live]
-            if grown := mturk.extend(client, mturk.read_launched(record), most, record, key):
-                notes.append(f"{len(grown)} HITs of {tasks.name} ask for another vote.")
-    return notes
-
-
-def _stored(config: ImportAnswers) -> list[Answer]:
-    """The answers in the journal."""
-    with opened(config.workdir, config.database) as journal:
-        return journal.answers()
-
-
-def _from_prolific(config: ImportAnswers, exported: Exported, key: bytes) -> Arrivals:
-    private, file = private_folder(config.workdir), config.file
-    studies = [study for tasks in exported.tasks if (study := read_study(tasks.path)) is not None]
-    if file is None:
-        if not studies:
-            raise UnfinishedError(
-                "no study was launched from this project", hint="ctxr export-tasks TASK --backend prolific --launch"
-            )
-        client, file = prolific.connect(), private / "prolific-submissions.json"
-        rows = sorted((row for study in studies for row in client.submissions(study)), key=lambda row: row["id"])
-        write_bytes(file, msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
-    with closing(Identities(private, key)) as identities:
-        visits = identities.visits()
-    return prolific.answers(file, _stored(config), visits, studies, key)
-
-
-def _fetch_hits(config: ImportAnswers, exported: Exported, progress: Progress) -> Path:
-    """Fetch every assignment and archive it, because HITs are gone after 120 days; returns the archive."""
-    launched: dict[str, mturk.Launched] = {}
-    for tasks in exported.tasks:
-        launched |= mturk.read_launched(tasks.path / "mturk" / HITS[config.live])
-    if not launched:
-        raise UnfinishedError(
-            f"no HIT was launched {'for paid work' if config.live else 'in the sandbox'}",
-            hint="ctxr export-tasks TASK --backend mturk --launch" + (" --live" if config.live else ""),
-        )
-    client = mturk.connect(config.live)
-    path = private_folder(config.workdir) / ("mturk.jsonl" if config.live else "mturk-sandbox.jsonl")
-    earlier = read_lines(path, mturk.Fetched, "restore the archive, or move it away") if path.is_file() else ()
-    archive = {line.AssignmentId: line for _, line in earlier}
-    with progress.task("HITs", len(launched)) as task:
-        for row in launched.values():
-            archive |= {line.AssignmentId: line for line in mturk.fetch(client, [row])}
-            task.advance()
-    lines = sorted(archive.values(), key=lambda line: (line.SubmitTime, line.AssignmentId))
-    write_bytes(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    return path
-
-
-def _wanted(exported: Exported, taken: "Taken", blocked: Collection[str]) -> dict[str, int]:
-    """Assignments that each unit's HIT wants in all: votes from elsewhere need none, and an assignment whose answer was
-    refused, or does not count, is spent."""
-    marks: dict[str, list[bool | None]] = defaultdict(list)
-    elsewhere: Counter[str] = Counter()
-    spent = Counter(refusal.unit for refusal in taken.refused if refusal.code != REJECTED_SINCE)
-    for answer in taken.answers.values():
-        if answer.unit not in exported.units:
-            continue
-        if counts(answer, blocked):
-            marks[answer.unit].append(score(exported.units[answer.unit], answer).right)
-            elsewhere[answer.unit] += answer.backend != mturk.PLATFORM
-        else:
-            spent[answer.unit] += answer.backend == mturk.PLATFORM
-    wants = {}
-    for unit in exported.units.values():
-        if unit.purpose == "work" and (unit.id in marks or unit.id in spent):
-            votes = [marks[unit.id].count(mark) for mark in (True, False, None)]
-            wants[unit.id] = wanted(unit, *votes) - elsewhere[unit.id] + spent[unit.id]
-    return wants
 
 
 REJECTED_SINCE = "rejected_since"
@@ -276,7 +217,7 @@ def take(
         stored = _rounds(taken, stored, _store)
         taken.questions |= {row.answer.unit: past[row.answer.unit] for row in stored}
     for refusal in arrivals.refused:
-        if refusal.code in ("rejected", "submission") and (refusal.unit, refusal.worker) in taken.answers:
+        if refusal.code == "submission" and (refusal.unit, refusal.worker) in taken.answers:
             advice = f"it was rejected later: ctxr workers --block {refusal.worker}, or keep it."
             sentence = f"{refusal.sentence} It was answered before and counts; {advice}"
             refusal = replace(refusal, code=REJECTED_SINCE, sentence=sentence)
@@ -399,30 +340,61 @@ def refused_answers(judgments: Path) -> dict[str, int]:
     return dict(sorted(Counter(row.code for row in rows).items()))
 
 
-def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersReport:
-    """Merge answers into the judgments.
+@dataclass(frozen=True)
+class ImportInputs(Inputs):
+    """What an import reads.
 
-    Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
-    no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
+    Attributes:
+        tasks: names of those that the answers are to. replaced: workers who are or were blocked, whose votes others may replace.
     """
-    config.check()
-    every = read_all_tasks(config.workdir)
-    exported = exported_to(config, every)
-    if config.platform_of == "local" and not has_journal(config.workdir, config.database):
-        raise UnfinishedError(
-            f"{config.workdir} has no answers: ctxr serve has not run here",
-            hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
-        )
-    out = config.folder()
-    require_ours(out)
-    with locked(out):
-        finished_before = (out / MANIFEST).is_file()
-        before = read_judgments(out) if finished_before else None
-        earlier = read_table(out / REFUSED, Refusal) if finished_before and (out / REFUSED).is_file() else []
-        arrivals = arrive(config, exported, progress)
+
+    tasks: frozenset[str]
+    replaced: tuple[str, ...]
+
+
+class JudgmentStage(Stage[ImportInputs]):
+    """The judgments with the answers of one source merged into them."""
+
+    KIND = JUDGMENTS
+    options: ImportAnswers
+
+    def __init__(self, options: ImportAnswers, file: Path | None = None) -> None:
+        super().__init__(options)
+        self.file = file
+
+    def inputs(self, progress: Progress) -> ImportInputs:
+        """Every exported task, and the source: the journal by its identity, a file by its bytes and by what it is compared with."""
+        config = self.options
+        every = open_tasks(config.workdir)
+        tasks = answered_tasks(config, every)
+        if config.platform_of == "local" and not has_journal(config.workdir, config.database):
+            raise UnfinishedError(
+                f"{config.workdir} has no answers: ctxr serve has not run here",
+                hint="ctxr serve --invite 3   (answers from a platform: ctxr import-answers --from prolific)",
+            )
+        replaced = blocked_workers(config.workdir, config.database, ever=True)
+        content: list[object] = [config.tasks, self.file and sha256_if_readable(self.file)]
+        if has_journal(config.workdir, config.database):
+            with opened(config.workdir, config.database) as journal:
+                content.append(journal.identity())
+        if config.platform_of == "prolific":
+            content += [(visit.submission, visit.participant) for visit in read_visits(private_folder(config.workdir))]
+        source = Parent((self.file or JOURNAL).name, config.platform_of, sha256_of(content))
+        parents = [*(Parent(one.path.resolve().name, TASKS, one.sha256) for one in every), source]
+        return ImportInputs(parents, {}, frozenset(one.path.resolve().name for one in tasks), replaced)
+
+    def write(self, inputs: ImportInputs, out: Path, progress: Progress) -> Content:
+        """Merge the answers. Raises DataError naming file:row for a file that is foreign, edited or cut short, UnfinishedError for one
+        without answers."""
+        config, place = self.options, self.out()
+        every = read_all_tasks(config.workdir)
+        exported = exported_in([tasks for tasks in every if tasks.name in inputs.tasks])
+        before = read_judgments(place) if (place / MANIFEST).is_file() else None
+        earlier = read_table(place / REFUSED, Refusal) if before and (place / REFUSED).is_file() else []
+        arrivals = arrive(config, self.file, exported, progress)
         if config.file is not None and not arrivals.rows and not arrivals.refused:
             raise UnfinishedError(f"{config.file} holds no answers", hint="export it again once people have answered")
-        taken = _taken(before, arrivals, every, blocked_workers(config.workdir, config.database, ever=True))
+        taken = _taken(before, arrivals, every, inputs.replaced)
         answered = _answered(taken, before, every)
         # refusals of other files, but for those of answers that were taken from this one
         accepted = {(row.answer.unit, row.answer.worker) for row in arrivals.rows if row.where in taken.accepted}
@@ -432,31 +404,44 @@ def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersRepo
             if not row.where.startswith(f"{arrivals.path.name}:")
             and (row.code == "answered_before" or (row.unit, row.worker) not in accepted)
         ]
-        refused.sort(key=Refusal.key)
-        parents = [
-            Parent(tasks.name, tasks.artifact.manifest.kind, tasks.artifact.sha256)
-            for tasks in every
-            if any(unit.id in answered.units for unit in tasks.units)
-        ]
-        ready = finished(out, JUDGMENTS, "import-answers", {"root": relative(answered.root, out)}, parents)
-        up_to_date = ready is not None and not ready.changed_files() and not taken.new and refused == earlier
-        if not up_to_date:
-            with staged_folder(out) as folder:
-                write_table(folder / REFUSED, refused)
-                ready = write_judgments(folder, answered, parents, [REFUSED], home=out)
-        unanswered = sum(unit.purpose == "work" and name not in answered.units for name, unit in exported.units.items())
-        notes = finish_import(config, exported, arrivals, taken)
+        write_table(out / REFUSED, sorted(refused, key=Refusal.key))
+        content = write_judgment_tables(out, answered, place)
+        units = exported.units.items()
+        found = {
+            "new": taken.new,
+            "again": taken.again,
+            "refused": dict(sorted(Counter(refusal.code for refusal in taken.refused).items())),
+            "unanswered": sum(unit.purpose == "work" and name not in answered.units for name, unit in units),
+        }
+        keep_identities(private_folder(config.workdir), arrivals)
+        return Content([*content.files, REFUSED], content.counts | found, {})
+
+
+def run(config: ImportAnswers, progress: Progress = SILENT) -> ImportAnswersReport:
+    """Merge answers into the judgments.
+
+    Raises UsageError for wrong arguments, UnfinishedError where nothing was exported to the platform or the file holds
+    no answers, DataError naming file:row for a file that is foreign, edited or cut short; then nothing is changed.
+    """
+    config.check()
+    file = fetch(config, answered_tasks(config, open_tasks(config.workdir)))
+    out = config.folder()
+    before = open_artifact(out, JUDGMENTS).content if (out / MANIFEST).is_file() else ""
+    result = execute(JudgmentStage(config, file), progress)
+    if result.artifact is None:
+        raise TypeError("judgments are never written in part")
+    counts = dict(result.artifact.manifest.counts)
+    new, again, reasons, unanswered = (counts.pop(name) for name in ("new", "again", "refused", "unanswered"))
     return ImportAnswersReport(
-        out,
-        config.platform_of,
-        up_to_date,
-        taken.new,
-        taken.again,
-        len(taken.refused),
-        dict(sorted(Counter(refusal.code for refusal in taken.refused).items())),
-        ready.manifest.counts if ready else {},
-        notes,
-        unanswered,
+        judgments=out,
+        platform=config.platform_of,
+        up_to_date=result.artifact.content == before,
+        new=0 if result.up_to_date else new,
+        again=new + again if result.up_to_date else again,
+        refused=sum(reasons.values()),
+        reasons=reasons,
+        counts=counts,
+        unanswered=unanswered,
     )
 
 
@@ -488,11 +473,11 @@ def _answered(taken: Taken, before: Answered | None, every: list[Tasks]) -> Answ
     return Answered(root, units, sets, images, tuple(taken.answers.values()), **merged(taken))
 
 
-def collected(workdir: Path, progress: Progress, database: str = "") -> Path:
-    """The project's judgments, after importing the answers in its journal, if there is one.
+def merge_journal(workdir: Path, progress: Progress, database: str = "") -> Path:
+    """The project's judgments, after the answers in its journal were merged into them, if there is one.
 
-    Raises whatever `ctxr import-answers` raises; without a journal nothing is imported, and the artifact may not be there.
+    Raises whatever `ctxr import-answers` raises; without a journal nothing is merged, and the artifact may not be there.
     """
     if has_journal(workdir, database):
-        run(ImportAnswers(workdir=workdir, database=database), progress)
+        execute(JudgmentStage(ImportAnswers(workdir=workdir, database=database)), progress)
     return workdir / JUDGMENTS

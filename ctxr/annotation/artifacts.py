@@ -1,7 +1,6 @@
 """The artifacts of the crowd: `tasks`, what people are asked, and `judgments`, their answers and scores.
 
-Pictures stay where the sets are: `root` in the manifest's config leads from the artifact to the folder that `Image.path` is
-relative to.
+Pictures stay where the sets are: `root` in `pictures.json` leads from the artifact to the folder that `Image.path` is relative to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,17 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from ctxr.annotation.protocol import Protocol
-from ctxr.annotation.records import Answer, Dialogue, Unit
+from ctxr.annotation.records import Answer, Unit
 from ctxr.errors import DataError, UnfinishedError
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, finish, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, open_artifact
+from ctxr.store.atomic import write_bytes
 from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.paths import relative
-from ctxr.store.records import Image, ImageSet, Judgment, Query, Record, Text
-from ctxr.store.tables import read_table, write_table, write_tables
+from ctxr.store.records import Dialogue, Image, ImageSet, Judgment, Query, Record, Text
+from ctxr.store.tables import UNREADABLE, pretty_json, read_table, write_table, write_tables
 
 CROWD = "crowd"
 """Folder of the project where the server keeps its journal, and in `private/` the key and who is behind each pseudonym."""
+
+PICTURES = "pictures.json"
+"""Where the pictures are."""
 
 R = TypeVar("R", bound=Record)
 
@@ -29,14 +34,13 @@ class TaskBatch:
     """Units with what they show.
 
     Attributes:
-        sets, images: by id. root: folder that `Image.path` is relative to. parents: artifacts that the units were made from.
+        sets, images: by id. root: folder that `Image.path` is relative to.
     """
 
     units: Sequence[Unit]
     sets: Mapping[str, ImageSet]
     images: Mapping[str, Image]
     root: Path
-    parents: tuple[Parent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +84,9 @@ class Answered:
     dialogues: tuple[Dialogue, ...] = ()
 
 
-def write_task_tables(path: Path, batch: TaskBatch, files: Sequence[str] = ()) -> Content:
-    """Write the tables of an artifact of kind `tasks` into the folder `path`; `files` are those of the backend, there already.
+def write_task_tables(path: Path, batch: TaskBatch, home: Path, files: Sequence[str] = ()) -> Content:
+    """Write the tables of an artifact of kind `tasks` into the folder `path`, which will be moved to `home`; `files` are those of the
+    backend, there already.
 
     Sets and images that no unit shows are left out.
     """
@@ -90,14 +95,16 @@ def write_task_tables(path: Path, batch: TaskBatch, files: Sequence[str] = ()) -
     write_table(path / "units.jsonl", batch.units)
     write_table(path / "sets.jsonl", (image_set for image_set in batch.sets.values() if image_set.id in used))
     write_table(path / "images.jsonl", (image for image in batch.images.values() if image.id in shown))
-    votes = sum(unit.most for unit in batch.units if unit.purpose == "work")
-    counts = {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": votes}
-    return Content(["units.jsonl", "sets.jsonl", "images.jsonl", *files], counts, {})
+    write_bytes(path / PICTURES, pretty_json({"root": relative(batch.root, home)}))
+    work = [unit.most for unit in batch.units if unit.purpose == "work"]
+    counts = {"units": len(batch.units), "sets": len(used), "images": len(shown), "votes": sum(work)}
+    counts["checks"] = len(batch.units) - len(work)
+    return Content(["units.jsonl", "sets.jsonl", "images.jsonl", PICTURES, *files], counts, {})
 
 
-def tasks_key(path: Path, root: Path, protocol: Protocol, backend: str) -> dict[str, Any]:
-    """What decides tasks beside their own options, as the manifest in `path` records it."""
-    return {"root": relative(root, path), "seed": protocol.seed, "backend": backend, "protocol": protocol.key()}
+def tasks_key(protocol: Protocol, backend: str) -> dict[str, object]:
+    """What decides tasks beside their own options, as the manifest records it."""
+    return {"seed": protocol.seed, "backend": backend, "protocol": protocol.key()}
 
 
 def read_tasks(path: Path) -> Tasks:
@@ -126,7 +133,7 @@ def read_tasks(path: Path) -> Tasks:
         units,
         sets,
         images,
-        (path / config["root"]).resolve(),
+        root_of(path),
         artifact=artifact,
         name=path.resolve().name,
         protocol=protocol,
@@ -140,35 +147,36 @@ def first_task(workdir: Path) -> str:
     return "entail" if (workdir / "revised").is_dir() else "describe"
 
 
-def read_all_tasks(workdir: Path) -> list[Tasks]:
-    """Every finished artifact of tasks in a project, by name.
-
-    Raises UnfinishedError when there is none, DataError as `read_tasks` does.
-    """
+def open_tasks(workdir: Path) -> list[Artifact]:
+    """Every finished artifact of tasks in a project, by name. Raises UnfinishedError when there is none."""
     folders = sorted(file.parent for file in (workdir / TASKS).glob(f"*/{MANIFEST}"))
     if not folders:
         raise UnfinishedError(f"{workdir} holds no finished tasks", hint=f"ctxr export-tasks {first_task(workdir)}")
-    return [read_tasks(folder) for folder in folders]
+    return [open_artifact(folder, TASKS) for folder in folders]
 
 
-def write_judgments(
-    path: Path,
-    answered: Answered,
-    parents: Sequence[Parent],
-    files: Sequence[str] = (),
-    *,
-    home: Path | None = None,
-) -> Artifact:
-    """Write an artifact of kind `judgments` into the folder `path`, which the caller holds; the manifest last.
+def read_all_tasks(workdir: Path) -> list[Tasks]:
+    """What `open_tasks` finds, read. Raises DataError as `read_tasks` does."""
+    return [read_tasks(artifact.path) for artifact in open_tasks(workdir)]
 
-    `files` are other tables, there already; `home` is where the folder will be moved to.
-    """
+
+def write_judgment_tables(path: Path, answered: Answered, home: Path) -> Content:
+    """Write the tables of an artifact of kind `judgments` into the folder `path`, which will be moved to `home`."""
     tables = {name: getattr(answered, name) for name in (*_BY_ID, *_LISTED)}
     counts = write_tables(path, {name: rows.values() if name in _BY_ID else rows for name, rows in tables.items()})
     names = [f"{name}.jsonl" for name in counts]
     counts["workers"] = len({answer.worker for answer in answered.answers})
-    config, content = {"root": relative(answered.root, home or path)}, Content([*names, *files], counts, {})
-    return finish(path, kind=JUDGMENTS, verb="import-answers", config=config, parents=parents, content=content)
+    write_bytes(path / PICTURES, pretty_json({"root": relative(answered.root, home)}))
+    return Content([*names, PICTURES], counts, {})
+
+
+def root_of(path: Path) -> Path:
+    """The folder that `Image.path` of tasks or judgments is relative to. Raises DataError where it is not recorded."""
+    try:
+        root = msgspec.json.decode((path / PICTURES).read_bytes(), type=dict[str, str])["root"]
+    except (OSError, KeyError, *UNREADABLE) as error:
+        raise DataError(f"{path / PICTURES} is missing or damaged", hint=open_artifact(path).cure) from error
+    return (path / root).resolve()
 
 
 def read_judgments(path: Path) -> Answered:
@@ -176,10 +184,10 @@ def read_judgments(path: Path) -> Answered:
 
     Raises UnfinishedError without a manifest, DataError for another kind or a table that was changed.
     """
-    artifact = _whole(path, JUDGMENTS, "ctxr import-answers")
+    _whole(path, JUDGMENTS, "ctxr import-answers")
     tables: dict[str, Any] = {name: _by_id(path / f"{name}.jsonl", kind) for name, kind in _BY_ID.items()}
     tables |= {name: tuple(read_table(path / f"{name}.jsonl", kind)) for name, kind in _LISTED.items()}
-    return Answered((path / artifact.manifest.config["root"]).resolve(), **tables)
+    return Answered(root_of(path), **tables)
 
 
 _BY_ID: dict[str, type[Record]] = {"units": Unit, "sets": ImageSet, "images": Image}

@@ -1,20 +1,20 @@
 """Options of the verbs that export tasks to workers and import their answers."""
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ctxr.annotation.cost import ASSUMED_SECONDS, Offer, bundle_counts
 from ctxr.annotation.protocol import COUNT, POSITIVE, Protocol
 from ctxr.annotation.tasks import NAMES
 from ctxr.annotation.tasks.tag import NOTES
 from ctxr.engine.options import Choices, Options, Range, Switch
+from ctxr.engine.report import VerbReport
 from ctxr.errors import did_you_mean
 
-BACKENDS = ("local", "mturk", "prolific", "label-studio")
+BACKENDS = ("local", "prolific", "label-studio")
 
 PAPER_REWARDS = {"describe": 25}
 """Cents (ImageCoDe, section 3); 10 for every other task."""
@@ -27,6 +27,16 @@ PROLIFIC_ADVISED = {"GBP": 900, "USD": 1200}
 https://researcher-help.prolific.com/hc/en-gb/articles/4407695146002)."""
 
 DEVICES = ("desktop", "tablet", "mobile")
+
+COUNTRIES = {
+    "US": "United States",
+    "GB": "United Kingdom",
+    "CA": "Canada",
+    "AU": "Australia",
+    "NZ": "New Zealand",
+    "IE": "Ireland",
+}
+"""English-speaking countries (ImageCoDe, section 3), as Prolific calls them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class ExportTasks(Protocol):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     backend: Annotated[str, Choices(BACKENDS)] = "local"
-    """Where workers answer: local (ctxr serve), prolific, label-studio or mturk (closed to new requesters since July 2026)."""
+    """Where workers answer: local (ctxr serve), prolific or label-studio."""
     force: bool = False
     """Replace tasks that were answered or launched; answers to units that no longer exist are then lost."""
     keep_leaks: Switch = False
@@ -64,7 +74,7 @@ class ExportTasks(Protocol):
     gold: Path | None = None
     """Dataset with known targets, the source of hidden check questions and of the qualification round."""
     image_base: str = ""
-    """Web address below which the images are served under their paths in images.jsonl (mturk, label-studio)."""
+    """Web address below which the images are served under their paths in images.jsonl (label-studio)."""
     title: str = ""
     """Title shown to workers; default: the task's own title."""
     reward: Annotated[int | None, COUNT] = None
@@ -72,18 +82,11 @@ class ExportTasks(Protocol):
     Prolific the pay that it recommends."""
     seconds: Annotated[float, Range(0, math.inf, "a number of seconds; 0 = assumed by task")] = 0.0
     """Seconds that a unit takes, for the pay per hour; 0 = assumed by task."""
-    minutes: Annotated[int, POSITIVE] = 10
-    """Minutes that a worker has for a unit (mturk)."""
-    days: Annotated[int, POSITIVE] = 3
-    """Days that a unit is offered, and until answers are approved automatically (mturk)."""
-    approved: Annotated[int, Range(0, 100, "a percentage; 98 asks for more than 98 %")] = 98
-    """Approval rate in percent that workers must exceed (mturk; ImageCoDe: 98)."""
-    countries: str = "US,GB,CA,AU,NZ,IE"
-    """Countries of workers, two letters each (mturk; ImageCoDe: English-speaking)."""
-    require: str = ""
-    """Ids of your qualification types that a worker must have, separated by commas (mturk): an allow list."""
-    exclude: str = ""
-    """Ids of your qualification types that a worker must not have, separated by commas (mturk): a block list."""
+    approved: Annotated[int, Range(0, 99, "a percentage below 100; 98 asks for more than 98 %, 0 for none")] = 98
+    """Approval rate in percent that participants must exceed; 0 = any (prolific; ImageCoDe: 98)."""
+    countries: str = ",".join(COUNTRIES)
+    """Countries where participants live, two letters each, separated by commas; empty = any (prolific; ImageCoDe:
+    English-speaking)."""
     server: str = ""
     """Web address of `ctxr serve` (prolific)."""
     bundle: Annotated[int, POSITIVE] = 20
@@ -93,9 +96,9 @@ class ExportTasks(Protocol):
     devices: str = "desktop,tablet"
     """Allowed devices: desktop, tablet, mobile, separated by commas (prolific)."""
     launch: bool = False
-    """Launch on the platform: HITs in the sandbox (mturk), a draft of the study (prolific). Safe to repeat."""
+    """Create a draft of the study on the platform (prolific). Safe to repeat."""
     live: bool = False
-    """With --launch: offer paid work instead of the sandbox (mturk); publish the study (prolific)."""
+    """With --launch: publish the study, from when on people come and are paid (prolific)."""
 
     def folder(self) -> Path:
         """Where the tasks are written."""
@@ -111,36 +114,22 @@ class ExportTasks(Protocol):
             hint = did_you_mean(self.task, NAMES, f"choose one of {', '.join(NAMES)}")
             yield f"there is no task {self.task!r}" if self.task else "the task is missing", hint
         yield from super().rules()
-        if self.backend in ("mturk", "label-studio") and not self.image_base:
+        if self.backend == "label-studio" and not self.image_base:
             yield (
-                f"{self.backend} loads the pictures from the web and needs their address",
+                "label-studio loads the pictures from the web and needs their address",
                 "--image-base https://…, below which the pictures of the project can be reached",
             )
-        if self.backend == "mturk" and not self.image_base.startswith("https://"):
-            sentence = f"--image-base {self.image_base} is not https, which Mechanical Turk requires"
-            yield sentence, "--image-base https://…"
         if self.raters and self.task == "verify":
             yield (
                 "--votes does not apply to verify, whose votes belong to the protocol of the dialogues",
                 f"--verify-votes {self.raters}, here and with export-tasks dialogue",
             )
-        if self.launch and self.backend not in ("mturk", "prolific"):
-            yield f"--launch does nothing with {self.backend}", "--backend mturk or prolific"
+        if self.launch and self.backend != "prolific":
+            yield f"--launch does nothing with {self.backend}", "--backend prolific"
         if self.live and not self.launch:
             yield "--live needs --launch", "--launch --live"
-        if self.backend == "mturk":
-            yield from self._mturk_rules()
         if self.backend == "prolific":
             yield from self._prolific_rules()
-
-    def _mturk_rules(self) -> Iterator[tuple[str, str]]:
-        """What Mechanical Turk would refuse."""
-        for country in listed(self.countries):
-            if not re.fullmatch(r"[A-Z]{2}", country):
-                yield f"--countries: {country!r} is not a country", "two capital letters, such as US"
-        for name in (*listed(self.require), *listed(self.exclude)):
-            if not re.fullmatch(r"[A-Z0-9]{1,64}", name):
-                yield f"{name!r} is not the id of a qualification type", "capital letters and digits"
 
     def _prolific_rules(self) -> Iterator[tuple[str, str]]:
         """What Prolific would refuse, such as pay below its floor."""
@@ -149,6 +138,9 @@ class ExportTasks(Protocol):
             yield sentence, "--server https://…, where ctxr serve can be reached"
         if self.currency not in PROLIFIC_FLOOR:
             yield f"--currency {self.currency} is unknown", f"choose {' or '.join(PROLIFIC_FLOOR)}"
+        for country in listed(self.countries):
+            if country not in COUNTRIES:
+                yield f"--countries {country} is unknown", f"choose of {', '.join(COUNTRIES)}"
         for device in listed(self.devices):
             if device not in DEVICES:
                 yield f"--devices {device} is unknown", f"choose of {', '.join(DEVICES)}"
@@ -189,26 +181,25 @@ class ExportTasks(Protocol):
         submissions = sum(wanted * count for wanted, count in bundle_counts(votes, self.bundle).items())
         return Offer(submissions, self.bundle_minutes(), self.pay(), self.currency)
 
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """What decides the result, besides the protocol: it depends on the task and on the backend."""
         names = {"tag": ("raters", "labels"), "entail": ("raters",), "audit": ("fraction",)}
         of_backend = {
-            "mturk": "image_base title reward minutes days approved countries require exclude",
             "label-studio": "image_base",
-            "prolific": "title reward seconds server bundle currency devices",
+            "prolific": "title reward seconds server bundle currency devices approved countries",
         }
         chosen = (*names.get(self.task, ()), *of_backend.get(self.backend, "").split())
         return {"task": self.task, **{name: getattr(self, name) for name in chosen}}
 
 
 @dataclass(frozen=True)
-class ExportTasksReport:
+class ExportTasksReport(VerbReport):
     """Report of `export-tasks`.
 
     Attributes:
         tasks: the folder. up_to_date: nothing was to do. files: of the backend, relative to the folder.
         units: pieces of work. votes: answers wanted at most, without checks. checks: units that test the worker.
-        launched: HITs or studies that are on the platform, sandbox or draft included. notes: one sentence each.
+        launched: studies that are on the platform, drafts included. notes: one sentence each.
         offer: what the study on Prolific offers.
     """
 
@@ -237,9 +228,9 @@ class ImportAnswers(Options):
     COMMAND: ClassVar[str] = "import-answers"
 
     file: Path | None = None
-    """File exported from the platform; without one, answers are fetched (mturk, prolific) or read from the journal (local)."""
+    """File exported from the platform; without one, answers are fetched (prolific) or read from the journal (local)."""
     platform_of: Annotated[str, Choices(BACKENDS)] = "local"
-    """Platform of the answers: local, mturk, prolific, label-studio."""
+    """Platform of the answers: local, prolific, label-studio."""
     out: Path | None = None
     """Folder to write; default: `judgments` in the workdir."""
     workdir: Path = Path("work")
@@ -248,13 +239,9 @@ class ImportAnswers(Options):
     """Folder of `tasks` that the file answers, if several were exported for that platform with different options."""
     database: str = ""
     """Database of `ctxr serve`, if it is not the file in the workdir (local, prolific)."""
-    live: bool = False
-    """Fetch answers to paid work instead of the sandbox (mturk)."""
-    extend: bool = False
-    """Request another vote for units that are still undecided (mturk)."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Where the answers of each platform are, and what only Mechanical Turk offers."""
+        """Where the answers of each platform are."""
         platform = self.platform_of
         if self.file is not None and not self.file.exists():
             yield f"{self.file} does not exist", "name the file and its platform: FILE --from label-studio, …"
@@ -263,8 +250,6 @@ class ImportAnswers(Options):
         if self.file is not None and platform == "local":
             hint = "leave the file out, or name its platform: --from label-studio, …"
             yield "answers of our own server are in its journal, not in a file", hint
-        if (self.live or self.extend) and platform != "mturk":
-            yield "--live and --extend need --from mturk", "leave them out"
 
     def folder(self) -> Path:
         """Where the judgments are written."""
@@ -272,13 +257,13 @@ class ImportAnswers(Options):
 
 
 @dataclass(frozen=True)
-class ImportAnswersReport:
+class ImportAnswersReport(VerbReport):
     """Report of `import-answers`.
 
     Attributes:
         judgments: the folder. platform: where the answers are from. up_to_date: nothing changed.
         new: answers taken. again: those that were there already. refused: those that were not taken; reasons: how many by code.
-        counts: the manifest's. notes: one sentence each. unanswered: exported units without any answer.
+        counts: the manifest's. unanswered: exported units without any answer.
     """
 
     judgments: Path
@@ -288,6 +273,5 @@ class ImportAnswersReport:
     again: int
     refused: int
     reasons: dict[str, int]
-    counts: dict[str, Any]
-    notes: list[str]
+    counts: dict[str, int]
     unanswered: int

@@ -17,7 +17,7 @@ from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.tables import read_table
 
-PLATFORMS = ("local", "mturk", "prolific")
+PLATFORMS = ("local", "prolific")
 
 ASSUMED_SECONDS = {"describe": 75.0, "retrieve": 30.0, "dialogue": 300.0, "verify": 45.0, "tag": 40.0, "entail": 20.0}
 """Assumed seconds per unit, until a pilot replaces them."""
@@ -27,9 +27,6 @@ KEPT = 0.735
 
 FLOOR = 800
 """Cents an hour; Prolific's lowest pay is 8 US dollars."""
-
-MANY = 10
-"""Assignments from which a HIT costs 20 % more; one created with fewer is never extended to them (Mechanical Turk)."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +89,10 @@ class Forecast:
         return pay_per_hour(self.reward, self.offer.minutes * 60 if self.offer else self.seconds)
 
 
-def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0, first: int = 0) -> float:
+def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0) -> float:
     """Votes a description takes on average when each is right with probability `accuracy` and counting stops once it is decided.
 
-    `full` is the share that gets all votes whatever they are; the others get at least the `first` ones.
+    `full` is the share that gets all votes whatever they are.
 
     >>> expected_votes(1.0, 2, 3), round(expected_votes(0.5, 2, 3), 3), expected_votes(1.0, 2, 3, full=0.5)
     (2.0, 2.5, 2.5)
@@ -103,7 +100,7 @@ def expected_votes(accuracy: float, needed: int, most: int, full: float = 0.0, f
 
     @cache
     def more(hits: int, misses: int) -> float:
-        if hits + misses >= first and (hits >= needed or most - misses < needed):
+        if hits >= needed or most - misses < needed:
             return 0.0
         return 1 + accuracy * more(hits + 1, misses) + (1 - accuracy) * more(hits, misses + 1)
 
@@ -139,23 +136,15 @@ def least_reward(seconds: float, floor: int = FLOOR) -> int:
     return math.ceil(round(floor * seconds / 3600, 9))
 
 
-def platform_fee(platform: str, cents: int, most: int, percent: float | None = None) -> float:
-    """Cents that a platform takes for one answer paid with `cents`.
-
-    `most`: votes that its unit gets at most. Mechanical Turk: 20 %, and 20 % more for HITs of ten and more assignments, at
-    least one cent. Prolific's fee is `percent`. Raises UsageError for another platform, or Prolific without `percent`.
-    """
+def platform_fee(platform: str, cents: int, percent: float | None = None) -> float:
+    """Cents that a platform takes where `cents` are paid: `percent` of them. Raises UsageError for Prolific without `percent`."""
     if percent is not None:
         return cents * percent / 100
-    if platform == "local":
-        return 0.0
-    if platform == "mturk":
-        return max(1.0, cents * (0.4 if most >= MANY else 0.2))
     if platform == "prolific":
         raise UsageError(
             "Prolific's fee depends on your account", hint="--fee-percent 33.3   (its cost page says yours)"
         )
-    raise UsageError(f"unknown platform {platform!r}", hint=f"choose one of {', '.join(PLATFORMS)}")
+    return 0.0
 
 
 def forecast(task: str, units: int, votes: float, timed: tuple[float, int], *, reward: int, fee: float) -> Forecast:

@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from ctxr.annotation.records import PUBLISHED, AnswerLimits, Turn
+from ctxr.annotation.records import PUBLISHED, AnswerLimits
 from ctxr.annotation.tasks.dialogue import SENDER
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, clean, odd
 from ctxr.errors import DataError
+from ctxr.store.records import Turn
 
 Kind = Literal["join", "alone", "say", "share", "finish", "leave"]
 

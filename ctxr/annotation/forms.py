@@ -1,4 +1,4 @@
-"""What a worker sees and fills in, said without saying how: a backend turns it into a page, a HIT or a labelling project.
+"""What a worker sees and fills in, said without saying how: a backend turns it into a page or a labelling project.
 
 A form is a title, an instruction, things to read, pictures to look at, and fields. It holds image ids, never paths, addresses
 or the right answer.

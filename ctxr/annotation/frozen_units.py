@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.annotation.artifacts import TaskBatch, Tasks, read_judgments, read_tasks
-from ctxr.annotation.platforms.mturk import read_launched
+from ctxr.annotation.launch import read_study
 from ctxr.annotation.project_journal import has_journal, opened
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -16,9 +16,6 @@ from ctxr.errors import UsageError
 from ctxr.store.artifacts import MANIFEST
 from ctxr.store.kinds import JUDGMENTS, TASKS
 from ctxr.store.records import ImageSet
-
-HITS = {False: "hits-sandbox.jsonl", True: "hits.jsonl"}
-"""Files of the folder `mturk` that say which HITs are there, in the sandbox and for paid work."""
 
 
 def require_unchanged(workdir: Path, out: Path, units: Iterable[Unit], settings: Mapping[str, Any]) -> None:
@@ -125,8 +122,8 @@ def _seen(workdir: Path, old: Tasks) -> set[str]:
     seen: set[str] = set()
     if (workdir / JUDGMENTS / MANIFEST).is_file():
         seen |= {answer.unit for answer in read_judgments(workdir / JUDGMENTS).answers}
-    if old.backend == "mturk":
-        seen |= {unit for name in HITS.values() for unit in read_launched(old.path / "mturk" / name)}
+    if read_study(old.path) is not None:
+        seen |= {unit.id for unit in old.units}
     if has_journal(workdir):
         with opened(workdir) as journal:
             seen |= {answer.unit for answer in journal.answers()}

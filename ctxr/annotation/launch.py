@@ -9,13 +9,10 @@ import msgspec
 
 from ctxr.annotation.artifacts import CROWD, TaskBatch
 from ctxr.annotation.config import ExportTasks
-from ctxr.annotation.cost import Offer, answered_work, median_seconds, planned_floor, require_floor
-from ctxr.annotation.frozen_units import HITS
-from ctxr.annotation.platforms import label_studio, mturk, prolific
-from ctxr.annotation.platforms.arrivals import read_lines
+from ctxr.annotation.cost import Offer, answered_work, median_seconds
+from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.platforms.sheets import sheet
 from ctxr.annotation.pseudonyms import PRIVATE, read_key
-from ctxr.engine.progress import Progress
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import Image
 from ctxr.store.tables import encode_row
@@ -35,9 +32,7 @@ def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     """Content by path in the artifact, in a folder that is called like the backend; nothing for our own server."""
     where = addresses(config.image_base, batch.images)
     files: dict[str, bytes] = {}
-    if config.backend == "mturk":
-        files = mturk.export(batch.units, where, config, read_key(private_folder(config.workdir)))
-    elif config.backend == "label-studio":
+    if config.backend == "label-studio":
         files = label_studio.export(batch.units, where, config)
     elif config.backend == "prolific":
         parts = prolific.bundles(batch.units, config, read_key(private_folder(config.workdir)))
@@ -51,43 +46,25 @@ def backend_files(config: ExportTasks, batch: TaskBatch) -> dict[str, bytes]:
     return {f"{config.backend}/{name}": content for name, content in files.items()}
 
 
-def launch(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
-    """How many HITs or studies are on the platform now, and notes, one sentence each."""
-    return _launch_hits(config, progress) if config.backend == "mturk" else _launch_study(config)
-
-
-def _launch_hits(config: ExportTasks, progress: Progress) -> tuple[int, list[str]]:
-    if config.live:
-        measured, _ = median_seconds(config.task, answered_work(config.workdir))
-        reward, seconds, floor = config.pay(), config.seconds or measured, planned_floor(config.workdir)
-        require_floor(config.task, reward, seconds or config.unit_seconds(), floor, "--reward")
-    key = read_key(private_folder(config.workdir))
-    folder = config.folder() / "mturk"
-    hits = [hit for _, hit in read_lines(folder / "payload.jsonl", mturk.Hit, "run ctxr export-tasks again")]
-    client = mturk.connect(config.live)
-    pools = mturk.pools_of(client, key) if config.disjoint == "wholly" else {}
-    record = folder / HITS[config.live]
-    with progress.task("HITs", len(hits)) as task:
-        for _ in mturk.launch(client, hits, record, key, pools):
-            task.advance()
-    count = len(mturk.read_launched(record))
-    return count, [f"{count} HITs are {'offered for paid work' if config.live else 'in the sandbox'}"]
-
-
-def _launch_study(config: ExportTasks) -> tuple[int, list[str]]:
+def launch(config: ExportTasks) -> str:
+    """Create the study on Prolific, unless it is there, and publish it with `live`; returns a note, one sentence."""
     private, out = private_folder(config.workdir), config.folder()
-    name = f"ctxr-{mturk.project(read_key(private))}-{out.name}"
+    name = prolific.internal_name(read_key(private), out.name)
     client = prolific.connect()
     study = read_study(out)
     if study is None:
-        body = msgspec.json.decode((out / "prolific" / "study.json").read_bytes())
+        body = msgspec.json.decode((out / "prolific" / "study.json").read_bytes(), type=dict[str, object])
         # an earlier request may have created the study, and its answer been lost
         created = client.studies(name)
-        study = created[0] if created else client.create(prolific.with_codes(body, codes_of(private, out.name), name))
+        if created:
+            study = created[0]
+        else:
+            body["filters"] = prolific.filters(config, client.choices(prolific.RESIDENCE))
+            study = client.create(prolific.with_codes(body, codes_of(private, out.name), name))
         write_bytes(out / "prolific" / "launched.json", msgspec.json.encode({"study": study}) + b"\n")
     if not config.live:
-        return 1, [f"the study {study} is a draft on Prolific: look at it there, or publish it with --launch --live"]
-    return 1, [f"the study {study} is {client.publish(study).lower() or 'published'}"]
+        return f"the study {study} is a draft on Prolific: look at it there, or publish it with --launch --live"
+    return f"the study {study} is {client.publish(study).lower() or 'published'}"
 
 
 def codes_of(private: Path, task: str, make: bool = True) -> dict[str, str]:

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ctxr.annotation.artifacts import CROWD
-from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.journal import Journal, open_journal, read_journal
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.atomic import write_bytes
 
@@ -50,8 +50,8 @@ def has_journal(workdir: Path, database: str = "") -> bool:
 
 
 @contextmanager
-def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
-    """The project's journal as it is, for reading and for changing who may work.
+def opened(workdir: Path, database: str = "", *, read_only: bool = True) -> Iterator[Journal]:
+    """The project's journal as it is; without `read_only`, who may work can be changed.
 
     Raises UnfinishedError when there is none.
     """
@@ -59,21 +59,14 @@ def opened(workdir: Path, database: str = "") -> "Iterator[Journal]":
         raise UnfinishedError(
             f"{workdir} has no journal of answers", hint="ctxr serve   (it keeps the list of workers)"
         )
-    with closing(open_journal(journal_of(workdir, database))) as journal:
+    address = journal_of(workdir, database)
+    with closing(read_journal(address) if read_only else open_journal(address)) as journal:
         yield journal
 
 
 def blocked_workers(workdir: Path, database: str = "", *, ever: bool = False) -> tuple[str, ...]:
-    """Pseudonyms of everybody on the block list, sorted; empty without a journal. `ever`: also who was on it once, whose units
-    the server gave to others."""
+    """`Journal.blocked` of the project; empty without a journal."""
     if not has_journal(workdir, database):
         return ()
     with opened(workdir, database) as journal:
-        return tuple(
-            sorted(
-                state.worker
-                for state in journal.workers()
-                if state.state == "blocked"
-                or (ever and any(change.after == "blocked" for change in journal.changes(state.worker)))
-            )
-        )
+        return journal.blocked(ever=ever)

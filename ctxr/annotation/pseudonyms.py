@@ -62,7 +62,7 @@ def _make_key(path: Path) -> None:
 def pseudonym(key: bytes, platform: str, identity: str) -> str:
     """`w-` and 16 characters that stand for a person on a platform.
 
-    >>> pseudonym(b"key", "mturk", "A1EXAMPLE") == pseudonym(b"key", "prolific", "A1EXAMPLE")
+    >>> pseudonym(b"key", "label-studio", "A1EXAMPLE") == pseudonym(b"key", "prolific", "A1EXAMPLE")
     False
     """
     mac = hmac.new(key, f"{platform}\0{identity}".encode(), hashlib.sha256).digest()

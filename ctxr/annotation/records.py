@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from ctxr.store.records import Judgment, Query, Record, SplitName, Text
+from ctxr.store.records import Dialogue, Judgment, Query, Record, SplitName, Text
 
 TaskName = Literal["describe", "retrieve", "dialogue", "verify", "tag", "entail", "audit"]
 Purpose = Literal["work", "qualification", "gold", "attention"]
@@ -105,31 +105,6 @@ class Answer(Record, frozen=True):
     at: str
     seconds: float | None
     backend: str
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """One message of a dialogue; `share` with an empty text is the moment the photo is shared (PhotoChat, section 3)."""
-
-    user: int
-    text: str
-    share: bool = False
-    at: str | None = None
-
-
-class Dialogue(Record, frozen=True):
-    """A dialogue of two workers, one of whom shared a photo that only they could see.
-
-    Attributes:
-        unit: its task. photo: image id. workers: pseudonyms; the first saw the photo.
-        turns: messages in order. shared_at: index of the share among them; None if it was never shared.
-    """
-
-    id: str
-    unit: str
-    photo: str
-    workers: tuple[str, ...]
-    turns: tuple[Turn, ...]
-    shared_at: int | None
 
 
 @dataclass(frozen=True)

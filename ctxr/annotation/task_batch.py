@@ -1,9 +1,8 @@
 """The units of one task with the sets and pictures they show, under one root."""
 
-import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -16,17 +15,16 @@ from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import read_dataset
+from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.datasets.rounds import sample_of
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
-from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import JUDGMENTS, RELEASE
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Image, Text
-from ctxr.store.tables import encode_row
 
 
 def merge_roots(parts: Iterable[tuple[Path, Iterable[Image]]]) -> tuple[Path, dict[str, Image]]:
@@ -73,15 +71,65 @@ def merge_batches(batches: Sequence[TaskBatch]) -> TaskBatch:
     root, images = merge_roots((batch.root, batch.images.values()) for batch in batches)
     units = sorted((unit for batch in batches for unit in batch.units), key=lambda unit: unit.id)
     sets = {name: image_set for batch in reversed(batches) for name, image_set in batch.sets.items()}
-    return TaskBatch(tuple(units), sets, images, root, tuple(row for batch in batches for row in batch.parents))
+    return TaskBatch(tuple(units), sets, images, root)
 
 
-def ask(config: ExportTasks, progress: Progress) -> TaskBatch:
+@dataclass(frozen=True)
+class TaskSources:
+    """What the units of a task are made from.
+
+    Attributes:
+        path: a dataset, or judgments. is_dataset: which of both. candidates: the table of pairs to judge. revised: whether it is a sample
+            of revised labels. blocked: workers whose descriptions nobody is asked about. parents: all of it, by content.
+    """
+
+    path: Path
+    is_dataset: bool
+    candidates: Path | None
+    revised: bool
+    blocked: tuple[str, ...]
+    parents: tuple[Parent, ...]
+
+
+def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
+    """The sources of the task that `config` names, which are not read. Raises UnfinishedError for one that is unfinished."""
+    table = revised = None
+    blocked: tuple[str, ...] = ()
+    if config.task == "entail":
+        table, revised = sample_of(config.workdir, config.candidates)
+        if table is None:
+            raise UsageError(
+                "entail needs the pairs that are judged",
+                hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
+            )
+    is_dataset = config.task in ("entail", "describe", "dialogue", "tag") or (
+        config.task == "retrieve" and config.input is not None
+    )
+    if config.task in ("tag", "retrieve") and is_dataset:
+        path = config.input or chosen(None, config.workdir, ("dataset",), progress)
+    elif is_dataset:
+        path = config.input or revised or _sets(config.workdir, progress)
+    else:
+        path = config.input or config.workdir / JUDGMENTS
+        if not (path / MANIFEST).is_file():
+            raise UnfinishedError(
+                f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
+            )
+        blocked = blocked_workers(config.workdir) if config.task == "retrieve" else ()
+    parents = [dataset_identity(path) if is_dataset else Parent(JUDGMENTS, JUDGMENTS, open_artifact(path).content)]
+    parents += [Parent("gold", "gold", dataset_identity(config.gold).sha256)] if config.gold else []
+    files = {"candidates": table, "objects": config.objects if config.task == "dialogue" else None}
+    parents += [Parent(name, "table", sha256_file(file)) for name, file in files.items() if file and file.is_file()]
+    parents += [Parent("blocked", "workers", sha256_of(blocked))] if blocked else []
+    return TaskSources(path, is_dataset, table, revised is not None, blocked, tuple(parents))
+
+
+def ask(config: ExportTasks, sources: TaskSources, progress: Progress) -> TaskBatch:
     """Units of the task that `config` names, with checks of the workers where the protocol asks for them.
 
-    Raises UnfinishedError where what they are made from is unfinished; UsageError or DataError where it does not fit.
+    Raises UnfinishedError where there is nothing to ask yet; UsageError or DataError where the sources do not fit.
     """
-    work = _work(config, progress)
+    work = _units_about(config, sources) if sources.is_dataset else _units_after(config, sources)
     if not work.units and config.task in _FIRST and not (config.task == "retrieve" and config.input is not None):
         missing, hint = _FIRST[config.task]
         raise UnfinishedError(f"there is nothing to {config.task}: {missing}", hint=hint)
@@ -108,55 +156,42 @@ _FIRST = {
 """What tasks made from answers wait for."""
 
 
-def _work(config: ExportTasks, progress: Progress) -> TaskBatch:
-    task = config.task
-    if task == "entail":
-        return _entail(config, progress)
-    if task in ("describe", "dialogue"):
-        dataset, source = _dataset(config.input or _sets(config.workdir, progress), config)
-        if task == "describe":
-            return replace(source, units=factory.describe_units(dataset, config))
+def _units_about(config: ExportTasks, sources: TaskSources) -> TaskBatch:
+    """Units about a dataset."""
+    dataset, source = _dataset(sources.path, config.keep_leaks)
+    if config.task == "entail":
+        return replace(source, units=_entailments(config, sources, dataset))
+    if config.task == "describe":
+        return replace(source, units=factory.describe_units(dataset, config))
+    if config.task == "dialogue":
         objects = _objects(config.objects, dataset) if config.objects else {}
-        parents = [Parent("objects", "table", sha256_file(config.objects))] if config.objects else []
-        units = factory.dialogue_units(dataset, config, objects)
-        return replace(source, units=units, parents=(*source.parents, *parents))
-    if task == "tag" or (task == "retrieve" and config.input is not None):
-        dataset, source = _dataset(config.input or chosen(None, config.workdir, ("dataset",), progress), config)
-        if task == "tag":
-            return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
-        return replace(source, units=factory.retrieve_units(dataset, config))
-    path = config.input or config.workdir / JUDGMENTS
-    if not (path / MANIFEST).is_file():
-        raise UnfinishedError(
-            f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
-        )
-    answered, artifact = read_judgments(path), open_artifact(path)
-    if task == "audit":
+        return replace(source, units=factory.dialogue_units(dataset, config, objects))
+    if config.task == "tag":
+        return replace(source, units=factory.tag_units(dataset, config.phenomena(), config.raters or 1))
+    return replace(source, units=factory.retrieve_units(dataset, config))
+
+
+def _units_after(config: ExportTasks, sources: TaskSources) -> TaskBatch:
+    """Units that follow from answers."""
+    answered = read_judgments(sources.path)
+    if config.task == "audit":
         units = factory.audit_units(answered.units.values(), answered.answers, config.fraction, config)
-    elif task == "verify":
+    elif config.task == "verify":
         talks = [(answered.units[talk.unit], talk) for talk in answered.dialogues]
         units = [factory.verify_unit(unit, talk, config.verify_votes) for unit, talk in talks]
     else:  # the same units that our own server adds by itself, and gives out
-        blocked = blocked_workers(config.workdir)
-        pairs = [(answered.units[answer.unit], answer) for answer in answered.answers if answer.worker not in blocked]
+        pairs = [(answered.units[row.unit], row) for row in answered.answers if row.worker not in sources.blocked]
         units = [
             derived
             for unit, answer in pairs
             if unit.task == "describe"
             for derived in factory.derive_units(unit, answer, answered.sets[unit.image_set], config)
         ]
-    parent = Parent(JUDGMENTS, artifact.manifest.kind, artifact.sha256)
-    return TaskBatch(units, answered.sets, answered.images, answered.root, (parent,))
+    return TaskBatch(units, answered.sets, answered.images, answered.root)
 
 
-def _entail(config: ExportTasks, progress: Progress) -> TaskBatch:
-    table, revised = sample_of(config.workdir, config.candidates)
-    if table is None:
-        raise UsageError(
-            "entail needs the pairs that are judged",
-            hint="--candidates FILE.jsonl, or ctxr revise-labels --entail first",
-        )
-    dataset, source = _dataset(config.input or revised or _sets(config.workdir, progress), config)
+def _entailments(config: ExportTasks, sources: TaskSources, dataset: Dataset) -> list[Unit]:
+    table = sources.candidates or Path()
     home = {name: image_set for image_set in reversed(dataset.sets) for name in image_set.images}
     example = 'such as {"image": "a/1", "statement": "s1", "text": "A dog runs."}'
     units: dict[tuple[str, str], Unit] = {}
@@ -171,11 +206,10 @@ def _entail(config: ExportTasks, progress: Progress) -> TaskBatch:
         image_set = home[row.image]
         text = Text(row.statement, row.text, row.author)
         # who checks labels writes nothing, so an audit is for all workers, whatever split they work on
-        split = None if revised else dataset.split_of(image_set)
+        split = None if sources.revised else dataset.split_of(image_set)
         unit = factory.entail_unit(image_set, row.image, row.captions, text, split, votes=config.raters or 3)
         units[row.image, row.statement] = unit
-    parents = (*source.parents, Parent("candidates", "table", sha256_file(table)))
-    return replace(source, units=tuple(units.values()), parents=parents)
+    return list(units.values())
 
 
 def _objects(path: Path, dataset: Dataset) -> dict[str, tuple[str, ...]]:
@@ -213,7 +247,7 @@ def _checks(config: ExportTasks, work: TaskBatch, progress: Progress) -> TaskBat
             "the protocol asks for questions with a known answer, and there are none",
             hint="--gold DATASET: an artifact or a published release whose targets are known",
         )
-    dataset, gold = _dataset(config.gold, config, "gold")
+    dataset, gold = _dataset(config.gold, keep_leaks=True)
     for purpose, count in counts.items():
         units = factory.check_units(dataset, config, purpose)
         checks += sorted(units, key=lambda unit: digest(config.seed, "check", unit.id))[:count]
@@ -240,21 +274,14 @@ def _sets(workdir: Path, progress: Progress) -> Path:
     return chosen(None, workdir, SETS, progress)
 
 
-def _dataset(path: Path, config: ExportTasks, name: str = "") -> tuple[Dataset, TaskBatch]:
-    """A dataset, and what units about it show: a batch without units. Raises DataError where its splits leak."""
+def _dataset(path: Path, keep_leaks: bool) -> tuple[Dataset, TaskBatch]:
+    """A dataset, and what units about it show: a batch without units. Raises DataError where its splits leak, unless `keep_leaks`."""
     dataset = read_dataset(path).of_sets("ctxr export-tasks")
-    if not (config.keep_leaks or name) and (leak := leakage_of(dataset).sentence()):
+    if not keep_leaks and (leak := leakage_of(dataset).sentence()):
         raise DataError(
             f"{path}: {leak}", hint="give sources that share footage one split and build again, or add --keep-leaks"
         )
     if (path / MANIFEST).is_file():
-        artifact = open_artifact(path)
-        artifact.refuse_changed()
-        parent = Parent(name or artifact.manifest.kind, artifact.manifest.kind, artifact.sha256)
-    else:
-        # everything that a release says of its sets and what is asked about them
-        tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
-        lines = b"".join(line for rows in tables for line in sorted(map(encode_row, rows)))
-        parent = Parent(name or "release", RELEASE, hashlib.sha256(lines).hexdigest())
+        open_artifact(path).refuse_changed()
     sets = {image_set.id: image_set for image_set in dataset.sets}
-    return dataset, TaskBatch((), sets, dataset.images, dataset.root or path.resolve(), (parent,))
+    return dataset, TaskBatch((), sets, dataset.images, dataset.root or path.resolve())

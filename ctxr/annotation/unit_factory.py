@@ -1,22 +1,22 @@
 """Make units of work from a dataset, and derive follow-up units from answers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from ctxr.annotation.protocol import Protocol, digest, share
-from ctxr.annotation.records import PUBLISHED, Answer, Dialogue, Purpose, TaskName, Unit
+from ctxr.annotation.records import PUBLISHED, Answer, Purpose, TaskName, Unit
 from ctxr.annotation.tasks import entail, task_of, verify
 from ctxr.annotation.tasks.values import stable_id
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
-from ctxr.store.records import ImageSet, Query, SplitName, Text
+from ctxr.store.records import Dialogue, ImageSet, Query, SplitName, Text
 
 
 def _unit(task: TaskName, name: str, image_set: ImageSet, split: SplitName | None = None, **decided: Any) -> Unit:
     """A unit about an image set; it shows all images, in temporal order for a video, unless `decided` says otherwise."""
-    shown: dict[str, Any] = {"images": image_set.images, "ordered": image_set.kind == "video"}
+    shown: dict[str, Any] = {"images": image_set.images, "ordered": image_set.ordered}
     return Unit(id=name, task=task, image_set=image_set.id, group=image_set.group, split=split, **(shown | decided))
 
 
@@ -91,7 +91,7 @@ def retrieve_units(dataset: Dataset, protocol: Protocol) -> list[Unit]:
             dataset.split_of(image_set),
             protocol=protocol,
         )
-        for query, image_set, index in dataset.targets()
+        for query, image_set, index in _only_targets(dataset)
     ]
 
 
@@ -111,8 +111,20 @@ def tag_units(dataset: Dataset, labels: tuple[str, ...], votes: int = 1) -> list
             needed=votes,
             most=votes,
         )
-        for query, image_set, index in dataset.targets()
+        for query, image_set, index in _only_targets(dataset)
     ]
+
+
+def _only_targets(dataset: Dataset) -> Iterator[tuple[Query, ImageSet, int]]:
+    """As `Dataset.targets`. Raises DataError where a query has several."""
+    places: dict[str, int] = {}
+    for query, image_set, place in dataset.targets():
+        if places.setdefault(query.id, place) != place:
+            raise DataError(
+                f"the query {query.id!r} has several relevant images, and people are asked for one",
+                hint="leave the query out of the dataset",
+            )
+        yield query, image_set, place
 
 
 def verify_unit(unit: Unit, dialogue: Dialogue, votes: int = 1) -> Unit:

@@ -3,13 +3,19 @@ imported here.
 """
 
 import errno
+import json
 import os
+import re
 import sys
+import time
 from collections.abc import Iterable
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from io import TextIOWrapper
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -19,12 +25,20 @@ from ctxr.cli.commands import COMMANDS, LINES, MORE
 from ctxr.cli.options import as_command
 from ctxr.cli.render import Terminal, show, show_error
 from ctxr.cli.verbs import Command, named
+from ctxr.engine.options import Options
 from ctxr.errors import CtxrError, UsageError, did_you_mean
+from ctxr.store.paths import relative
+
+if TYPE_CHECKING:  # no public module exports them
+    from typer._click.core import Command as Parsed
+    from typer._click.core import Context
+    from typer._click.formatting import HelpFormatter
 
 INTERRUPTED = 130
 
 RECIPES = (
-    "ctxr.models.training.recipe:ScorerRecipe",
+    "ctxr.problems.contextual.recipe:ContextualRecipe",
+    "ctxr.problems.gallery.recipe:GalleryRecipe",
     "ctxr.models.entailment.recipe:ClassifierRecipe",
     "ctxr.problems.links.recipe:LinksRecipe",
 )
@@ -39,17 +53,56 @@ _MISTYPED: Any = typer.BadParameter.__base__
 _PRINTED = "ctxr.printed"
 """In the context of a call: its one JSON document is on stdout."""
 
+HISTORY = "history.jsonl"
+"""File of a project with a line for each command that was run in it."""
+
+_CALL = "ctxr.call"
+"""In the context of a call: the `Call`, once its options are admitted."""
+
+_SECRETS = ((re.compile(r"(://[^/:@\s]*:)\S*@"), r"\1***@"), (re.compile(r"(://[^?\s]*\?)[^#\s]+"), r"\1***"))
+"""What may be secret in the addresses that are typed: the password, and everything after the question mark."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command that runs in a project."""
+
+    workdir: Path
+    progress: Terminal
+    began: float
+
+    def record(self, typed: Iterable[str], code: int) -> None:
+        """Add a line to the history of the project, if it has a folder. A disk that cannot be written to is no error."""
+        words = list(typed)
+        for secret, shown in _SECRETS:
+            words = [secret.sub(shown, word) for word in words]
+        line = {
+            "at": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="seconds"),
+            "ctxr": __version__,
+            "words": words,
+            "exit_code": code,
+            "seconds": round(time.time() - self.began, 3),
+            "artifacts": [
+                {"path": relative(path, self.workdir), "up_to_date": up_to_date}
+                for path, up_to_date in self.progress.artifacts.items()
+            ],
+        }
+        if self.workdir.is_dir():
+            # one write that appends: lines of several processes do not mix
+            with suppress(OSError), (self.workdir / HISTORY).open("ab", buffering=0) as stream:
+                stream.write(json.dumps(line).encode() + b"\n")
+
 
 class Commands(TyperGroup):
     """Imports what a command names only when it is called: `ctxr --help` stays as light as an empty app."""
 
     _listing = False
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of use."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Parsed | None":
         """The command; only its name and line of help while the list is shown."""
         command = COMMANDS.get(cmd_name)
         if command is None:
@@ -61,7 +114,7 @@ class Commands(TyperGroup):
         typed.command(cmd_name, help=f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip())(body)
         return typer.main.get_command(typed)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The list of commands, without importing them."""
         self._listing = True
         try:
@@ -69,9 +122,22 @@ class Commands(TyperGroup):
         finally:
             self._listing = False
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; the one place where errors become text."""
-        typed = [*getattr(ctx, "_protected_args", ()), *ctx.args]
+    def invoke(self, ctx: "Context") -> object:
+        """Run the command, and note it in the history of its project."""
+        typed, code = [*getattr(ctx, "_protected_args", ()), *ctx.args], 1
+        try:
+            result = self._invoke(ctx, typed)
+            code = 0
+            return result
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+            raise
+        finally:
+            if call := ctx.meta.get(_CALL):
+                call.record(typed, code)
+
+    def _invoke(self, ctx: "Context", typed: list[str]) -> object:
+        """The one place where errors become text."""
         try:
             return super().invoke(ctx)
         except CtxrError as error:
@@ -90,7 +156,7 @@ class Commands(TyperGroup):
             hint = "give the process more memory, or process fewer sources at once: --workers 1"
             _stop(CtxrError("out of memory", hint), typed, ctx)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the arguments before the command's name."""
         typed = list(args)
         try:
@@ -100,7 +166,7 @@ class Commands(TyperGroup):
                 raise
             _stop(_mistyped(error, typed), typed, ctx)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Parsed | None, list[str]]":
         """The command that was typed; an unknown one is an error with a suggestion."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             hint = did_you_mean(args[0], COMMANDS, f"commands are {', '.join(COMMANDS)}", "ctxr {}")
@@ -108,26 +174,30 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def _run(command: Command, config: Any, as_json: bool, meta: dict[str, Any]) -> None:
-    def shown(report: Any, view: str, document: str = "") -> None:
+def _run(command: Command, config: Options, as_json: bool, meta: dict[str, object]) -> None:
+    def shown(report: object, view: str) -> None:
         if meta.get(_PRINTED):  # the document of a running command: its summary is a note
             with redirect_stdout(sys.stderr):
                 show(None, named(view)(report), as_json=False)
             return
         meta[_PRINTED] = as_json
-        show(named(document)(report) if document else report, named(view)(report), as_json)
+        show(report, named(view)(report), as_json)
 
     started = (partial(shown, view=command.started),) if command.started else ()
     config.check()  # before what takes seconds
     progress = Terminal()
+    if hasattr(config, "workdir"):
+        meta[_CALL] = Call(config.workdir, progress, time.time())
     with nullcontext() if command.started else progress.alive(config.COMMAND):
         with progress.task(f"loading {config.COMMAND}", None):  # what a command imports may take seconds
             run = named(command.run)
         report = run(config, progress, *started)
-    shown(report, command.view, command.document)
+    shown(report, command.view)
+    if report.finding:
+        raise report.finding
 
 
-def _stop(error: CtxrError, typed: list[str], ctx: Any, code: int = 0) -> NoReturn:
+def _stop(error: CtxrError, typed: list[str], ctx: "Context", code: int = 0) -> NoReturn:
     code = code or error.exit_code
     show_error(error.message, error.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
     sys.exit(code)
@@ -143,23 +213,19 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     word = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
     parameters = error.ctx.command.params if error.ctx else ()
     options = {option for parameter in parameters for option in parameter.opts}
+    # the positional argument that was typed as an option
+    meant = _ARTIFACTS if word in _ARTIFACTS else (word,)
+    arguments = [str(parameter.name) for parameter in parameters if parameter.param_type_name == "argument"]
     recipes = [named(name) for name in RECIPES] if "--set" in options else []
     key = next((recipe.SYNONYMS.get(word, word) for recipe in recipes), word)
     if any(key in recipe.describe() for recipe in recipes):
         hint = f"--set {key}=VALUE: it is a key of the recipe"
-    elif nameless := _nameless(word, parameters):
+    elif nameless := next((name for name in arguments if name in meant), ""):
         verb = "are" if nameless.endswith("s") else "is"
         hint = f"the {nameless} {verb} given without a name: {command} {nameless.upper()}"
     elif "unexpected extra argument" in message and "--dataset" in options:
         hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
-
-
-def _nameless(option: str, parameters: Iterable[Any]) -> str:
-    """The positional argument that was typed as an option; "" for none."""
-    meant = _ARTIFACTS if option in _ARTIFACTS else (option,)
-    arguments = [parameter.name for parameter in parameters if parameter.param_type_name == "argument"]
-    return next((str(name) for name in arguments if name in meant), "")
 
 
 def _refused(error: OSError) -> CtxrError:

@@ -21,7 +21,9 @@ _ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
 
 
 def as_command(
-    config_class: type[Options], body: Callable[[Any, bool, dict[str, Any]], None], arguments: tuple[str, ...] = ()
+    config_class: type[Options],
+    body: Callable[[Options, bool, dict[str, object]], None],
+    arguments: tuple[str, ...] = (),
 ) -> Callable[..., None]:
     """A Typer command that calls `body(config, as_json, meta)`: its options are the fields of `config_class`, `meta` what its
     context shares.
@@ -51,7 +53,7 @@ def as_command(
     return command
 
 
-def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, Any]:
+def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, object]:
     """Values for the fields of `config_class` from a TOML file, converted to the fields' types.
 
     A table named after a command, such as `[build-sets]`, holds for that command alone, so one file can serve a whole chain.
@@ -73,7 +75,7 @@ def load_toml(file: Path, config_class: type[Options], command: str = "") -> dic
     plain = {key: value for key, value in loaded.items() if key not in tables}
     other = next(name for name in COMMANDS if name != command)
     elsewhere = f"; a key of another command goes below that command's name, such as [{other}]"
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for part in (plain, *own):
         values |= convert(config_class, part, str(file), elsewhere)
     return values
@@ -111,11 +113,11 @@ _PARSED = {"path": Path, "float": float, "int": int}
 """Types whose words are read here, by how the help shows them."""
 
 
-def _kinds(kind: Any) -> tuple[Any, ...]:
+def _kinds(kind: object) -> tuple[object, ...]:
     return typing.get_args(kind) or (kind,)
 
 
-def _parser(shown: str, option: OptionField) -> Callable[[str], Any] | None:
+def _parser(shown: str, option: OptionField) -> Callable[[str], Path | float] | None:
     """What makes a value of a word: an empty path would silently be the current folder, and a number has a range to name."""
     if Path in _kinds(option.kind):
         return lambda word: path_of(shown, word)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -26,7 +26,6 @@ from rich.table import Table
 from ctxr.engine.progress import Silent
 from ctxr.engine.report import P_SHOWN
 from ctxr.engine.report import Table as Tabular
-from ctxr.errors import CtxrError
 
 LOG_SECONDS = 10
 """Longest time between two lines of progress in a log."""
@@ -42,7 +41,7 @@ class Summary(NamedTuple):
     """Names and values in two columns, below a title; a value of None is not shown."""
 
     title: str
-    rows: Mapping[str, Any]
+    rows: Mapping[str, object]
 
 
 class Sentences(NamedTuple):
@@ -52,8 +51,8 @@ class Sentences(NamedTuple):
     lines: Iterable[str]
 
 
-Block = Summary | Sentences | Tabular | RenderableType | CtxrError
-"""A part of what is shown of a result; an error is the last one, and is raised once the rest is on stdout."""
+Block = Summary | Sentences | Tabular | RenderableType
+"""A part of what is shown of a result."""
 
 
 def console(stderr: bool = False) -> Console:
@@ -71,33 +70,34 @@ def show_error(message: str, hint: str, exit_code: int, as_json: bool = False) -
         terminal.print(f"[cyan]hint:[/]  {_plain_text(hint)}")
 
 
-def show(document: Any, blocks: Iterable[Block], as_json: bool) -> None:
-    """A result on stdout: its document for programs, or its blocks for people. Raises the error among them for both."""
+def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
+    """A result on stdout: its document for programs, or its blocks for people."""
     if as_json:
         show_json(document)
+        return
     for block in blocks:
-        if isinstance(block, CtxrError):
-            raise block
-        if not as_json:
-            _show_block(block)
+        match block:
+            case Summary():
+                facts = Table.grid(padding=(0, 2))
+                facts.add_column(style="dim", justify="right")
+                facts.add_column()
+                for name, value in block.rows.items():
+                    if value is not None:
+                        facts.add_row(escape(name), _plain_text(str(value)))
+                console().print(f"[bold]{_plain_text(block.title)}[/]")
+                console().print(facts)
+            case Sentences():
+                for number, line in enumerate(block.lines):
+                    if not number:
+                        console().print(f"\n[bold]{block.heading}[/]")
+                    console().print(f"· {_plain_text(line)}")
+            case Tabular():
+                show_table(block)
+            case _:
+                console().print(block)
 
 
-def _show_block(block: Summary | Sentences | Tabular | RenderableType) -> None:
-    match block:
-        case Summary():
-            _show_facts(block)
-        case Sentences():
-            for number, line in enumerate(block.lines):
-                if not number:
-                    console().print(f"\n[bold]{block.heading}[/]")
-                console().print(f"· {_plain_text(line)}")
-        case Tabular():
-            show_table(block)
-        case _:
-            console().print(block)
-
-
-def show_json(value: Any) -> None:
+def show_json(value: object) -> None:
     """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
     document = plain(value)
     text = json.dumps(document, ensure_ascii=False, indent=1)
@@ -109,7 +109,7 @@ def show_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A result as JSON types: dataclasses and records become objects, paths and exact times text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -122,17 +122,6 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return value.as_posix() if isinstance(value, Path) else str(value)
-
-
-def _show_facts(facts: Summary) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", justify="right")
-    table.add_column()
-    for name, value in facts.rows.items():
-        if value is not None:
-            table.add_row(escape(name), _plain_text(str(value)))
-    console().print(f"[bold]{_plain_text(facts.title)}[/]")
-    console().print(table)
 
 
 def show_table(table: Tabular) -> None:
@@ -185,7 +174,7 @@ def _plain_text(text: str) -> str:
     return escape("".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text))
 
 
-def _figure(value: Any, digits: int | None, is_p: bool = False) -> str:
+def _figure(value: object, digits: int | None, is_p: bool = False) -> str:
     if is_p and isinstance(value, float) and value < P_SHOWN:
         return f"<{P_SHOWN}"  # no p-value is 0
     if isinstance(value, float):
@@ -200,6 +189,7 @@ class Terminal:
         self._console, self._clock, self._tasks = console(stderr=True), clock, list[_LogLines]()
         self._draws = self._console.file.isatty() and not self._console.is_dumb_terminal
         self._printed = clock()
+        self.artifacts: dict[Path, bool] = {}
 
     def __reduce__(self) -> tuple[type[Silent], tuple[()]]:
         """Silent in another process."""
@@ -242,6 +232,10 @@ class Terminal:
     def alert(self, text: str) -> None:
         """What makes figures wrong."""
         self._print(f"[bold red]{_plain_text(text)}[/]")
+
+    def finished(self, artifact: Path, up_to_date: bool) -> None:
+        """Kept for the history of the project."""
+        self.artifacts[artifact] = up_to_date
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator["_Line | _LogLines"]:

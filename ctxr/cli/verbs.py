@@ -13,7 +13,6 @@ class Command:
         module: whose `run(options, progress)` does the work. options: class of its options, in `config.py` beside the module unless
             named as `module:name`.
         view: what renders its report as blocks: a function of `ctxr.cli.views`, or `module:name`.
-        document: `module:name` of what builds the JSON document, if other than the report.
         started: `module:name` of what renders what `run` passes to its callback, for commands that run until interrupted.
         arguments: positional fields. resumes: whether it continues after an interruption.
     """
@@ -21,7 +20,6 @@ class Command:
     module: str
     options: str
     view: str
-    document: str = ""
     started: str = ""
     arguments: tuple[str, ...] = ()
     resumes: bool = False
@@ -77,8 +75,6 @@ VERBS = {
     ),
     "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation", arguments=("runs",)),
     "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
-    "doctor": Command(
-        "ctxr.pipelines.inspection.doctor", "Doctor", "checks", document="checks_document", arguments=("artifact",)
-    ),
+    "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks", arguments=("artifact",)),
 }
 """Verbs by name, in order of use."""

@@ -1,10 +1,8 @@
-"""Renders each command's report as blocks of facts, tables and lines, and ends it with an error where there are findings."""
+"""Renders each command's report as blocks of facts, tables and lines."""
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import stdev
-from typing import Any
 
 from rich.markup import escape
 from rich.table import Table as Grid
@@ -15,10 +13,10 @@ from ctxr.annotation.cost import Offer, money
 from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.project import SETS, WORKDIR, command_in
 from ctxr.engine.report import SetsReport, Table
-from ctxr.errors import FindingsError, PartialError, plural
+from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
-from ctxr.pipelines.inspection.config import AuditReport, Check, ReportPage, StatsReport
+from ctxr.pipelines.inspection.config import AuditReport, DoctorReport, ReportPage, StatsReport
 from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, SeedResult, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
@@ -39,6 +37,14 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
             {"videos": finished, "next": merge_hint(report.artifact) or None},
         )
         return
+    # the sets of a project are found by its name
+    folder, by_name = report.artifact, report.artifact.name in SETS
+    after = command_in(
+        folder.parent if by_name else WORKDIR,
+        "export-tasks",
+        "describe",
+        *([] if by_name else ["--input", str(folder)]),
+    )
     between = counts["frames"] + counts["photos"] - counts["considered"]
     rows = {
         "read": report.read,
@@ -51,7 +57,7 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         "excluded": _numbers(counts["reasons"]).replace("_", " "),
         "splits": _numbers(counts["splits"], "{name} {number}"),
         "encoder": f"{report.encoder}, threshold {report.threshold:g}",
-        "next": _after_sets(report.artifact) if counts["sets"] else None,
+        "next": after if counts["sets"] else None,
     }
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
     if report.curve is not None:
@@ -69,13 +75,6 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         yield Text(f"{plural(len(report.failures), 'file')} failed: reasons in {why}; retry: {retry}", "yellow")
 
 
-def _after_sets(folder: Path) -> str:
-    """The command after `build-sets` or `filter`, which finds the sets."""
-    if folder.name not in SETS:
-        return command_in(WORKDIR, "export-tasks", "describe", "--input", str(folder))
-    return command_in(folder.parent, "export-tasks", "describe")
-
-
 def _sources(counts: Mapping[str, int]) -> str:
     video, frame, shot, album, photo = (
         plural(counts[f"{noun}s"], noun) for noun in ("video", "frame", "shot", "album", "photo")
@@ -91,7 +90,8 @@ def plan(report: PlanReport) -> Iterator[Block]:
     yield plan_table(report)
     yield Sentences("assumed", report.notes)
     yield Summary(
-        f"{report.plan}: written", {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"}
+        f"{report.plan}: {_written(report.up_to_date)}",
+        {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"},
     )
 
 
@@ -122,9 +122,9 @@ def _next_after_tasks(report: ExportTasksReport) -> str:
     """The command that collects answers to the tasks."""
     if report.backend == "label-studio":
         return "ctxr import-answers FILE --from label-studio   (once the projects are labelled and exported as JSON)"
-    if report.backend in ("mturk", "prolific") and not report.launched:
+    if report.backend == "prolific" and not report.launched:
         return "the same command with --launch"
-    return "ctxr import-answers --from mturk" if report.backend == "mturk" else "ctxr serve"
+    return "ctxr serve"
 
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
@@ -136,7 +136,6 @@ def judgments(report: ImportAnswersReport) -> Iterator[Block]:
         "refused": _refused(report.reasons, report.judgments),
         "without answer": plural(report.unanswered, "unit"),
         "in all": " of ".join(plural(report.counts[f"{what}s"], what) for what in ("answer", "worker")),
-        "notes": " ".join(report.notes) or None,
     }
     heard = report.new or report.again or report.refused
     state = "no answers yet" if not heard else "nothing to do, imported before" if report.up_to_date else "finished"
@@ -157,11 +156,6 @@ def dataset(report: AggregateReport) -> Iterator[Block]:
         "refused": _refused(report.refused, report.read),
     }
     yield Summary(_written(report.up_to_date), rows)
-    if report.violations:
-        yield FindingsError(
-            f"{plural(len(report.violations), 'violation')} of the rules of assignment: {report.violations[0]}",
-            hint=f"{report.dataset / 'certificate.json'} names each; publish it with the figures",
-        )
 
 
 def workers(report: WorkersReport) -> Iterator[Block]:
@@ -251,11 +245,6 @@ def rebuilt(report: RebuildReport) -> Iterator[Block]:
         "next": command_in(WORKDIR, "report", "--input", str(report.artifact)),
     }
     yield Summary(f"{report.artifact}: {_finished(report.up_to_date)}", rows)
-    if lacks:
-        yield PartialError(
-            f"{sets - counts['sets']} of {sets} sets of the recipe could not be made",
-            hint="--videos DIR with the missing sources, then the same command again",
-        )
 
 
 def verified(report: VerifyReport) -> Iterator[Block]:
@@ -270,7 +259,7 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         "not compared": len(report.unproven),
         **{f"source {name}": why for name, why in report.sources.items()},
         "versions": report.software or None,
-        "next": None if report.differences or report.unproven else after,
+        "next": None if report.finding else after,
     }
     yield Summary(path, rows)
     for row in report.differences[:MOST_SHOWN]:
@@ -278,13 +267,6 @@ def verified(report: VerifyReport) -> Iterator[Block]:
         yield Text(f"{row['id']}: {row['what']}: {row['message']}{far}")
     if len(report.differences) > MOST_SHOWN:
         yield f"… and {len(report.differences) - MOST_SHOWN} more: --json names all"
-    if report.differences or report.unproven:
-        yield FindingsError(
-            f"{plural(len(report.differences), 'image')} changed, {len(report.unproven)} could not be compared",
-            hint="--videos DIR names the folder where the sources lie now"
-            if report.unproven
-            else f"{shlex.join(['ctxr', 'doctor', str(report.artifact)])} names the command that restores them",
-        )
 
 
 def statistics(report: StatsReport) -> Iterator[Block]:
@@ -299,16 +281,27 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
     """What rules reach that never read a description."""
     yield f"[bold]{escape(report.dataset)}[/]"
     if report.verdicts:
-        yield _audit_table(report)
+        rows = tuple(
+            (
+                verdict.rule,
+                verdict.part,
+                verdict.queries,
+                f"{verdict.accuracy:.3f} ({verdict.low:.3f}–{verdict.high:.3f})",
+                verdict.chance,
+                verdict.corrected,
+                "above chance" if verdict.flagged else "",
+            )
+            for verdict in report.verdicts
+        )
+        note = (
+            f"{report.queries} descriptions with a target; n: different targets; each set is one trial: in brackets an interval "
+            f"of at least 95 % of each by itself; p: at most so often by luck, Holm-corrected over {len(report.verdicts)} "
+            f"tests, flagged below 0.025; positions {report.learnt}"
+        )
+        heads = ("rule", "on", "n", "accuracy", "chance", "p", "")
+        yield Table("Shortcuts", heads, rows, note)
     yield Sentences("not tested", report.missing)
     yield Sentences("notes", report.notes)
-    flagged = [verdict for verdict in report.verdicts if verdict.flagged]
-    if flagged:
-        named = ", ".join(f"{verdict.rule} on {verdict.part}" for verdict in flagged)
-        yield FindingsError(
-            f"{plural(len(flagged), 'shortcut')} above chance: {named}",
-            hint="look at how targets were drawn and frames ordered, or report the shortcut with the benchmark",
-        )
 
 
 def training(report: TrainReport) -> Iterator[Block]:
@@ -339,7 +332,6 @@ def listening(report: ListenReport) -> Iterator[Block]:
     """What a language model found, and what it cost."""
     yield from report.tables
     yield Sentences("notes", report.notes)
-    stopped = not report.complete and not report.dry_run
     rows = {
         "run": report.run,
         "dataset": report.dataset,
@@ -355,12 +347,7 @@ def listening(report: ListenReport) -> Iterator[Block]:
     if report.dry_run:
         rows |= {"tokens": f"about {report.tokens_in:,} to send, at most {report.tokens_out:,} answered"}
         rows |= {"cost": f"about {report.cost:.4f} for what is not answered yet"}
-    yield Summary("would ask" if report.dry_run else "partial" if stopped else _written(report.up_to_date), rows)
-    if stopped:
-        yield PartialError(
-            f"--max-cost ended the run: {report.answered} of {report.requests} requests were answered",
-            hint="run the same command with a larger --max-cost: it continues where it stopped",
-        )
+    yield Summary("would ask" if report.dry_run else "partial" if report.finding else _written(report.up_to_date), rows)
 
 
 def revision(report: ReviseReport) -> Iterator[Block]:
@@ -401,22 +388,15 @@ def collected(report: Collected) -> Iterator[Block]:
     yield Summary("collected", rows)
 
 
-def checks(report: Sequence[Check]) -> Iterator[Block]:
+def checks(report: DoctorReport) -> Iterator[Block]:
     """The checks, with a fix for each problem."""
     marks = {"ok": "[green]✓[/]", "note": "[yellow]·[/]", "problem": "[red]✗[/]"}
     table = Grid.grid(padding=(0, 2))
-    for check in report:
+    for check in report.checks:
         table.add_row(marks[check.state], escape(check.name), escape(check.detail))
         if check.cure:
             table.add_row("", "", f"[cyan]→ {escape(check.cure)}[/]")
     yield table
-    if problems := [check for check in report if check.state == "problem"]:
-        yield FindingsError(f"{plural(len(problems), 'problem')} found", hint=problems[0].cure)
-
-
-def checks_document(report: Sequence[Check]) -> dict[str, Any]:
-    """The checks for programs."""
-    return {"checks": report, "problems": sum(check.state == "problem" for check in report)}
 
 
 def _tables(report: AggregateReport | EvalReport | ReviseReport) -> Iterator[Block]:
@@ -467,29 +447,6 @@ def plan_table(report: PlanReport) -> Table:
     return Table(f"What it takes on {report.platform}", heads, rows, note)
 
 
-def _audit_table(report: AuditReport) -> Table:
-    """The verdicts as a table for people."""
-    rows = tuple(
-        (
-            verdict.rule,
-            verdict.part,
-            verdict.queries,
-            f"{verdict.accuracy:.3f} ({verdict.low:.3f}–{verdict.high:.3f})",
-            verdict.chance,
-            verdict.corrected,
-            "above chance" if verdict.flagged else "",
-        )
-        for verdict in report.verdicts
-    )
-    note = (
-        f"{report.queries} descriptions with a target; n: different targets; each set is one trial: in brackets an interval "
-        f"of at least 95 % of each by itself; p: at most so often by luck, Holm-corrected over {len(report.verdicts)} "
-        f"tests, flagged below 0.025; positions {report.learnt}"
-    )
-    heads = ("rule", "on", "n", "accuracy", "chance", "p", "")
-    return Table("Shortcuts", heads, rows, note)
-
-
 def training_facts(report: TrainReport) -> dict[str, str | None]:
     """Names and values, for the top of the result."""
     counts = ", ".join(f"{count} {split}" for split, count in report.queries.items())
@@ -507,7 +464,7 @@ def training_facts(report: TrainReport) -> dict[str, str | None]:
 def training_table(report: TrainReport) -> Table:
     """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
     splits = [split for split in ("valid", "test") if any(getattr(seed, split) is not None for seed in report.seeds)]
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[object, ...]] = [
         (str(seed.seed), seed.epoch, seed.epochs, *(_share_in_percent(getattr(seed, split)) for split in splits))
         for seed in report.seeds
     ]

@@ -1,9 +1,11 @@
 """Detects files of an artifact that changed after they were written, before anything is built on it."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from stat import S_ISREG
+
+import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
@@ -12,8 +14,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
 from ctxr.store.paths import stays_inside
-from ctxr.store.records import Facts, Image
-from ctxr.store.tables import read_table
+from ctxr.store.tables import UNREADABLE
 from ctxr.store.units import drop_units, read_unit, units_of
 
 
@@ -27,12 +28,8 @@ def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
     if tables:
         return tables, units_of(tables)
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
-    others = {
-        path: unit
-        for path, (unit, sha256) in pictures_of(artifact.path).items()
-        if _is_other(artifact.path, path, sha256, written)
-    }
-    return list(others), sorted(set(others.values()))
+    others = [row for row in pictures_of(artifact.path) if _is_other(artifact.path, row, written)]
+    return [row.path for row in others], sorted({row.unit for row in others})
 
 
 def refuse_changed(artifact: Artifact) -> None:
@@ -68,6 +65,25 @@ def refuse_other(picture: Path, content: str) -> None:
         raise DataError(f"{picture} was changed since it was written", hint=hint)
 
 
+def contents_of(
+    dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
+) -> dict[str, str]:
+    """SHA-256 of each picture by image id; `passed` is called after each.
+
+    A recorded hash is verified where the file is newer than the manifest. Raises DataError for a changed picture.
+    """
+    manifest = None if dataset.root is None else dataset.root / MANIFEST
+    written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
+    contents = {}
+    for image, file in files.items():
+        digest = dataset.images[image].sha256
+        if digest and written is not None and file.stat().st_mtime_ns > written:
+            refuse_other(file, digest)
+        contents[image] = digest or sha256_file(file)
+        passed()
+    return contents
+
+
 def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
     """Remove changed files, with a warning, for their command to rebuild them."""
     for number, name in enumerate(files):
@@ -81,20 +97,43 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress
     drop_units(artifact, units)
 
 
-def pictures_of(folder: Path) -> dict[str, tuple[str, str]]:
-    """(unit, sha256) of every picture of an artifact of image sets, by path."""
-    pictures = {row.path: (row.source, row.sha256) for row in read_table(folder / "facts.jsonl", Facts)}
-    return pictures | {row.path: (row.group, row.sha256) for row in read_table(folder / "images.jsonl", Image)}
+class PictureRow(msgspec.Struct, frozen=True):
+    """What rows of images and facts say of their picture: where it lies, its content, and its source."""
+
+    path: str
+    sha256: str
+    source: str = ""
+    group: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Name of the unit that the picture belongs to."""
+        return self.source or self.group
 
 
-def _is_other(folder: Path, path: str, sha256: str, written: int) -> bool:
-    if not stays_inside(path):
+_PICTURES = msgspec.json.Decoder(PictureRow)
+
+
+def pictures_of(folder: Path) -> list[PictureRow]:
+    """Every picture of an artifact of image sets, each path once. Raises DataError for a damaged table."""
+    rows: dict[str, PictureRow] = {}
+    for name in ("facts", "images"):
+        table = folder / f"{name}.jsonl"
+        try:
+            rows |= {row.path: row for row in _PICTURES.decode_lines(table.read_bytes())}
+        except UNREADABLE as error:
+            raise DataError(f"{table} is damaged: {error}") from error
+    return [*rows.values()]
+
+
+def _is_other(folder: Path, row: PictureRow, written: int) -> bool:
+    if not stays_inside(row.path):
         return True
-    file = folder / path
+    file = folder / row.path
     try:
         status = os.lstat(file)
         elsewhere = not S_ISREG(status.st_mode) or file.parent.is_symlink()
         # not the time of the inode: another artifact that links the picture changes that
-        return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != sha256)
+        return elsewhere or (status.st_mtime_ns > written and sha256_file(file) != row.sha256)
     except OSError:
         return True

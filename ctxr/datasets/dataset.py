@@ -4,13 +4,35 @@ Statistics, audits, exports and evaluation look at this and not at files, so eac
 releases alike.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ctxr.errors import UsageError
-from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, SharedFootage, Source, Split, SplitName, Text
+from ctxr.store.records import (
+    Facts,
+    Image,
+    ImageSet,
+    Judgment,
+    Query,
+    Record,
+    SharedFootage,
+    Source,
+    Split,
+    SplitName,
+    Text,
+)
+from ctxr.store.tables import SIDE_TABLES
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What is asked about image sets, and answered: texts and queries by id, and judgments."""
+
+    texts: dict[str, Text] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
+    judgments: list[Judgment] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -29,6 +51,8 @@ class Dataset:
         facts: what was measured, by image id.
         footage: sources that share footage, where they were compared.
         licences: what the publisher says of each image, by image id; empty where nothing was said.
+        files: what it was read from, but for pictures.
+        side: rows of the side tables that it has, by name (`SIDE_TABLES`).
         notes: what a reader left out or took on trust, one sentence each.
     """
 
@@ -45,6 +69,8 @@ class Dataset:
     notes: tuple[str, ...] = ()
     footage: tuple[SharedFootage, ...] = ()
     licences: dict[str, str] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+    side: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
 
     def of_sets(self, command: str) -> "Dataset":
         """Itself, for a command about sets with one target. Raises UsageError for documents."""
@@ -57,11 +83,30 @@ class Dataset:
         """The split of a set; None if unknown."""
         return self.splits.get(image_set.group)
 
-    def tables(self) -> dict[str, Collection[Any]]:
+    def tables(self) -> dict[str, Collection[Record]]:
         """Its rows, by the names of the tables in which an artifact keeps them."""
-        tables = {name: getattr(self, name) for name in ("sets", "images", "texts", "queries", "judgments")}
-        tables["splits"] = [Split(group, split) for group, split in self.splits.items()]
-        return {name: rows.values() if isinstance(rows, dict) else rows for name, rows in tables.items()}
+        return {
+            "sets": self.sets,
+            "images": self.images.values(),
+            "texts": self.texts.values(),
+            "queries": self.queries.values(),
+            "judgments": self.judgments,
+            "splits": [Split(group, split) for group, split in self.splits.items()],
+            **self.side,
+        }
+
+    def payload(self, table: str, query: str) -> Sequence[Record]:
+        """Rows of a side table that belong to a query, in the order of the table."""
+        return self._by_owner.get(table, {}).get(query, ())
+
+    @cached_property
+    def _by_owner(self) -> dict[str, dict[str, list[Record]]]:
+        """Rows of side tables by what they belong to."""
+        owned: dict[str, dict[str, list[Record]]] = {}
+        for name, rows in self.side.items():
+            for row in rows:
+                owned.setdefault(name, {}).setdefault(SIDE_TABLES[name].owner_of(row), []).append(row)
+        return owned
 
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
         """Each query for an image whose target `worker` named, with its set and the target's position in it, 0-based."""

@@ -67,14 +67,15 @@ class DocumentTables:
             raise DataError(f"document {name!r} names an image twice", hint="name each of its images once")
         if unprintable := [one for one in (name, *ids) if not one.isprintable()]:
             raise DataError(f"the name {unprintable[0]!r} cannot be printed", hint="rename the file")
-        self.images |= {image.id: image for image in images}
+        self.images.update((image.id, image) for image in images)
         self.sets[name] = ImageSet(name, "document", ids, name, name, None, 0.0, 0.0)
-        self.splits |= {name: split} if split else {}
+        if split:
+            self.splits[name] = split
         for number, text in enumerate(texts):
             key = f"{name}/s{number}"
             self.texts[key], self.queries[key] = Text(key, text, "unknown", number), Query(key, name, (key,))
             row = () if links is None else zip(ids, links[number].tolist(), strict=True)
-            self.judgments += [Judgment(key, image, self.worker, value) for image, value in row if value == value]
+            self.judgments.extend(Judgment(key, image, self.worker, value) for image, value in row if value == value)
 
     def dataset(self, name: str, root: Path | None, notes: Iterable[str] = ()) -> Dataset:
         """Everything that was added; `root` is the folder that paths of images are relative to."""

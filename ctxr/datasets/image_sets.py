@@ -54,7 +54,7 @@ def yield_curve(path: Path, units: Iterable[SourceUnit] | None = None) -> dict[s
 
 
 def _count_sets(vectors: Vectors, shots: Sequence[int], thresholds: Sequence[float], size: int) -> npt.NDArray[np.int_]:
-    """`metrics.selection.count_sets` at each of several thresholds, in one walk; places that are not taken are infinitely far."""
+    """How many sets `GreedyPicker` finds at each of several thresholds, in one walk; places that are not taken are infinitely far."""
     chosen = np.full((len(thresholds), size, vectors.shape[1]), np.inf)
     taken, sets = np.zeros((2, len(thresholds)), int)
     for vector, shot, before in zip(vectors, shots, [None, *shots], strict=False):

@@ -4,16 +4,66 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.changes import contents_of
+from ctxr.datasets.open import dataset_identity, read_dataset
+from ctxr.datasets.readers import artifact
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
-from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import DATASET, RELEASE, RUN
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.kinds import DATASET, PAIRS, PICTURES, RELEASE, RUN
+from ctxr.store.memory import remembered
 from ctxr.store.paths import last_path, remember_paths
 
 AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects")
 """Variants of recipes by which nothing is learned."""
+
+
+def content_of(path: Path) -> Parent:
+    """What lies at `path` by content: a dataset as `dataset_identity` knows it, else the names and hashes of all files.
+
+    Raises DataError for a table of an artifact that was edited since, for which its manifest does not stand.
+    """
+    try:
+        known = dataset_identity(path)
+    except UsageError:
+        if not path.exists():
+            raise
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        return Parent("dataset", RELEASE, sha256_of([(file.name, sha256_file(file)) for file in files]))
+    if known.kind != RELEASE:
+        open_artifact(path if path.is_dir() else path.parent).refuse_changed()
+    return known
+
+
+def picture_parents(path: Path, known: Parent, workdir: Path, progress: Progress) -> list[Parent]:
+    """The pictures of the dataset at `path`, whose content is `known`, for what is made by looking at them.
+
+    Those of a release are a parent of their own, by content. Those of an artifact, for which its manifest stands, are none, but
+    compared with it where they are younger. As long as none of the files changes, they are not read again.
+
+    Raises DataError for a picture of an artifact that was changed since, and what `read_dataset` raises.
+    """
+    if known.kind not in (*artifact.KINDS, RELEASE):
+        return []
+
+    def find() -> tuple[str, Sequence[Path]]:
+        try:
+            dataset = read_dataset(path)
+        except UsageError:  # files of another form, all of which are its content
+            return "", []
+        named = [(image, file) for image, row in dataset.images.items() if (file := dataset.picture(row)) is not None]
+        files = {image: file for image, file in named if file.is_file()}
+        with progress.task("hashing pictures", len(files)) as task:
+            contents = contents_of(dataset, files, task.advance)
+        top = dataset.root or path
+        # where a picture, or a folder of them, may appear
+        folders = {folder for _, file in named for folder in file.parents if folder.is_relative_to(top)}
+        folders |= {folder for folder in top.glob("*") if folder.is_dir()}
+        return sha256_of(sorted(contents.items())), [path, *sorted(folders), *(file for _, file in named)]
+
+    sha256 = remembered(workdir, ["pictures", known.sha256, str(path.resolve())], find)
+    return [Parent(PICTURES, PICTURES, sha256)] if sha256 and known.kind == RELEASE else []
 
 
 def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
@@ -29,16 +79,17 @@ def lineage(run: Artifact) -> Iterator[Artifact | Parent]:
                 yield from lineage(start)
 
 
-def other_datasets(run: Artifact, dataset: Dataset) -> list[Parent]:
+def other_datasets(run: Artifact, dataset: Parent) -> list[Parent]:
     """The datasets other than this one that a run itself was made on; releases are taken for one and the same."""
-    here = "" if dataset.root is None or not (dataset.root / MANIFEST).is_file() else open_artifact(dataset.root).sha256
-    kind = DATASET if here else RELEASE
-    return [parent for parent in datasets_of(run) if parent.kind != kind or (here and parent.sha256 != here)]
+    made_on, released = datasets_of(run), dataset.kind == RELEASE
+    return [
+        one for one in made_on if (one.kind == RELEASE) != released or not (released or one.sha256 == dataset.sha256)
+    ]
 
 
 def datasets_of(run: Artifact) -> list[Parent]:
     """The datasets that a run itself was made on."""
-    return [parent for parent in run.manifest.parents if parent.kind in (DATASET, RELEASE)]
+    return [parent for parent in run.manifest.parents if parent.kind in (DATASET, PAIRS, RELEASE)]
 
 
 def remember_dataset(run: Path, dataset: Path | None) -> None:
@@ -67,7 +118,14 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
 
     Raises UsageError where runs were made on several, UnfinishedError where it is not found as it was, and for an unfinished run.
     """
-    datasets = _made_on(runs)
+    by_content: dict[object, _MadeOn] = {}
+    for run in runs:
+        for parent in datasets_of(open_artifact(run)):
+            path = _path_of(run, parent)
+            # what a run names a release by is what it asked of it: two may differ on one release
+            key = (path or parent.name) if parent.kind == RELEASE else parent.sha256
+            by_content.setdefault(key, _MadeOn(parent.name, path, [])).runs.append(run)
+    datasets = list(by_content.values())
     if not datasets:
         return None
     dataset = next((dataset for dataset in datasets if dataset.path is not None), datasets[0])
@@ -85,17 +143,6 @@ def common_dataset(runs: Sequence[Path], progress: Progress) -> Path | None:
         )
     progress.note(f"using the dataset that the runs were trained on: {dataset}")
     return dataset.path
-
-
-def _made_on(runs: Sequence[Path]) -> list[_MadeOn]:
-    datasets: dict[object, _MadeOn] = {}
-    for run in runs:
-        for parent in datasets_of(open_artifact(run)):
-            path = _path_of(run, parent)
-            # what a run names a release by is what it asked of it: two may differ on one release
-            key = (path or parent.name) if parent.kind == RELEASE else parent.sha256
-            datasets.setdefault(key, _MadeOn(parent.name, path, [])).runs.append(run)
-    return list(datasets.values())
 
 
 def _path_of(run: Path, parent: Parent) -> Path | None:
@@ -117,7 +164,7 @@ def _project(run: Path) -> Path:
     return (run if len(run.parts) > 2 else run.resolve()).parent.parent
 
 
-def foreign_notes(run: Artifact, dataset: Dataset) -> list[str]:
+def foreign_notes(run: Artifact, dataset: Parent) -> list[str]:
     """A sentence for each reason why a run, or an encoder that it starts from, may have seen what `dataset` asks elsewhere."""
     name, notes = run.path.resolve().name, []
     for ancestor in lineage(run):

@@ -1,34 +1,62 @@
-"""A dataset by its folder or file: which kind lies there, and the latest one of a project."""
+"""A dataset by its folder or file: the first reader that knows what lies there reads it; and the latest one of a project."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.artifact import read_artifact
-from ctxr.datasets.readers.coco import is_captions, lacks_captions, read_captions
-from ctxr.datasets.readers.documents import SPLIT_NAMES, is_mmc4, read_links, read_mmc4
-from ctxr.datasets.readers.imagecode import DESCRIPTIONS, PHENOMENA_FILE, WRITERS, read_release
-from ctxr.datasets.readers.karpathy import is_split, read_split
-from ctxr.datasets.readers.pages import read_pages
-from ctxr.datasets.readers.photos import read_photos
-from ctxr.datasets.readers.text_files import JsonFile, read_json
+from ctxr.datasets.readers import artifact, captions, documents, imagecode, karpathy, pages
+from ctxr.datasets.readers.text_files import MOST_BYTES
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.errors import DataError, UsageError
 from ctxr.store.artifacts import MANIFEST, MARKER, Parent, open_artifact
-from ctxr.store.hashing import sha256_of
+from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import RELEASE
 
-EXPECTED = (
-    "a ctxr artifact (manifest.json), an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, "
-    "manual_annotation_valid.yaml), Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json), COCO "
-    "captions (captions_*.json), photos with captions (metadata.jsonl or .csv: file_name, text, and split if known; captions.txt: "
-    "image,caption), or documents: {train, val, test} of Hessel et al. (*.json), MMC4 (*.jsonl), Markdown or HTML with images in the folder"
-)
 
-MOST_BYTES = 1 << 31
-"""A larger JSON or YAML is not read: it would not fit into memory several times over."""
+@dataclass(frozen=True)
+class Reader:
+    """A form in which datasets lie on the disk.
+
+    Attributes:
+        reads: what it reads, in words.
+        files: the files that a dataset at a path is made of, but for pictures; none where the path is of another form. Cheap.
+        read: the dataset of a path from these files; its last argument is called after each image, if it is not None.
+    """
+
+    reads: str
+    files: Callable[[Path], list[Path]]
+    read: Callable[[Path, Sequence[Path], Callable[[], None] | None], Dataset]
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        "an ImageCoDe release (train_data.json, valid_data.json, test_data_unlabeled.json, manual_annotation_valid.yaml)",
+        imagecode.release_files,
+        imagecode.read_release,
+    ),
+    Reader("MMC4 (*.jsonl)", documents.mmc4_files, documents.read_mmc4),
+    Reader("documents: {train, val, test} of Hessel et al. (*.json)", documents.link_files, documents.read_links),
+    Reader("a ctxr artifact (manifest.json)", artifact.manifest_of, artifact.read_manifest),
+    Reader("the repository of ImageCoDe (data/)", imagecode.repository_files, imagecode.read_repository),
+    Reader(
+        "Karpathy's split of COCO or Flickr30K (dataset_coco.json, dataset_flickr30k.json)",
+        karpathy.split_files,
+        karpathy.read_split,
+    ),
+    Reader("COCO captions (captions_*.json)", captions.caption_files, captions.read_captions),
+    Reader(
+        "photos with captions (metadata.jsonl or .csv: file_name, text, and split if known; captions.txt: image,caption)",
+        captions.caption_tables,
+        captions.read_photos,
+    ),
+    Reader("Markdown or HTML with images in the folder", pages.page_files, pages.read_pages),
+    Reader("descriptions by set and index (*.json)", imagecode.json_file, imagecode.read_described),
+)
+"""Every form that is read. The first that finds its files at a path reads it: an export in the form of others lies beside a manifest
+of its own, and a split of COCO beside captions."""
 
 
 def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Dataset:
@@ -38,121 +66,35 @@ def read_dataset(path: Path, passed: Callable[[], None] | None = None) -> Datase
     for content that does not fit; UnfinishedError for an artifact without a manifest.
     """
     try:
-        return _read(path, passed)
+        reader = _reader_of(path)
+        files = reader.files(path)
+        for file in files:
+            if file.suffix in {".json", ".yaml", ".yml"} and (size := file.stat().st_size) > MOST_BYTES:
+                raise DataError(
+                    f"{file} has {size >> 20} MiB, more than any known dataset", hint="is it the right file?"
+                )
+        return replace(reader.read(path, files, passed), files=tuple(files))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DataError(f"{error.filename or path} cannot be read: {reason}", hint=f"chmod -R u+rX {path}") from error
 
 
-def _read(path: Path, passed: Callable[[], None] | None) -> Dataset:
+def _reader_of(path: Path) -> Reader:
+    expected = f"expected {', '.join(reader.reads for reader in READERS)}"
     if not path.exists():
-        raise UsageError(f"{path} does not exist", hint=f"expected {EXPECTED}")
+        raise UsageError(f"{path} does not exist", hint=expected)
+    if (path / MARKER).is_file() and not (path / MANIFEST).is_file():
+        open_artifact(path)  # which says that it is unfinished
+    for reader in READERS:
+        if reader.files(path):
+            return reader
     if path.is_file():
-        return _read_file(path, passed)
-    files = sorted(file for file in path.iterdir() if file.is_file())
-    ours = [file.name for file in files if file.name in (MANIFEST, MARKER)]
-    if ours == [MARKER]:
-        return read_artifact(path)  # which says that it is unfinished
-    # an export of ours in the release's layout has a manifest too, of another kind
-    release = [file for file in files if DESCRIPTIONS.fullmatch(file.name)]
-    # the publisher's repository keeps what was annotated in a folder of its own
-    annotated = {file.name: file for file in (*sorted((path / "analysis").glob("*.*")), *files)}.values()
-    phenomena = [file for file in annotated if PHENOMENA_FILE.fullmatch(file.name)]
-    if release or phenomena:
-        writers = [file for file in annotated if WRITERS.fullmatch(file.name)]
-        _check_size(*release, *phenomena, *writers)
-        return read_release(path, release, writers, phenomena, passed)
-    # an export has judgments beside the documents
-    lines = [file for file in files if file.suffix == ".jsonl" and file.name != "judgments.jsonl"]
-    if any(map(is_mmc4, lines)):
-        return read_mmc4(path, lines, passed)
-    if (links := path / "documents.json").is_file():  # an export, or a folder that is like one
-        return _read_file(links, passed)
-    if ours:
-        return read_artifact(path)
-    if any(DESCRIPTIONS.fullmatch(file.name) for file in (path / "data").glob("*.json")):
-        return replace(_read(path / "data", passed), name=path.resolve().name)
-    captions = [file for file in files if file.name.startswith("captions_") and file.suffix == ".json"]
-    if split := _split_in(path, files):
-        note = f"{split.path.name} says what is in each gallery; {_named(captions)} beside it was not read"
-        dataset = read_split(split, passed)
-        return replace(dataset, notes=(*dataset.notes, note)) if captions else dataset
-    if captions:
-        _check_size(*captions)
-        return read_captions(path, captions, passed)
-    if dataset_of_folder := read_photos(path, files, passed) or read_pages(path, passed):
-        return dataset_of_folder
-    listed = _named(files[:3]) or "no file"
-    raise UsageError(f"{path} holds no dataset that ctxr knows ({listed})", hint=f"expected {EXPECTED}")
+        raise UsageError(f"{path} is not a dataset that ctxr knows", hint=expected)
+    listed = ", ".join(sorted(file.name for file in path.iterdir() if file.is_file())[:3]) or "no file"
+    raise UsageError(f"{path} holds no dataset that ctxr knows ({listed})", hint=expected)
 
 
-def _read_file(path: Path, passed: Callable[[], None] | None) -> Dataset:
-    _check_size(path)
-    if path.name == MANIFEST:
-        return read_artifact(path.parent)
-    if path.suffix in {".yaml", ".yml"}:
-        return read_release(path.parent, [], [], [path], passed)
-    if path.suffix == ".jsonl" and is_mmc4(path):
-        return read_mmc4(path.parent, [path], passed)
-    if photos := read_photos(path.parent, [path], passed):
-        return photos
-    if path.suffix != ".json":
-        raise UsageError(f"{path} is not a dataset that ctxr knows", hint=f"expected {EXPECTED}")
-    if DESCRIPTIONS.fullmatch(path.name):
-        return read_release(path.parent, [path], [], [], passed)
-    file = read_json(path)
-    if is_captions(file):
-        return read_captions(path.parent, [path], passed)
-    if is_split(file):
-        return read_split(file, passed)
-    if isinstance(file.value, dict) and any(isinstance(file.value.get(split), list) for split in SPLIT_NAMES):
-        return read_links(file, passed)
-    if lacks_captions(file):
-        raise DataError(
-            f"{path} lists `images` as COCO does, and has no `annotations` with captions",
-            hint="name a captions_*.json",
-        )
-    if _are_writers(file):
-        raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
-    return read_release(path.parent, [path], [], [], passed)
-
-
-def _split_in(folder: Path, files: list[Path]) -> JsonFile | None:
-    """The one of Karpathy's splits that lies in a folder, parsed; other JSON may be named like it."""
-    splits = []
-    for path in files:
-        if path.name.startswith("dataset_") and path.suffix == ".json":
-            _check_size(path)
-            file = read_json(path)
-            if is_split(file):
-                splits.append(file)
-    if len(splits) > 1:
-        raise UsageError(
-            f"{folder} holds several splits, {_named([file.path for file in splits])}",
-            hint=f"name one: {splits[0].path}",
-        )
-    return splits[0] if splits else None
-
-
-def _named(files: list[Path]) -> str:
-    return ", ".join(file.name for file in files)
-
-
-def _are_writers(file: JsonFile) -> bool:
-    if WRITERS.fullmatch(file.path.name):
-        return True
-    values = file.value.values() if isinstance(file.value, dict) else ()
-    written = {text for entry in values if isinstance(entry, dict) for text in entry.values() if isinstance(text, str)}
-    return bool(written) and written <= {"train_worker", "unseen_worker"}
-
-
-def _check_size(*files: Path) -> None:
-    for file in files:
-        if (size := file.stat().st_size) > MOST_BYTES:
-            raise DataError(f"{file} has {size >> 20} MiB, more than any known dataset", hint="is it the right file?")
-
-
-def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> "Dataset":
+def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> Dataset:
     """The dataset at `path`; without one the latest finished one in `workdir`, and says which.
 
     Raises UnfinishedError when the project has none, and whatever `read_dataset` raises.
@@ -164,10 +106,23 @@ def open_dataset(path: Path | None, workdir: Path, progress: Progress) -> "Datas
         return read_dataset(dataset_path, task.advance)
 
 
-def origin_of(dataset: "Dataset") -> "Parent":
-    """What a dataset is by content: the artifact's manifest, or texts, queries and judgments of a release."""
-    if dataset.root is not None and (dataset.root / MANIFEST).is_file():
-        artifact = open_artifact(dataset.root)
-        return Parent("dataset", artifact.manifest.kind, artifact.sha256)
-    tables = (dataset.sets, dataset.texts.values(), dataset.queries.values(), dataset.judgments)
-    return Parent("dataset", RELEASE, sha256_of([repr(row) for table in tables for row in table]))
+def origin_of(dataset: Dataset) -> Parent:
+    """What a dataset that was read is by content: see `dataset_identity`."""
+    return _content(dataset.files)
+
+
+def dataset_identity(path: Path) -> Parent:
+    """What the dataset at `path` is by content, without reading it: the artifact's manifest, or the names and hashes of its files.
+
+    Pictures are not part of it. Raises what `read_dataset` raises where nothing is recognised.
+    """
+    return _content(_reader_of(path).files(path))
+
+
+def _content(files: Sequence[Path]) -> Parent:
+    if [file.name for file in files] == [MANIFEST]:
+        opened = open_artifact(files[0].parent)
+        return Parent("dataset", opened.manifest.kind, opened.sha256)
+    folder = os.path.commonpath([file.parent for file in files])
+    rows = sorted((file.relative_to(folder).as_posix(), sha256_file(file)) for file in files)
+    return Parent("dataset", RELEASE, sha256_of(rows))

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from ctxr.datasets.splits import GROUPS
 from ctxr.errors import DataError
 from ctxr.store.records import PHOTO_SUFFIXES, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import UNREADABLE, decode_other, read_table
+from ctxr.store.tables import UNREADABLE, decode_other, read_side_tables, read_table
+
+R = TypeVar("R", bound=Record)
 
 HEAD = "recipe.json"
 
@@ -96,6 +98,7 @@ class RebuildRecipe:
     queries: list[Query]
     judgments: list[Judgment]
     footage: list[SharedFootage]
+    side: dict[str, tuple[Record, ...]]
 
 
 def read_recipe(path: Path) -> RebuildRecipe:
@@ -112,8 +115,10 @@ def read_recipe(path: Path) -> RebuildRecipe:
         if missing := [name for name in image_set.images if name not in by_id]:
             raise _bad(path / "sets.jsonl", image_set.id, f"it names {missing[0]!r}, which images.jsonl does not have")
 
-    def optional(name: str, record: type[Any]) -> list[Any]:
-        return read_table(path / name, record) if (path / name).exists() else []
+    files = {file.name for file in path.glob("*.jsonl")}
+
+    def optional(name: str, record: type[R]) -> list[R]:
+        return read_table(path / name, record) if name in files else []
 
     return RebuildRecipe(
         path,
@@ -126,6 +131,7 @@ def read_recipe(path: Path) -> RebuildRecipe:
         optional("queries.jsonl", Query),
         optional("judgments.jsonl", Judgment),
         optional(GROUPS, SharedFootage),
+        read_side_tables(path, files),
     )
 
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,9 +17,9 @@ from ctxr.engine.options import Options
 from ctxr.engine.progress import Progress
 from ctxr.engine.stage import Inputs, Stage
 from ctxr.errors import DataError, UsageError
-from ctxr.store.artifacts import MANIFEST, RESTORE, Artifact, Content, FileEntry, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, RESTORE, Artifact, Content, FileEntry, Parent, open_artifact, take_manifest
 from ctxr.store.atomic import link_or_copy, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import DATASET, REVISE_LABELS
 from ctxr.store.paths import reached, relative
 from ctxr.store.records import ImageSet, Judgment, Record
@@ -26,16 +27,15 @@ from ctxr.store.tables import UNREADABLE, encode_row, read_table, write_table
 
 Decision = Literal["added", "rejected", "unsure"]
 Reason = Literal["below_threshold", "cap_image", "cap_caption", "between_thresholds", "no_answer"]
+CAPPED: tuple[Reason, ...] = ("cap_image", "cap_caption")
+"""Reasons of pairs that are entailed and were left out by a cap."""
+
 Direction = Literal["image", "caption", "both"]
 ThresholdFrom = Literal["classifier", "given", "dev", "audit"]
 
 
-def _null() -> None:
-    """Default of a field that is written all the same."""
-
-
-class Round(Record, frozen=True, omit_defaults=True):
-    """One revision of the labels; fields that came later are written only where they say something.
+class Round(Record, frozen=True):
+    """One revision of the labels.
 
     Attributes:
         number: from 1; of its judgments too. active: whether they count: a round that was undone keeps its files.
@@ -45,7 +45,7 @@ class Round(Record, frozen=True, omit_defaults=True):
             exact interval of 95 %.
         images: of the round. candidates: pairs that were judged. added: became weak positives. capped: entailed, and
             left out by a cap. leaked: images that the classifier was trained on.
-        decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments, "" in older rounds.
+        decides: hash over everything that decided it. judgments: SHA-256 of its table of judgments.
         judges: fingerprints of the judges of a cascade, in order; () for one judge. unsure_below: probability from which on a pair
             is unsure, not rejected; None where no pair is. unsure: pairs that are. pending: pairs of valid and test, called
             entailed by a judge without a licence, which are in the ledger and in no judgment. licence: the audit that licensed
@@ -68,13 +68,13 @@ class Round(Record, frozen=True, omit_defaults=True):
     capped: int
     leaked: int
     decides: str
-    wanted: float | None = msgspec.field(default_factory=_null)
-    precision: float | None = msgspec.field(default_factory=_null)
-    recall: float | None = msgspec.field(default_factory=_null)
-    called: int | None = msgspec.field(default_factory=_null)
-    precision_low: float | None = msgspec.field(default_factory=_null)
-    precision_high: float | None = msgspec.field(default_factory=_null)
-    judgments: str = msgspec.field(default_factory=str)
+    wanted: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    called: int | None = None
+    precision_low: float | None = None
+    precision_high: float | None = None
+    judgments: str = ""
     judges: tuple[str, ...] = ()
     unsure_below: float | None = None
     unsure: int = 0
@@ -160,6 +160,8 @@ class AuditVerdict(Record, frozen=True):
     entailed: bool
 
 
+COMMAND = f"ctxr {REVISE_LABELS}"
+
 FOLDER = "revised"
 """Folder of a project that holds the artifact."""
 
@@ -174,22 +176,26 @@ class Base:
     """What is revised.
 
     Attributes:
-        path: folder or file that it was read from. kind, sha256: of the artifact by its manifest, or of a release by its rows.
+        path: folder or file that it is read from. kind, sha256: of the artifact by its manifest, or of a release by its rows.
         tables: files of the manifest with their hashes; None of a release.
     """
 
-    dataset: Dataset
     path: Path
     kind: str
     sha256: str
     tables: Mapping[str, FileEntry] | None
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """Its tables. Raises what `read_dataset` raises."""
+        return read_dataset(self.path).of_sets(COMMAND)
 
     @property
     def names(self) -> list[str]:
         """Its tables in the artifact of revised labels, but for the judgments."""
         if self.tables is None:
             # what is written of a published release, which has no tables of ours
-            return [f"{name}.jsonl" for name in ("sets", "images", "texts", "queries", "splits")]
+            return [f"{name}.jsonl" for name in self.dataset.tables() if name != "judgments"]
         return [name for name in self.tables if name != JUDGMENTS]
 
     @property
@@ -201,21 +207,27 @@ class Base:
 
 
 def open_base(path: Path) -> Base:
-    """The dataset at `path`: an artifact or a published release. Raises what `read_dataset` raises, UsageError for one that is
-    itself revised, DataError for an artifact that was changed."""
-    dataset = read_dataset(path).of_sets("ctxr revise-labels")
+    """The dataset at `path`: an artifact, whose tables are not read yet, or a published release. Raises what `read_dataset` raises,
+    UsageError for one that is itself revised, DataError for an artifact that was changed."""
     if not (path / MANIFEST).is_file():
-        return Base(dataset, path, "release", rows_of(dataset), None)
+        return Base(path, "release", rows_of(read_dataset(path).of_sets(COMMAND)), None)
     artifact = open_artifact(path)
     if artifact.manifest.verb == REVISE_LABELS:
         raise UsageError(f"{path} holds revised labels itself", hint="name the dataset that it was made from")
     artifact.refuse_changed()
-    return Base(dataset, path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
+    return Base(path, artifact.manifest.kind, artifact.sha256, artifact.manifest.files)
 
 
 def rows_of(dataset: Dataset) -> str:
     """SHA-256 over everything that a release says of its sets, pictures and captions."""
-    parts = (dataset.sets, dataset.images.values(), dataset.texts.values(), dataset.queries.values(), dataset.judgments)
+    parts = (
+        dataset.sets,
+        dataset.images.values(),
+        dataset.texts.values(),
+        dataset.queries.values(),
+        dataset.judgments,
+        *dataset.side.values(),
+    )
     return sha256_of([sha256_bytes(b"".join(sorted(map(encode_row, rows)))) for rows in parts])
 
 
@@ -301,51 +313,60 @@ def _holds(base: Base, files: Mapping[str, FileEntry]) -> bool:
     return bool(tables) and all(name in files and files[name].sha256 == sha256 for name, sha256 in tables.items())
 
 
-class Rounds(Stage):
+@dataclass(frozen=True)
+class RoundInputs(Inputs):
+    """The rounds as they are to be."""
+
+    rounds: tuple[Round, ...]
+
+
+class Rounds(Stage[RoundInputs]):
     """Revised labels: the given judgments, line by line as they are, together with those of all active rounds.
 
     Args:
-        change: the rounds as they are to be; files of a new one are written by it, before the earlier rounds are touched.
+        rounds: as they are to be; their files lie in the folder.
     """
 
     KIND = DATASET
+    IN_PLACE = True
 
-    def __init__(
-        self, options: Options, out: Path, base: Base, change: Callable[[Progress], Sequence[Round]] | None = None
-    ) -> None:
+    def __init__(self, options: Options, out: Path, base: Base, rounds: Sequence[Round]) -> None:
         super().__init__(options)
-        self._out, self._base, self._change = out, base, change
+        self.base, self.rounds, self._out = base, rounds, out
 
     def out(self) -> Path:
         """The folder of the rounds."""
         return self._out
 
-    def inputs(self, progress: Progress) -> Inputs:
-        """The dataset."""
-        return Inputs([Parent(self._base.path.resolve().name, self._base.kind, self._base.sha256)])
+    def inputs(self, progress: Progress) -> RoundInputs:
+        """The dataset and where it lies, the judges, and the rounds."""
+        return RoundInputs(
+            self.parents(self.rounds), {"base": relative(self.base.path, self._out)}, rounds=tuple(self.rounds)
+        )
 
-    def key(self, inputs: Inputs) -> dict[str, Any]:
-        """Where the dataset lies."""
-        return {"base": relative(self._base.path, self._out)}
+    def parents(self, rounds: Sequence[Round]) -> list[Parent]:
+        """The dataset, and the judges of rounds."""
+        base = Parent(self.base.path.resolve().name, self.base.kind, self.base.sha256)
+        return [
+            base, *dict.fromkeys(Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
+        ]  # fmt: skip
 
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """None: each run changes the rounds."""
-        return None
+    def pending(self, artifact: Artifact, inputs: RoundInputs) -> bool:
+        """Whether the rounds are not yet as they are to be."""
+        return read_rounds(self._out) != [*inputs.rounds]
 
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Change the rounds. Raises DataError for a file that was changed since it was written."""
+    def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
+        """Write the table of the rounds and that of all judgments that count.
+
+        Raises DataError for a file that was changed since it was written.
+        """
         refuse_changed(out)
-        rounds = read_rounds(out) if self._change is None else list(self._change(progress))
+        rounds = inputs.rounds
         for row in rounds:
             name = f"{folder_of(row.number)}/{JUDGMENTS}"
-            if row.judgments and not ((out / name).is_file() and sha256_file(out / name) == row.judgments):
+            if sha256_if_readable(out / name) != row.judgments:
                 raise DataError(f"{out / name} was changed since it was written", hint=RESTORE)
-        judges = dict.fromkeys(Parent(row.classifier, "classifier", row.classifier_fingerprint) for row in rounds)
-        return Inputs([*inputs.parents, *judges], rounds)
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Write the table of rounds and that of all judgments that count."""
-        rounds: list[Round] = inputs.data
+        take_manifest(out)
         write_table(out / ROUNDS, rounds)
         rows = read_table(out / GIVEN, Judgment)
         for row in rounds:
@@ -354,14 +375,14 @@ class Rounds(Stage):
         counts = {"rounds": len(rounds), "active": sum(row.active for row in rounds)}
         counts["judgments"] = write_table(out / JUDGMENTS, rows)
         counts["added"] = sum(row.added for row in rounds if row.active)
-        files = [*self._base.names, JUDGMENTS, GIVEN, ROUNDS]
+        files = [*self.base.names, JUDGMENTS, GIVEN, ROUNDS]
         for row in rounds:
             folder = folder_of(row.number)
             files += [f"{folder}/{file.name}" for file in (out / folder).iterdir() if file.is_file()]
-        return Content(sorted(files), counts, {})
+        return Content(sorted(files), counts, {}, self.parents(rounds))
 
 
-def write_round(out: Path, row: Round, tables: Mapping[str, Iterable[Any]], files: Mapping[str, bytes]) -> Round:
+def write_round(out: Path, row: Round, tables: Mapping[str, Iterable[Record]], files: Mapping[str, bytes]) -> Round:
     """Write the files of a round, `JUDGMENTS` among its tables; the round with their hash."""
     folder = out / folder_of(row.number)
     shutil.rmtree(folder, ignore_errors=True)
@@ -445,7 +466,7 @@ def stratum_of(link: CandidateRow) -> str:
     >>> stratum_of(CandidateRow("i", "c", "m", "image", 12, 0.3, 0.95, "added", "f"))
     'added, p 0.9 to 1, rank above 10'
     """
-    done = "capped" if link.reason in ("cap_image", "cap_caption") else link.decision
+    done = "capped" if link.reason in CAPPED else link.decision
     rank = f"rank up to {RANKS[0]}" if link.rank <= RANKS[0] else f"rank above {RANKS[0]}"
     if link.probability is None:
         return f"{done}, p unknown, {rank}"

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -150,14 +149,15 @@ class Leakage:
         return leak_sentence(self.counts()) + (f": {some(pairs)}" if self.footage else "")
 
 
-def leak_sentence(counts: Mapping[str, Any]) -> str:
+def leak_sentence(counts: Mapping[str, object]) -> str:
     """What the counts of an artifact of image sets say about leaks; empty if there are none."""
     kinds = {
         "leaking_groups": ("source", "in sets of several splits"),
         "leaking_images": ("picture", "in sets of several splits"),
         "leaking_footage": ("pair", "of sources with shared footage in different splits"),
     }
-    parts = [f"{plural(counts[name], noun)} {where}" for name, (noun, where) in kinds.items() if counts.get(name)]
+    known = {name: count for name, count in counts.items() if isinstance(count, int) and count}
+    parts = [f"{plural(known[name], noun)} {where}" for name, (noun, where) in kinds.items() if name in known]
     return f"splits leak: {'; '.join(parts)}" if parts else ""
 
 

@@ -29,7 +29,7 @@ _FIELDS = {word: field for field, word in OPTION_NAMES.items()}
 MOST_KEYS = 40
 """Keys that an error lists; of more, the nearest."""
 
-_KINDS: dict[Any, str] = {
+_KINDS: dict[type, str] = {
     float: "a number",
     int: "a whole number",
     bool: "true or false",
@@ -52,7 +52,7 @@ class Range:
     meaning: str
     above: bool = False
 
-    def problem(self, spelled: str, value: Any) -> tuple[str, str] | None:
+    def problem(self, spelled: str, value: float) -> tuple[str, str] | None:
         """(sentence, hint) for a value outside; None for one inside."""
         inside = self.low < value <= self.high if self.above else self.low <= value <= self.high
         return None if inside else (f"{spelled.format(value)} is out of range", f"give {self.meaning}")
@@ -69,19 +69,19 @@ class Choices:
     words: tuple[str, ...]
     synonyms: tuple[tuple[str, str], ...] = ()
 
-    def problem(self, spelled: str, value: Any) -> tuple[str, str] | None:
+    def problem(self, spelled: str, value: str) -> tuple[str, str] | None:
         """(sentence, hint) for an unknown word; None for a known one."""
         if value in self.words:
             return None
         sentence = f"{spelled.format(value)} is unknown" if value else f"{spelled.format('').rstrip(' =')} is missing"
-        word = dict(self.synonyms).get(value, str(value))
+        word = dict(self.synonyms).get(value, value)
         return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
 
 
 class DeviceChoices(Choices):
     """Devices of torch; those that this machine cannot have are told before torch is loaded."""
 
-    def problem(self, spelled: str, value: Any) -> tuple[str, str] | None:
+    def problem(self, spelled: str, value: str) -> tuple[str, str] | None:
         """Also for a device without which there can be none: no driver of NVIDIA or AMD, or no macOS."""
         drivers = ("nvidiactl", "nvidia0", "nvmap", "dxg", "kfd")
         lacks_cuda = sys.platform == "linux" and not any(Path("/dev", name).exists() for name in drivers)
@@ -98,28 +98,8 @@ class NotDecisive:
     """Marks an option on which the result does not depend."""
 
 
-@dataclass(frozen=True)
-class Wire:
-    """The frozen name of an option in manifests and hashes, whatever the field is called."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Since:
-    """Marks an option that came later: artifacts without it were made with the value `was`."""
-
-    was: Any
-
-
 Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 """A seed that every generator accepts."""
-
-PathOption = Annotated[Path | None, NotDecisive]
-"""Where something is, which does not decide a result."""
-
-Workdir = Annotated[Path, NotDecisive]
-"""The project folder."""
 
 Text = Annotated[str, NotDecisive]
 """An option that decides the result through what it resolves to, or not at all."""
@@ -142,20 +122,20 @@ class OptionField:
     """One field: its type without markers, the markers, its help on one line, and its default."""
 
     kind: Any
-    markers: tuple[Any, ...]
+    markers: tuple[object, ...]
     help: str
     default: Any
 
-    def marker(self, kind: type) -> Any:
-        """The marker of that class; None without one."""
-        return next((marker for marker in self.markers if marker is kind or isinstance(marker, kind)), None)
+    @functools.cached_property
+    def decides(self) -> bool:
+        """Whether the result depends on the value: what a path names decides by its content, never the path."""
+        return NotDecisive not in self.markers and self.kind not in (Path, Path | None)
 
     def hint(self) -> str:
         """What to give: the meaning of the range, "" for an option without one."""
-        span = self.marker(Range)
-        return f"give {span.meaning}" if span else ""
+        return next((f"give {marker.meaning}" for marker in self.markers if isinstance(marker, Range)), "")
 
-    def number(self, shown: str, word: Any) -> Any:
+    def number(self, shown: str, word: str) -> float:
         """The number that a word stands for, of an option typed as `shown`. Raises UsageError for another word."""
         kind = float if float in (typing.get_args(self.kind) or (self.kind,)) else int
         try:
@@ -169,12 +149,11 @@ class OptionField:
 class Options:
     """Base of the options of all verbs; subclasses are frozen dataclasses whose fields have a default and a docstring each.
 
-    An option decides the result unless it is marked `NotDecisive`.
+    An option decides the result unless it is a path or marked `NotDecisive`. What is read from a path decides through the parents of
+    the artifact and `Inputs.key`.
     """
 
     COMMAND: ClassVar[str] = ""
-    CONSTANTS: ClassVar[Mapping[str, Any]] = {}
-    """Written into the key beside the options: what format 1 recorded and the class no longer offers."""
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
     ORDER: ClassVar[tuple[str, ...]] = ()
@@ -227,23 +206,16 @@ class Options:
                 raise UsageError(f"{path} does not exist", hint=f"check the path; expected: {wanted}")
         return self
 
-    def key(self) -> dict[str, Any]:
-        """What decides the result, under the names that manifests and hashes hold; an option that came later only where it is not at
-        the value that older artifacts were made with."""
-        decisive = {}
-        for name, option in self.describe().items():
-            wire, since, value = option.marker(Wire), option.marker(Since), getattr(self, name)
-            if option.marker(NotDecisive) is None and (since is None or value != since.was):
-                decisive[wire.name if wire else name] = value
-        return decisive | dict(self.CONSTANTS)
+    def key(self) -> dict[str, object]:
+        """The options that decide the result, as manifests and hashes hold them."""
+        return {name: getattr(self, name) for name, option in self.describe().items() if option.decides}
 
     def decisive(self) -> Self:
         """The same options with those on which the result does not depend, such as places, at their defaults."""
-        decided = {name for name, option in self.describe().items() if option.marker(NotDecisive)}
-        return replace(self, **{field.name: field.default for field in fields(self) if field.name in decided})
+        return replace(self, **{name: option.default for name, option in self.describe().items() if not option.decides})
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any], source: str) -> Self:
+    def parse(cls, values: Mapping[str, object], source: str) -> Self:
         """Options from the keys and values of a TOML file or a manifest, which `source` names. Raises what `convert` raises."""
         return cls(**convert(cls, values, source))
 
@@ -330,7 +302,7 @@ def typed(field: str) -> str:
     return f"--{OPTION_NAMES.get(field, field).replace('_', '-')}"
 
 
-def convert(cls: type[Options], given: Mapping[str, Any], source: str, elsewhere: str = "") -> dict[str, Any]:
+def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewhere: str = "") -> dict[str, Any]:
     """Values for the fields of a class of options, converted to their types.
 
     Args:
@@ -341,7 +313,7 @@ def convert(cls: type[Options], given: Mapping[str, Any], source: str, elsewhere
     """
     options = cls.describe()
     keys: dict[str, str] = {}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, value in given.items():
         name = key.replace("-", "_")
         name = name if name in options else _FIELDS.get(name, name)
@@ -360,7 +332,7 @@ def convert(cls: type[Options], given: Mapping[str, Any], source: str, elsewhere
     return values
 
 
-def _converted(source: str, key: str, value: Any, option: OptionField) -> Any:
+def _converted(source: str, key: str, value: object, option: OptionField) -> object:
     kind = option.kind
     kinds = [arg for arg in typing.get_args(kind) or (kind,) if arg is not type(None)]
     if typing.get_origin(kind) is tuple:

@@ -1,6 +1,7 @@
 """How a verb reports to its caller: notes, warnings and progress."""
 
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Protocol
 
 
@@ -26,6 +27,9 @@ class Progress(Protocol):
     def alert(self, text: str) -> None:
         """Report what makes figures wrong, in red."""
 
+    def finished(self, artifact: Path, up_to_date: bool) -> None:
+        """Report the folder of an artifact that was written, or that was up to date."""
+
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A progress line with `total` steps (None: unknown) for the duration of a with-block."""
 
@@ -40,6 +44,9 @@ class Silent:
         """Nothing."""
 
     alert = warn
+
+    def finished(self, artifact: Path, up_to_date: bool) -> None:
+        """Nothing."""
 
     def advance(self, steps: float = 1) -> None:
         """Nothing."""

@@ -1,12 +1,29 @@
-"""What verbs report: tables of figures, and what an artifact of image sets contains."""
+"""What verbs report: whether all was done and found in order, tables of figures, and what an artifact of image sets contains."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctxr.errors import CtxrError
+
 P_SHOWN = 0.001
 """A smaller p-value is shown as below this."""
+
+
+class VerbReport:
+    """What a verb returns when it has done its work. A run whose input was incomplete, or that found problems, ends with a finding;
+    `ctxr` shows the report first, and exits with the finding's code."""
+
+    @property
+    def finding(self) -> CtxrError | None:
+        """A PartialError where not all could be done, a FindingsError where problems were found; by default None."""
+        return None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or that of the finding."""
+        return self.finding.exit_code if self.finding else 0
 
 
 @dataclass(frozen=True)
@@ -30,7 +47,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class SetsReport:
+class SetsReport(VerbReport):
     """What `build-sets` and `filter` say when they are done.
 
     Attributes:
@@ -53,7 +70,7 @@ class SetsReport:
     retry: str = ""
 
 
-def share_with_interval(interval: Mapping[str, Any]) -> str:
+def share_with_interval(interval: Mapping[str, float | None]) -> str:
     """A share with its interval, in percent."""
     value, low, high = interval["value"], interval["low"], interval["high"]
     if value is None:

@@ -4,18 +4,17 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ctxr.engine.options import Options
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.units import RankShard
-from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
+from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError, and_more
 from ctxr.store.artifacts import (
     EARLIER,
     MANIFEST,
-    MARKER,
     Artifact,
     Content,
     Parent,
@@ -26,10 +25,8 @@ from ctxr.store.artifacts import (
     open_artifact,
     plain,
     require_ours,
-    take_manifest,
 )
-from ctxr.store.atomic import disk_errors, link_or_copy
-from ctxr.store.hashing import sha256_file
+from ctxr.store.atomic import disk_errors
 from ctxr.store.paths import stays_inside
 
 
@@ -39,17 +36,21 @@ class NothingWritten(CtxrError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a stage reads, resolved once and cheaply, before it is decided whether there is work to do.
+    """What a stage reads, resolved before it is decided whether there is work to do. Each stage adds its own, named and typed.
+
+    It costs no more than manifests and hashes of files: no table is read, no model is opened. What is needed for the work alone
+    is read by `write`.
 
     Attributes:
-        parents: what the artifact is made from, by content.
-        data: handed on to `write`.
-        key: what decides beside the options, such as the fingerprint of an encoder.
+        parents: what the artifact is made from, by content. key: everything else that decides it, as the manifest records it: the
+            decisive options, and what is no option, such as the fingerprint of an encoder.
     """
 
     parents: Sequence[Parent]
-    data: Any = None
-    key: Mapping[str, Any] = field(default_factory=dict)
+    key: Mapping[str, Any]
+
+
+InputsT = TypeVar("InputsT", bound=Inputs)
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,20 @@ class StageResult:
     up_to_date: bool
 
 
-class Stage(ABC):
+class Stage(ABC, Generic[InputsT]):
     """A verb that writes one artifact. A verb that only reads is a plain function of its options.
 
+    The artifact is up to date if its manifest has the same verb, key and parents (whatever they are called now), no file was
+    changed since, and nothing is `pending`. Otherwise `write` is called, with the folder locked.
+
     Attributes:
-        KIND: of the artifact. STAGED: write into an empty folder that replaces the old artifact once it is whole, instead of
-            completing the folder in place. shard: the units of a rank, which writes no manifest; None for a whole run.
+        KIND: of the artifact. IN_PLACE: `write` completes the folder of the artifact, which an interrupted run goes on with, and
+            calls `take_manifest` before it changes what belongs to the earlier result. Otherwise it is given an empty folder, which
+            replaces the earlier result once it is whole. shard: the units of a rank, which writes no manifest; None for a whole run.
     """
 
     KIND: str
-    STAGED: ClassVar[bool] = False
+    IN_PLACE: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
         self.options, self.shard = options, RankShard.of(options)
@@ -79,60 +84,34 @@ class Stage(ABC):
         return Path(cast(Any, self.options).folder())
 
     @abstractmethod
-    def inputs(self, progress: Progress) -> Inputs:
+    def inputs(self, progress: Progress) -> InputsT:
         """What is read. Raises for inputs that are missing or unfinished."""
 
-    def other_options(self, inputs: Inputs, out: Path) -> list[str]:
-        """Decisive options that the finished result in `out` had at another value."""
-        if (earlier := earlier_manifest(out)) is None:
-            return []
-        key, before = self.key(inputs), earlier.config
-        options = self.options.describe().keys() & (key.keys() | before.keys())
-        return sorted(name for name in options if key.get(name) != before.get(name))
-
-    def note_replaced(self, inputs: Inputs, out: Path, progress: Progress) -> None:
-        """Say which options of the finished result in `out` were others; it is about to be replaced."""
-        if names := ", ".join(self.other_options(inputs, out)):
-            progress.note(
-                f"replacing {out}, which was made with other options ({names}); choose another folder to keep both"
-            )
-
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Do what can still fail, or does not touch the earlier result: `out` is locked, and its manifest not yet removed. Returns
-        the inputs of `write`."""
-        return inputs
-
     @abstractmethod
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
-        """Do the work in `out`, which is locked. Returns None if it is incomplete: no manifest is written, and the same command
-        resumes. May raise NothingWritten to keep the earlier result. A rank takes the manifest itself, once it has work."""
+    def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | None:
+        """Do the work in `out`. Returns None if it is incomplete: no manifest is written, and the same command resumes. Whatever it
+        raises before it takes the manifest, and NothingWritten after that, keeps the earlier result."""
 
-    def used(self, inputs: Inputs) -> Sequence[Parent]:
-        """The parents that contributed to the result: all of them by default."""
-        return inputs.parents
-
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """The artifact in `out` if it is the finished result of the same options and inputs, and unmodified."""
-        try:
-            artifact = finished(out, self.KIND, self.options.COMMAND, self.key(inputs), inputs.parents)
-            return None if artifact is None or self.changed_files(artifact) else artifact
-        except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
-            return None
+    def pending(self, artifact: Artifact, inputs: InputsT) -> bool:
+        """Whether something is left to do in the finished artifact of the same inputs, such as failures to try again."""
+        return False
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Files of the finished artifact that were modified since; by default those that the manifest lists."""
         return artifact.changed_files()
 
-    def key(self, inputs: Inputs) -> dict[str, Any]:
-        """What decides the result, as the manifest records it."""
-        return plain(self.options.key() | dict(inputs.key))
+    def current(self, out: Path, inputs: InputsT) -> Artifact | None:
+        """The artifact in `out` if it is up to date."""
+        try:
+            artifact = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
+            return (
+                None if artifact is None or self.changed_files(artifact) or self.pending(artifact, inputs) else artifact
+            )
+        except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
+            return None
 
-    def require_free(self, out: Path) -> None:
-        """Make the folder ours. Raises UsageError where it holds something else."""
-        require_ours(out)
 
-
-def execute(stage: Stage, progress: Progress = SILENT) -> StageResult:
+def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
     """Run the stage, unless its result is up to date.
 
     Raises UsageError for invalid options and for a folder that is no artifact of ctxr, UnfinishedError for a folder that another
@@ -141,73 +120,54 @@ def execute(stage: Stage, progress: Progress = SILENT) -> StageResult:
     stage.options.check()
     inputs, out = stage.inputs(progress), stage.out()
     if artifact := stage.current(out, inputs):
+        progress.finished(out, up_to_date=True)
         return StageResult(artifact, up_to_date=True)
-    stage.require_free(out)
+    require_ours(out)
     with locked(out, shared=stage.shard is not None):
         if artifact := stage.current(out, inputs):  # another process was faster
+            progress.finished(out, up_to_date=True)
             return StageResult(artifact, up_to_date=True)
-        if stage.shard is None and (out / MANIFEST).is_file():
-            stage.note_replaced(inputs, out, progress)
-        inputs = stage.prepare(inputs, out, progress)
-        before = None if stage.shard or stage.STAGED else take_manifest(out)
-        with staged_folder(out) if stage.STAGED else nullcontext(out) as folder:
+        replaces = stage.shard is None and (out / MANIFEST).is_file()
+        if replaces and (names := other_keys(out, inputs)):
+            other = f"{', '.join(names[:NAMED])}{and_more(len(names), NAMED)}"
+            progress.note(f"replacing {out}, which was made otherwise ({other}); choose another folder to keep both")
+        with nullcontext(out) if stage.IN_PLACE else staged_folder(out) as folder:
             try:
                 content = stage.write(inputs, folder, progress)
             except NothingWritten:
-                if before is not None:
+                if replaces and not (out / MANIFEST).is_file():
                     (out / EARLIER).replace(out / MANIFEST)
                 raise
-            if content is None and stage.STAGED:
-                raise TypeError(f"{stage.KIND} is staged, so it cannot be written in part")
-            if content is None:
+            if content is None and stage.IN_PLACE:
                 return StageResult(None, up_to_date=False)
+            if content is None or (folder / MANIFEST).is_file():
+                raise TypeError(f"{stage.KIND} is written in part, or its earlier manifest was not taken")
             artifact = finish(
                 folder,
                 kind=stage.KIND,
                 verb=stage.options.COMMAND,
-                config=stage.key(inputs),
-                parents=stage.used(inputs),
+                config=inputs.key,
+                parents=inputs.parents if content.parents is None else content.parents,
                 content=content,
             )
-        return StageResult(open_artifact(out) if stage.STAGED else artifact, up_to_date=False)
+        progress.finished(out, up_to_date=False)
+        return StageResult(artifact if stage.IN_PLACE else open_artifact(out), up_to_date=False)
 
 
-CARD = "README.md"
-"""Name of the dataset card, the one file of an export that people edit."""
-
-_MAKING = ".making"
-_LEAVING = ".leaving"
+NAMED = 3
+"""Settings that are named where a result is replaced."""
 
 
-def refuse_others(out: Path, kind: str, to: str = "") -> None:
-    """Make the folder `out` ours, or leave it alone: raises UsageError when it holds something that is no export, or one in
-    another format than `to`.
-    """
-    require_ours(out)
-    with disk_errors(out):
-        names = {path.name for path in out.iterdir()}
-    if MANIFEST in names:
-        manifest = open_artifact(out).manifest
-        if manifest.kind != kind:
-            raise UsageError(f"{out} holds {manifest.kind}, not an {kind}", hint="choose another folder with --out")
-        if to and manifest.config.get("to") != to:
-            raise UsageError(
-                f"{out} holds an export to {manifest.config.get('to')}, not to {to}", hint="choose another --out"
-            )
-    elif names - {MARKER} and not names & {_MAKING, _LEAVING}:
-        raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
+def other_keys(out: Path, inputs: Inputs) -> list[str]:
+    """Settings that the result in `out`, finished or being replaced, had at another value."""
+    if (earlier := earlier_manifest(out)) is None:
+        return []
+    key, before = plain(inputs.key), earlier.config
+    return sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
 
 
-def keep_card(out: Path, progress: Progress) -> None:
-    """Before an export is replaced: a card that was edited by hand is kept beside the new one."""
-    card = out / CARD
-    if not (out / MANIFEST).is_file() or not card.is_file():
-        return
-    entry = open_artifact(out).manifest.files.get(CARD)
-    if entry is not None and sha256_file(card) != entry.sha256:
-        kept = out / f"{card.stem}.edited{card.suffix}"
-        link_or_copy(card, kept)
-        progress.warn(f"{card} was edited: your version is kept as {kept.name}")
+MAKING, LEAVING = ".making", ".leaving"
+"""Folders inside an artifact that is being replaced: what is written, and the list of what goes."""
 
 
 @contextmanager
@@ -216,7 +176,7 @@ def staged_folder(out: Path) -> Iterator[Path]:
 
     Files of the artifact that was there before go, a user's own never; if the block fails, it stays as it was. The caller holds the lock.
     """
-    folder, leaving = out / _MAKING, out / _LEAVING
+    folder, leaving = out / MAKING, out / LEAVING
     with disk_errors(out):
         # a run that was killed while it moved its files left the list of them
         for half in (leaving, folder):
@@ -234,7 +194,8 @@ def staged_folder(out: Path) -> Iterator[Path]:
             leaving.mkdir()
             (out / MANIFEST).replace(leaving / MANIFEST)
             _remove_listed(out, leaving)
-        for name in [*open_artifact(folder).manifest.files, MANIFEST]:
+        written = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+        for name in [*sorted(written - {MANIFEST}), MANIFEST]:
             final = out / name
             _keep_inside(out, final)
             final.parent.mkdir(parents=True, exist_ok=True)

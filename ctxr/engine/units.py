@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from multiprocessing import active_children, get_context
 from pkgutil import resolve_name
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.processes import die_with_parent
@@ -47,7 +47,7 @@ class RankShard:
     world: int
 
     @classmethod
-    def of(cls, options: Any) -> "RankShard | None":
+    def of(cls, options: object) -> "RankShard | None":
         """The share of a rank, None for a whole run."""
         rank, world = getattr(options, "rank", None), getattr(options, "world_size", None)
         return None if rank is None or world is None else cls(rank, world)
@@ -71,13 +71,13 @@ def unit_rules(engine: str, rank: int | None, world: int | None) -> Iterator[tup
 class Portable:
     """A dataclass that can be pickled. Fields with `init=False`, such as locks, are not: they get their defaults again."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         arguments = [part.name for part in fields(self) if part.init]  # type: ignore[arg-type]
         return type(self), tuple(getattr(self, name) for name in arguments)
 
 
 @dataclass
-class Job(Portable, ABC):
+class Job(Portable, ABC, Generic[R]):
     """What is done to each unit, by several threads or processes at once.
 
     Attributes:
@@ -88,7 +88,7 @@ class Job(Portable, ABC):
     shares: dict[str, float] = field(default_factory=dict, init=False)
 
     @abstractmethod
-    def __call__(self, unit: WorkUnit) -> Any:
+    def __call__(self, unit: WorkUnit) -> R:
         """Write the unit. A unit that cannot be made is a result; an exception ends all work."""
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class Job(Portable, ABC):
 class UnitEngine(Protocol):
     """Runs a job on units, in any order and on any machine that sees the folder, where each process unpickles the job once."""
 
-    def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
+    def run(self, job: Job[R], units: Sequence[WorkUnit]) -> Results[WorkUnit, R]:
         """Each unit with what the job returned. Raises what the job raises, after `job.stop`."""
 
 
@@ -112,7 +112,7 @@ class Local:
     workers: int = 0
     processes: bool = False
 
-    def run(self, job: Job, units: Sequence[WorkUnit]) -> Results[WorkUnit, Any]:
+    def run(self, job: Job[R], units: Sequence[WorkUnit]) -> Results[WorkUnit, R]:
         """Each unit with what the job returned, as they finish."""
         return parallel(job, units, self.workers, processes=self.processes, stop=job.stop)
 
@@ -133,8 +133,8 @@ def find_engine(name: str, workers: int) -> UnitEngine:
 
 
 def map_units(
-    job: Job, units: Sequence[WorkUnit], engine: UnitEngine, progress: Progress, label: str
-) -> Iterator[tuple[WorkUnit, Any]]:
+    job: Job[R], units: Sequence[WorkUnit], engine: UnitEngine, progress: Progress, label: str
+) -> Iterator[tuple[WorkUnit, R]]:
     """Each unit with what the job returned, as they finish."""
     with closing(job), progress.task(label, len(units)) as job.task, closing(engine.run(job, units)) as results:
         for unit, result in results:
@@ -198,14 +198,14 @@ def parallel(
             raise
 
 
-_WORK: list[Callable[[Any], Any]] = []
+_WORK: list[Callable[..., object]] = []
 """What a child process works on."""
 
 
-def _begin(work: Callable[[Any], Any]) -> None:
+def _begin(work: Callable[..., object]) -> None:
     die_with_parent()()
     _WORK.append(work)
 
 
-def _call(item: Any) -> Any:
+def _call(item: object) -> object:
     return _WORK[0](item)

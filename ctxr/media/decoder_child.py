@@ -20,9 +20,9 @@ import cv2
 import msgspec
 
 from ctxr.engine.processes import die_with_parent
-from ctxr.errors import UsageError
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, ShotSpan, is_out_of_memory, read_as, send
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ShotSpan, is_out_of_memory, read_as, send
 from ctxr.media.opencv_video import FrameReader, open_video
+from ctxr.media.scan import ScanOptions
 from ctxr.media.shots import CutFinder, cut_finder
 from ctxr.media.video import KEEP_DAMAGED, Frame, Pixels, Video, VideoError
 
@@ -97,8 +97,8 @@ class ScanPass:
     ) -> None:
         self._out, self._questions = out, questions or Questions()
         self._finder = finder
-        self._every_frame, self._gate = options.every_frame, options.gate
-        self._search, self._moved = options.search, False
+        self._every_frame, self._gate = options.every_frame, options.still
+        self._search, self._moved = options.searches, False
         self._steps_per_second = Fraction(str(options.rate))
         self._frame_seconds = 1 / rate if rate else Fraction(0)
         limit = options.memory_limit
@@ -261,8 +261,6 @@ def answer(question: dict[str, Any], out: int, frames: Frames) -> None:
             scan(path, options, out, frames.questions)
     except VideoError as error:
         _fail(out, error.reason, error.problem, error.hint)
-    except UsageError as error:
-        _fail(out, "usage", error.message, error.hint)
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -1,4 +1,8 @@
-"""A child process that decodes one video: its messages, and the end of the parent that starts, reads and kills it."""
+"""The child process that decodes videos, as the parent sees it: its messages, the process, scans of whole files, and single frames.
+
+A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the question raises `VideoError`, the next one
+starts a new child.
+"""
 
 import collections
 import contextlib
@@ -12,20 +16,25 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
 
 import ctxr
 from ctxr.engine.processes import kill_group
-from ctxr.media.video import Pixels, VideoError, VideoHeader
+from ctxr.media.scan import ScanOptions
+from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
 
 T = TypeVar("T")
+
+# -P: a numpy.py in the user's folder is not ours.
+CHILD = (sys.executable, "-P", "-m", f"{__package__}.decoder_child")
+"""The command that starts the decoding child process."""
 
 # Magic, bytes of JSON, bytes of pixels.
 _PREFIX = struct.Struct("<4sIQ")
@@ -38,43 +47,6 @@ _OUT_OF_MEMORY = re.compile(
     "memoryerror|bad_alloc|cannot allocate memory|insufficient memory|outofmemory|failed to map segment|can't start new thread",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True)
-class ScanOptions:
-    """How to scan.
-
-    Attributes:
-        detector: shot detector, one of `ctxr.media.shots.DETECTORS`.
-        detector_threshold: see `ctxr.media.shots.THRESHOLDS`; None is the detector's default.
-        min_shot: seconds; no shot is shorter, but the last.
-        rate: sampled frames per second of video; higher considers more frames.
-        every_frame: consider every frame, whatever `rate` says.
-        search: keep frames between samples until they are released, so that their pixels can be asked for; once a shot has moved by
-            `gate`, half of it lets its samples pass.
-        gate: mean absolute difference (0..255) of the luma thumbnail to the last frame of the same shot that went out with pixels;
-            a sampled frame that differs by less goes out without pixels. Higher skips more; 0 skips none.
-        decoder: "pyav", "opencv", or "auto": PyAV, then OpenCV where PyAV crashed, hung or has no decoder.
-        threads: decoding threads.
-        keep_damaged: take what can be decoded of a damaged file instead of failing.
-        stall_seconds: without any sign of life for so long the child is killed; 0 waits forever.
-        time_limit: seconds spent waiting for one file, over which the child is killed; 0 is none.
-        memory_limit: GiB of address space that the child may take; 0 is none. A child takes 0.6 GiB at 1280 x 720.
-    """
-
-    detector: str = "adaptive"
-    detector_threshold: float | None = None
-    min_shot: float = 0.6
-    rate: float = 5.0
-    every_frame: bool = False
-    search: bool = False
-    gate: float = 4.0
-    decoder: str = "auto"
-    threads: int = 2
-    keep_damaged: bool = False
-    stall_seconds: float = 60.0
-    time_limit: float = 0.0
-    memory_limit: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -142,6 +114,19 @@ class NonsenseError(Exception):
     """Bytes that are no message."""
 
 
+class Message(NamedTuple):
+    """What the child says: a kind, such as "candidate", the fields of that kind, and pixels uint8 of the shape sent."""
+
+    kind: str
+    fields: Any
+    pixels: Pixels | None
+
+    @property
+    def nbytes(self) -> int:
+        """Of the pixels."""
+        return 0 if self.pixels is None else self.pixels.nbytes
+
+
 def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = None) -> None:
     """Write one message, in full: JSON, dataclasses as objects. `pixels` is contiguous; its shape travels with it."""
     if pixels is not None:
@@ -152,8 +137,8 @@ def send(descriptor: int, fields: Mapping[str, Any], pixels: Pixels | None = Non
         _write(descriptor, pixels.data.cast("B"))
 
 
-def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
-    """The next message as (fields, pixels uint8 of the shape sent, or None); None at the end, also in the middle of a message.
+def receive(stream: IO[bytes]) -> Message | None:
+    """The next message; None at the end, also in the middle of a message.
 
     Raises NonsenseError where what comes is not a message.
     """
@@ -169,10 +154,12 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
     if len(text) < text_bytes:
         return None
     try:
-        fields = msgspec.json.decode(text)
+        content = msgspec.json.decode(text)
+        shape = content.pop("shape", None)
+        ((kind, fields),) = content.items()
         if not pixel_bytes:
-            return fields, None
-        pixels = np.empty(fields.pop("shape"), np.uint8)
+            return Message(kind, fields, None)
+        pixels = np.empty(shape, np.uint8)
         if pixels.nbytes != pixel_bytes:
             raise NonsenseError(f"{pixel_bytes} bytes for pixels of shape {pixels.shape}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -185,7 +172,7 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Pixels | None] | None:
         if not count:
             return None
         filled += count
-    return fields, pixels
+    return Message(kind, fields, pixels)
 
 
 def read_as(kind: type[T], fields: Any) -> T:
@@ -209,7 +196,12 @@ _AHEAD_BYTES = 44 << 20
 _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 
-Message = tuple[dict[str, Any], Pixels | None]
+
+class _Ended(NamedTuple):
+    """Why no more messages come."""
+
+    reason: str
+    problem: str
 
 
 class ChildProcess:
@@ -231,9 +223,9 @@ class ChildProcess:
             start_new_session=True,
         )
         self._stdin, self._stdout = (cast("IO[bytes]", pipe) for pipe in (self._process.stdin, self._process.stdout))
-        self._waited = 0.0
+        self._waited = self._patience = self._limit = 0.0
         self._heard = time.monotonic()
-        self._ahead: collections.deque[Message | Exception] = collections.deque()
+        self._ahead: collections.deque[Message | _Ended] = collections.deque()
         self._ahead_bytes = 0
         self._changed = threading.Condition()
         self._unwanted = False
@@ -251,10 +243,10 @@ class ChildProcess:
         """Whether the process runs and can be asked."""
         return self._process.poll() is None and self._reader.is_alive()
 
-    def ask(self, question: Mapping[str, Any]) -> None:
-        """Send a question as one line of JSON. A child that is gone is noticed by `next`."""
-        self._waited = 0.0
-        self.tell(question)
+    def ask(self, path: Path, options: ScanOptions, **question: Any) -> None:
+        """Send a question about a file as one line of JSON. A child that is gone is noticed by `next`."""
+        self._waited, self._patience, self._limit = 0.0, options.stall_seconds, options.time_limit
+        self.tell({"path": str(path.absolute()), "options": options, **question})
 
     def tell(self, fields: Mapping[str, Any]) -> None:
         """Send a line that belongs to the question before."""
@@ -262,15 +254,10 @@ class ChildProcess:
             self._stdin.write(msgspec.json.encode(fields, enc_hook=str) + b"\n")
             self._stdin.flush()
 
-    def next(self, patience: float = 0, limit: float = 0) -> Message:
-        """The next message.
-
-        Args:
-            patience: seconds without any sign of life, counted while waiting here, before giving up; 0: endless.
-            limit: seconds of waiting here since the question, in all, before giving up; 0: endless.
-
-        Raises VideoError where patience ran out, the limit is reached, or the process ended or sent something that is no message.
-        """
+    def next(self) -> Message:
+        """The next message. Raises VideoError where the child gave no sign of life for `stall_seconds` of waiting here, the waiting since
+        the question exceeds `time_limit`, or the process ended or sent something that is no message."""
+        patience, limit = self._patience, self._limit
         since = time.monotonic()
         with self._changed:
             try:
@@ -287,10 +274,10 @@ class ChildProcess:
             finally:
                 self._waited += time.monotonic() - since
             message = self._ahead[0]
-            if isinstance(message, Exception):
-                raise message
+            if isinstance(message, _Ended):
+                raise VideoError(*message)
             self._ahead.popleft()
-            self._ahead_bytes -= _size(message)
+            self._ahead_bytes -= message.nbytes
             self._changed.notify_all()
             return message
 
@@ -308,7 +295,7 @@ class ChildProcess:
 
     def _read(self) -> None:
         """The reader thread: move messages from the pipe to `_ahead`; wait when too much lies there."""
-        ended: Exception | None = None
+        ended: _Ended | None = None
         while ended is None:
             try:
                 message = receive(self._stdout)
@@ -318,18 +305,18 @@ class ChildProcess:
             self._heard = time.monotonic()
             if message is None:
                 ended = self._how_it_ended()
-            elif "beat" not in message[0]:
+            elif message.kind != "beat":
                 with self._changed:
-                    while self._ahead and self._ahead_bytes + _size(message) > _AHEAD_BYTES and not self._unwanted:
+                    while self._ahead and self._ahead_bytes + message.nbytes > _AHEAD_BYTES and not self._unwanted:
                         self._changed.wait()
                     self._ahead.append(message)
-                    self._ahead_bytes += _size(message)
+                    self._ahead_bytes += message.nbytes
                     self._changed.notify_all()
         with self._changed:
             self._ahead.append(ended)
             self._changed.notify_all()
 
-    def _how_it_ended(self) -> VideoError:
+    def _how_it_ended(self) -> _Ended:
         status = self._process.wait()
         how = f"ended with status {status}" if status else "ended without a result"
         if status < 0:
@@ -337,10 +324,10 @@ class ChildProcess:
             how = f"was killed by {names.get(-status, f'signal {-status}')}"
         return self._crashed(f"the decoder process {how}")
 
-    def _crashed(self, how: str) -> VideoError:
+    def _crashed(self, how: str) -> _Ended:
         noise = self._last_noise()
         reason = "memory_limit" if is_out_of_memory(noise) else "decoder_crashed"
-        return VideoError(reason, f"{how} ({noise})" if noise else how)
+        return _Ended(reason, f"{how} ({noise})" if noise else how)
 
     def _last_noise(self) -> str:
         if self._noise.closed:
@@ -350,10 +337,6 @@ class ChildProcess:
         tail = os.pread(self._noise.fileno(), 4096, max(0, size - 4096)) if hasattr(os, "pread") else b""
         lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
-
-
-def _size(message: Message) -> int:
-    return 0 if message[1] is None else message[1].nbytes
 
 
 def _environment() -> dict[str, str]:
@@ -370,3 +353,159 @@ def _environment() -> dict[str, str]:
         # Each thread's own heap counts against the memory limit whether it is used or not.
         "MALLOC_ARENA_MAX": "2",
     }
+
+
+_SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
+"""Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
+
+_LAST = ("end", "frame")
+"""Kinds of messages that end an answer."""
+
+Event = VideoHeader | CandidateFrame | Settle | ScanEnd
+_EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}
+
+
+class FrameGone(VideoError):
+    """A frame that the running scan kept cannot be had any more; the scan goes on to say why, or begins again."""
+
+
+class DecoderClient(Closing):
+    """Asks one decoding child process, which is started when it is needed. A context manager, to be used from one thread.
+
+    Args:
+        command: what to start instead of the real child; for tests.
+    """
+
+    def __init__(self, command: Sequence[str] = CHILD) -> None:
+        self._command = command
+        self._child: ChildProcess | None = None
+        self._waiting: collections.deque[Message] = collections.deque()
+
+    def messages(self, path: Path, options: ScanOptions, **question: Any) -> Iterator[Message]:
+        """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
+
+        Raises VideoError for what the child says of the file, and for what ends the child.
+        """
+        if self._child is None or not self._child.alive:
+            self.close()
+            self._child = ChildProcess(self._command)
+        child, fit = self._child, False
+        self._waiting.clear()
+        try:
+            child.ask(path, options, **question)
+            while not fit:
+                waiting = self._waiting
+                message = waiting.popleft() if waiting else child.next()
+                kind, fields, _ = message
+                fit = kind in _LAST or (kind == "failed" and not fields["spent"])
+                if kind == "failed":
+                    raise VideoError(fields["reason"], fields["problem"], fields["hint"])
+                yield message
+        except VideoError as error:
+            raise VideoError(error.reason, error.problem, error.hint, path) from error
+        finally:
+            if not fit and self._child is child:
+                self.close()
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+class Scanner(DecoderClient):
+    """Scans files one after the other in one reusable child process."""
+
+    def __init__(self, command: Sequence[str] = CHILD) -> None:
+        super().__init__(command)
+        self._cancelled = False
+
+    def scan(self, path: Path, options: ScanOptions) -> Generator[Event, None, None]:
+        """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd; in a search also Settle, after which
+        `release` must be called for the last candidate.
+
+        A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
+
+        Raises VideoError where the file gave nothing, or is damaged and `keep_damaged` is off.
+        """
+        decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
+        failures: list[tuple[str, VideoError]] = []
+        for decoder in decoders:
+            try:
+                if self._cancelled:
+                    raise VideoError("cancelled", "the scan was cancelled", file=path)
+                for kind, fields, pixels in self.messages(path, replace(options, decoder=decoder)):
+                    event = read_as(_EVENTS[kind], fields)
+                    yield replace(event, rgb=pixels) if isinstance(event, CandidateFrame) else event
+                return
+            except VideoError as failure:
+                failures.append((decoder, failure))
+                # a child that was killed on purpose is no reason to try another decoder
+                if self._cancelled or failure.reason not in _SECOND_CHANCE:
+                    break
+        first = failures[0][1]
+        if len(failures) == 1:
+            raise first
+        problems = "; ".join(f"{decoder}: {failure.problem}" for decoder, failure in failures)
+        raise VideoError(first.reason, problems, first.hint, path)
+
+    def fetch(self, index: int) -> Pixels:
+        """Pixels uint8 [H, W, 3] of a frame that the running scan keeps. Raises FrameGone where its child failed."""
+        child = self._child
+        if child is not None and all(message.kind != "failed" for message in self._waiting):
+            child.tell({"want": index})
+            with contextlib.suppress(VideoError):
+                while (message := child.next()).kind != "failed":
+                    if message.kind == "pixels" and message.pixels is not None:
+                        return message.pixels
+                    self._waiting.append(message)
+                self._waiting.append(message)
+        raise FrameGone("decoder_failed", f"frame {index} is gone")
+
+    def release(self, index: int) -> None:
+        """Tell the running scan that frames up to `index` are needed no more."""
+        if self._child is not None:
+            self._child.tell({"release": index})
+
+    def cancel(self) -> None:
+        """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""
+        self._cancelled = True
+        self.close()
+
+
+class ChildFrameReader(DecoderClient):
+    """`ctxr.media.opencv_video.FrameReader` behind a process boundary.
+
+    Args:
+        decoder: the one that scanned the file.
+        options: whose `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` hold.
+        command: what to start instead of the real child; for tests.
+
+    Attributes:
+        stream: number of the stream that the last frame is from; None where the decoder does not tell.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        decoder: str = "pyav",
+        options: ScanOptions | None = None,
+        command: Sequence[str] = CHILD,
+    ) -> None:
+        super().__init__(command)
+        self._path, self._options = path, replace(options or ScanOptions(), decoder=decoder)
+        self.stream: int | None = None
+
+    def read(self, index: int, time: Fraction) -> Pixels:
+        """The frame as RGB uint8 [H, W, 3], upright.
+
+        Raises VideoError where there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too
+        large.
+        """
+        kind, fields, pixels = next(self.messages(self._path, self._options, frame=[index, time]))
+        if kind != "frame" or pixels is None:
+            self.close()
+            raise VideoError("decoder_failed", f"the decoder process answered {kind}, not a frame", file=self._path)
+        self.stream = fields["stream"] if isinstance(fields, dict) else None
+        return pixels

@@ -3,61 +3,16 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
-from fractions import Fraction
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ctxr.engine.progress import Progress
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError
-from ctxr.media.decoder_process import ScanOptions
+from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.footage import SourceLocator
-from ctxr.media.scan import CHILD, DecoderClient
-from ctxr.media.video import Pixels, VideoError
+from ctxr.media.video import Pixels
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import Source
-
-
-class ChildFrameReader(DecoderClient):
-    """`ctxr.media.opencv_video.FrameReader` behind a process boundary.
-
-    Args:
-        locate: gives the path; called before the first read, so a file that is not needed may be missing.
-        decoder: the one that scanned the file.
-        options: whose `threads`, `stall_seconds`, `time_limit` (of one frame) and `memory_limit` hold.
-        command: what to start instead of the real child; for tests.
-
-    Attributes:
-        stream: number of the stream that the last frame is from; None where the decoder does not tell.
-    """
-
-    def __init__(
-        self,
-        locate: Callable[[], Path],
-        decoder: str = "pyav",
-        options: ScanOptions | None = None,
-        command: Sequence[str] = CHILD,
-    ) -> None:
-        super().__init__(command)
-        self._locate, self._options = locate, replace(options or ScanOptions(), decoder=decoder)
-        self.stream: int | None = None
-        self._path: Path | None = None
-
-    def read(self, index: int, time: Fraction) -> Pixels:
-        """The frame as RGB uint8 [H, W, 3], upright.
-
-        Raises VideoError where there is no such frame, the file cannot be read, or the child crashed, fell silent or grew too
-        large; DataError what `locate` raises.
-        """
-        path = self._path = self._path or self._locate()
-        kind, fields, pixels = next(self.messages(path, {"frame": [index, time]}, self._options))
-        if kind != "frame" or pixels is None:
-            self.close()
-            raise VideoError("decoder_failed", f"the decoder process answered {kind}, not a frame", file=path)
-        self.stream = fields["stream"] if isinstance(fields, dict) else None
-        return pixels
-
 
 V = TypeVar("V")
 
@@ -80,7 +35,11 @@ def decode_frames(
 
     def decode(video: Source) -> tuple[list[V], DataError | None]:
         results: list[V] = []
-        with ChildFrameReader(lambda: sources.video(video), video.decoder or "pyav") as reader:
+        try:
+            path = sources.video(video)
+        except DataError as error:
+            return results, error
+        with ChildFrameReader(path, video.decoder or "pyav") as reader:
             for image in sorted(videos[video], key=lambda image: (image.index, image.id)):
                 if stop.is_set():
                     break

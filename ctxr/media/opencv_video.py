@@ -12,8 +12,15 @@ import cv2
 import numpy as np
 
 from ctxr.errors import UsageError
-from ctxr.media.planes import small_size, square_size, thumbnail_of
-from ctxr.media.pyav_video import MOST_FRAMES, NO_FRAMES, PyavVideo, short_of
+from ctxr.media.pyav_video import (
+    MOST_FRAMES,
+    NO_FRAMES,
+    PyavVideo,
+    short_of,
+    small_size,
+    square_size,
+    thumbnail_of,
+)
 from ctxr.media.video import DECODERS, Closing, Damage, Frame, Pixels, Video, VideoError, VideoHeader, check_file
 
 # Times come as floating-point milliseconds; every time base in use (1/90000, 1/30000, 1/1000, ...) is exact below this denominator.

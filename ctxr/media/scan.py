@@ -1,151 +1,90 @@
-"""Scan a video in a child process: its shots, and the frames that are worth embedding, in one decoding pass.
+"""How a video is scanned: sampling, shots, the gate against stills, the decoder and its limits. Nothing here loads a decoder."""
 
-A file that crashes, hangs or swells a decoder costs only itself: the child is killed, the scan raises `VideoError`, the next scan starts
-a new child.
-"""
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
 
-import sys
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from ctxr.engine.options import Choices, NotDecisive, Options, Range
 
-from ctxr.errors import UsageError
-from ctxr.media.decoder_process import CandidateFrame, ChildProcess, ScanEnd, ScanOptions, Settle, read_as
-from ctxr.media.shots import check_detector
-from ctxr.media.video import DECODERS, Closing, Pixels, VideoError, VideoHeader
+THRESHOLDS: dict[str, float] = {
+    # Ratio of a frame's content score to the mean of its neighbours'; lower finds more cuts. PySceneDetect's own sweep prefers 3.5 with
+    # the window of 3, which misses a cut into fast motion that it scores 3.1; its default of 3.0 finds it and adds none on our clips.
+    "adaptive": 3.0,
+    "content": 31.0,  # mean HSV difference of neighbouring frames, 0..255; PySceneDetect's sweep
+    "threshold": 12.0,  # mean intensity 0..255 below which a picture counts as black
+    "histogram": 0.20,  # 1 - correlation of luma histograms
+    "hash": 0.35,  # share of perceptual hash bits that differ
+    # Scene score 0..1. Hard cuts of our clips score .25 to .75 and nothing else above .12; the manual's 0.3 to 0.5 misses two of ten.
+    "ffmpeg": 0.2,
+}
+"""Shot detectors, each with its default; higher finds fewer cuts, except for "threshold", where higher finds more fades."""
 
-# -P: a numpy.py in the user's folder is not ours.
-CHILD = (sys.executable, "-P", "-m", "ctxr.media.decoder_child")
-"""The command that starts the decoding child process."""
+_LARGEST: dict[str, float] = {"histogram": 1.0, "hash": 1.0, "ffmpeg": 1.0}
 
-_SECOND_CHANCE = ("decoder_crashed", "decoder_failed", "stalled", "no_decoder", "no_frames")
-"""Reasons after which another decoder is tried: not those of a file that is no video at all, nor those of its size."""
-
-_LAST = ("end", "frame")
-"""Kinds of messages that end an answer."""
-
-Event = VideoHeader | CandidateFrame | Settle | ScanEnd
-_EVENTS: dict[str, type[Event]] = {"header": VideoHeader, "candidate": CandidateFrame, "settle": Settle, "end": ScanEnd}
-Message = tuple[str, Any, Pixels | None]
-"""Kind, fields and pixels."""
+SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
+"""Options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
 
 
-class FrameGone(VideoError):
-    """A frame that the running scan kept cannot be had any more; the scan goes on to say why, or begins again."""
+@dataclass(frozen=True, kw_only=True)
+class ScanOptions(Options):
+    """Options of whatever scans videos."""
 
+    rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 5.0
+    """Frames sampled per second of video; larger finds more sets and takes longer."""
+    every_frame: bool = False
+    """Follow the paper literally: consider every frame, and skip none as nearly static. With a small encoder such as ctxr-tiny
+    this is faster than the search."""
+    samples_only: bool = False
+    """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a fourth to
+    a third of the sets for as small a share of the embeddings."""
+    gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
+    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
+    embeds all. Once a shot has moved, half of this value applies, unless --samples-only is given."""
+    detector: Annotated[str, Choices(tuple(THRESHOLDS))] = "adaptive"
+    """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
+    the paper."""
+    detector_threshold: float | None = None
+    """The detector's own threshold; smaller cuts more. Default: the detector's."""
+    min_shot: Annotated[float, Range(0, 3600, "seconds, 0 to 3600")] = 0.6
+    """Minimum length of a shot in seconds."""
+    decoder: Annotated[str, Choices(("auto", "pyav", "opencv"))] = "auto"
+    """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
+    threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
+    """Decoding threads per video, and with PyAV one more; 1 is one. With --keep-damaged always 1."""
+    keep_damaged: bool = False
+    """Use the decodable part of a damaged video instead of skipping the video."""
+    stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds, at least 0.1")] = 60.0
+    """Give up on a video after this many seconds without a frame."""
+    time_limit: Annotated[float, Range(0, 10**7, "seconds; 0 = none")] = 0.0
+    """Give up on a video after this many seconds; 0 = never."""
+    memory_limit: Annotated[float, Range(0.25, 10**4, "GiB, at least 0.25")] = 4.0
+    """Memory limit for decoding one video, in GiB; a small one holds fewer frames for the search between samples. A decoder takes
+    0.6 GiB at 1280 x 720."""
 
-class DecoderClient(Closing):
-    """Asks one decoding child process, which is started when it is needed. A context manager, to be used from one thread.
+    @property
+    def searches(self) -> bool:
+        """Whether frames between samples are kept until they are released, so that their pixels can be asked for."""
+        return not (self.every_frame or self.samples_only)
 
-    Args:
-        command: what to start instead of the real child; for tests.
-    """
+    @property
+    def still(self) -> float:
+        """The gate in force."""
+        return 0.0 if self.every_frame else self.gate
 
-    def __init__(self, command: Sequence[str] = CHILD) -> None:
-        self._command = command
-        self._child: ChildProcess | None = None
-        self._waiting: deque[tuple[dict[str, Any], Pixels | None]] = deque()
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Options that exclude each other, a threshold outside its detector's range, and a detector that cannot run here."""
+        yield from super().rules()
+        if self.every_frame and self.samples_only:
+            yield "--every-frame and --samples-only exclude each other", "leave out one of them"
+        limit, largest = self.detector_threshold, _LARGEST.get(self.detector, 255.0)
+        if limit is not None and not 0 < limit <= largest:
+            sentence = f"--detector-threshold of {self.detector} must be above 0 and at most {largest:g}, not {limit:g}"
+            yield sentence, f"its default is {THRESHOLDS[self.detector]:g}"
+        if self.detector == "ffmpeg" and shutil.which("ffmpeg") is None:
+            sentence = "shot detector ffmpeg needs the ffmpeg program, which is not on the PATH"
+            yield sentence, "install ffmpeg, or take adaptive"
 
-    def messages(self, path: Path, question: dict[str, Any], options: ScanOptions) -> Iterator[Message]:
-        """The child's messages about the file at `path`, up to the last. The child is kept only if it came to its end.
-
-        Raises VideoError or UsageError for what the child says of the file, and VideoError for what ends the child.
-        """
-        if self._child is None or not self._child.alive:
-            self.close()
-            self._child = ChildProcess(self._command)
-        child, fit = self._child, False
-        self._waiting.clear()
-        try:
-            child.ask({"path": str(path.absolute()), "options": options, **question})
-            while not fit:
-                waiting = self._waiting
-                message, pixels = (
-                    waiting.popleft() if waiting else child.next(options.stall_seconds, options.time_limit)
-                )
-                kind, fields = next(iter(message.items()))
-                fit = kind in _LAST or (kind == "failed" and not fields["spent"])
-                if kind == "failed" and fields["reason"] == "usage":
-                    raise UsageError(fields["problem"], fields["hint"])
-                if kind == "failed":
-                    raise VideoError(fields["reason"], fields["problem"], fields["hint"])
-                yield kind, fields, pixels
-        except VideoError as error:
-            raise VideoError(error.reason, error.problem, error.hint, path) from error
-        finally:
-            if not fit and self._child is child:
-                self.close()
-
-    def close(self) -> None:
-        """End the child process."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-
-class Scanner(DecoderClient):
-    """Scans files one after the other in one reusable child process."""
-
-    _cancelled = False
-    _options = ScanOptions()
-
-    def scan(self, path: Path, options: ScanOptions | None = None) -> Generator[Event, None, None]:
-        """Events of one file: its VideoHeader, Candidates in order of time, and last one ScanEnd; in a search also Settle, after which
-        `release` must be called for the last candidate.
-
-        A second VideoHeader means that another decoder began the file again from its first frame: forget what came before.
-
-        Raises VideoError where the file gave nothing, or is damaged and `keep_damaged` is off; UsageError where the detector or its
-        threshold is invalid.
-        """
-        self._options = options = options or ScanOptions()
-        check_detector(options.detector, options.detector_threshold)
-        decoders = DECODERS if options.decoder == "auto" else (options.decoder,)
-        failures: list[tuple[str, VideoError]] = []
-        for decoder in decoders:
-            try:
-                if self._cancelled:
-                    raise VideoError("cancelled", "the scan was cancelled", file=path)
-                for kind, fields, pixels in self.messages(path, {}, replace(options, decoder=decoder)):
-                    event = read_as(_EVENTS[kind], fields)
-                    yield replace(event, rgb=pixels) if isinstance(event, CandidateFrame) else event
-                return
-            except VideoError as failure:
-                failures.append((decoder, failure))
-                # a child that was killed on purpose is no reason to try another decoder
-                if self._cancelled or failure.reason not in _SECOND_CHANCE:
-                    break
-        first = failures[0][1]
-        if len(failures) == 1:
-            raise first
-        problems = "; ".join(f"{decoder}: {failure.problem}" for decoder, failure in failures)
-        raise VideoError(first.reason, problems, first.hint, path)
-
-    def fetch(self, index: int) -> Pixels:
-        """Pixels uint8 [H, W, 3] of a frame that the running scan keeps. Raises FrameGone where its child failed."""
-        child, gone = self._child, FrameGone("decoder_failed", f"frame {index} is gone")
-        if child is None or any("failed" in message for message, _ in self._waiting):
-            raise gone
-        child.tell({"want": index})
-        try:
-            while True:
-                message, pixels = child.next(self._options.stall_seconds, self._options.time_limit)
-                if "pixels" in message and pixels is not None:
-                    return pixels
-                self._waiting.append((message, pixels))
-                if "failed" in message:
-                    raise gone
-        except VideoError as error:
-            raise gone from error
-
-    def release(self, index: int) -> None:
-        """Tell the running scan that frames up to `index` are needed no more."""
-        if self._child is not None:
-            self._child.tell({"release": index})
-
-    def cancel(self) -> None:
-        """Stop the running scan, from any thread: it raises VideoError, and no scan starts again."""
-        self._cancelled = True
-        self.close()
+    def scan(self) -> "ScanOptions":
+        """These options alone, where they are part of others."""
+        return ScanOptions(**{name: getattr(self, name) for name in ScanOptions.describe()})

@@ -6,7 +6,6 @@ PySceneDetect calls its detector interface unstable, so this is the only file th
 import bisect
 import contextlib
 import math
-import shutil
 import subprocess
 import tempfile
 from collections import deque
@@ -18,26 +17,10 @@ from typing import IO, Any, Protocol
 import cv2
 
 from ctxr.engine.processes import die_with_parent
-from ctxr.errors import UsageError
 from ctxr.media.opencv_video import open_video
+from ctxr.media.scan import THRESHOLDS
 from ctxr.media.video import Frame, Pixels, VideoError, VideoHeader
 
-DETECTORS: tuple[str, ...] = ("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg")
-
-THRESHOLDS: dict[str, float] = {
-    # Ratio of a frame's content score to the mean of its neighbours'; lower finds more cuts. PySceneDetect's own sweep prefers 3.5 with
-    # the window of 3, which misses a cut into fast motion that it scores 3.1; its default of 3.0 finds it and adds none on our clips.
-    "adaptive": 3.0,
-    "content": 31.0,  # mean HSV difference of neighbouring frames, 0..255; PySceneDetect's sweep
-    "threshold": 12.0,  # mean intensity 0..255 below which a picture counts as black
-    "histogram": 0.20,  # 1 - correlation of luma histograms
-    "hash": 0.35,  # share of perceptual hash bits that differ
-    # Scene score 0..1. Hard cuts of our clips score .25 to .75 and nothing else above .12; the manual's 0.3 to 0.5 misses two of ten.
-    "ffmpeg": 0.2,
-}
-"""Default of each detector; higher finds fewer cuts, except for "threshold", where higher finds more fades."""
-
-_LARGEST: dict[str, float] = {"histogram": 1.0, "hash": 1.0, "ffmpeg": 1.0}
 _ADAPTIVE_WINDOW = 3
 # PySceneDetect's: no cut has a smaller content score, and a smaller mean score counts as none at all.
 _LEAST_CONTENT, _STILL = 15.0, 1e-5
@@ -60,19 +43,6 @@ class CutFinder(Protocol):
         """Indices of frames, this one or earlier ones, that have now been found to begin a shot."""
 
 
-def check_detector(name: str, threshold: float | None = None) -> None:
-    """Raise UsageError if there is no such detector, it cannot run here, or the threshold is out of its range."""
-    if name not in DETECTORS:
-        raise UsageError(f"unknown shot detector {name!r}", f"one of: {', '.join(DETECTORS)}")
-    largest = _LARGEST.get(name, 255.0)
-    if threshold is not None and not 0 < threshold <= largest:
-        message = f"the threshold of shot detector {name} must be above 0 and at most {largest:g}, not {threshold:g}"
-        raise UsageError(message, f"its default is {THRESHOLDS[name]:g}")
-    if name == "ffmpeg" and shutil.which("ffmpeg") is None:
-        message = "shot detector ffmpeg needs the ffmpeg program, which is not on the PATH"
-        raise UsageError(message, "install ffmpeg, or take adaptive")
-
-
 def cut_finder(
     path: Path,
     header: VideoHeader,
@@ -89,13 +59,12 @@ def cut_finder(
     of any length and "ffmpeg" is another program: these two look at the whole file here, calling `beat` at every frame.
 
     Args:
-        detector: one of `DETECTORS`. threshold: see `THRESHOLDS`; None is the default.
+        detector, threshold: see `THRESHOLDS`; None is the default.
         min_shot: seconds; a cut that comes sooner after the previous one (or the first frame) is not taken. 0 takes all.
         threads: as for `open_video`.
 
-    Raises UsageError as `check_detector`; VideoError as `open_video` where it looks at the whole file.
+    Raises VideoError as `open_video` where it looks at the whole file.
     """
-    check_detector(detector, threshold)
     limit = THRESHOLDS[detector] if threshold is None else threshold
     shortest, rate = float(min_shot), header.rate or _FALLBACK_RATE
     if detector == "ffmpeg":

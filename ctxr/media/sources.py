@@ -7,12 +7,14 @@ import stat
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.hashing import sha256_bytes, sha256_file
+from ctxr.store.memory import remembered
 from ctxr.store.paths import CACHE, safe_name
 from ctxr.store.records import PHOTO_SUFFIXES, Kind
 
@@ -69,22 +71,22 @@ class Search:
             yield f"{len(others) + 1} are left out: {why}: {names}" if others else f"{path} is left out: {one}"
 
 
-def find_sources(typed: Sequence[str], progress: Progress = SILENT) -> Search:
+def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Path | None = None) -> Search:
     """Videos and albums among files, folders (searched at any depth, hidden ones left out) and globs.
 
     Files named directly are taken as videos unless they look like photos. Files of one content count once. Artifacts of ctxr,
     folders that cannot be read, names that are not UTF-8 and, in folders, files of other kinds are left out, each with its reason.
-    All files are read once, for their hashes, with progress in MiB.
+    All files are read for their hashes, with progress in MiB; with a `project`, which keeps them, large files only once.
     Raises UsageError for a path that does not exist or is itself an artifact, and when nothing at all is found.
     """
     videos, albums, left_out = _files(typed)
-    files = [*videos, *(file for album in albums.values() for file in album)]
+    files = [*videos, *chain.from_iterable(albums.values())]
     with progress.task("read sources, MiB", round(sum(map(_bytes, files)) / MIB)) as task:
 
         def advance(count: int) -> None:
             task.advance(count / MIB)
 
-        sources = [_video(file, advance) for file in videos]
+        sources = [_video(file, advance, project) for file in videos]
         photos = [_album(folder, tuple(sorted(album)), left_out, advance) for folder, album in albums.items()]
         sources += [album for album in photos if album.photos]
     if not sources:
@@ -204,17 +206,24 @@ def _files_below(folder: Path, left_out: list[tuple[Path, str]]) -> list[Path]:
     return paths
 
 
-def _hashed(file: Path, advance: Callable[[int], None]) -> tuple[str, int]:
+LARGE = 4 * MIB
+"""Bytes from which on the hash of a video is kept."""
+
+
+def _hashed(file: Path, advance: Callable[[int], None], project: Path | None = None) -> tuple[str, int]:
     """SHA-256 and bytes of a file. Raises OSError, also for what is no regular file: reading a pipe would wait for ever."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    return sha256_file(file, advance), status.st_size
+    if project is None or status.st_size < LARGE:
+        return sha256_file(file, advance), status.st_size
+    what = ["sha256", str(file.resolve())]
+    return remembered(project, what, lambda: (sha256_file(file, advance), [file])), status.st_size
 
 
-def _video(file: Path, advance: Callable[[int], None]) -> InputSource:
+def _video(file: Path, advance: Callable[[int], None], project: Path | None) -> InputSource:
     try:
-        digest, size = _hashed(file, advance)
+        digest, size = _hashed(file, advance, project)
     except OSError:
         # an unreadable file is still a source: it fails by itself, with its reason, when it is decoded
         digest, size = sha256_bytes(str(file).encode()), 0
@@ -230,10 +239,10 @@ def _album(
             photos[file] = _hashed(file, advance)
         except OSError as error:
             left_out.append((file, f"cannot be read: {error.strerror}"))
-    lines = "\n".join(f"{file.name}\t{digest}" for file, (digest, _) in photos.items())
-    name, size = safe_name(folder.resolve().name or "photos"), sum(size for _, size in photos.values())
-    hashes = tuple(digest for digest, _ in photos.values())
-    return InputSource(name, "photos", folder, sha256_bytes(lines.encode()), size, tuple(photos), hashes)
+    lines = "\n".join([f"{file.name}\t{digest}" for file, (digest, _) in photos.items()])
+    hashes, sizes = zip(*photos.values(), strict=True) if photos else ((), ())
+    name = safe_name(folder.resolve().name or "photos")
+    return InputSource(name, "photos", folder, sha256_bytes(lines.encode()), sum(sizes), tuple(photos), hashes)
 
 
 def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[InputSource]:

@@ -55,7 +55,8 @@ def quality(
     whole = _figures(columns.sum(axis=0, dtype=np.float64)[None])[0]
     resampled = _figures(clusters.totals(columns.astype(np.float64)))
     accuracy, precision, recall, f = (
-        _interval(whole[column], resampled[:, column], clusters.size) for column in range(4)
+        interval_of(None if np.isnan(value) else float(value), draws[~np.isnan(draws)], clusters.size)
+        for value, draws in zip(whole, resampled.T, strict=True)
     )
     share = float(entailed.mean())
     return Quality(accuracy, precision, recall, f, max(share, 1 - share), pairs)
@@ -100,8 +101,7 @@ def calibration(entailed: Flags, probability: Doubles, bins: int = BINS) -> Cali
     >>> found.error, found.brier, [one.pairs for one in found.bins]
     (0.0, 0.125, [2, 2])
     """
-    _check(entailed, probability)
-    _check_probabilities(probability)
+    _check_probabilities(entailed, probability)
     if bins < 1:
         raise DataError(f"calibration needs at least one bin, not {bins}")
     bin_of = np.clip(np.ceil(probability * bins).astype(np.int64) - 1, 0, bins - 1)
@@ -166,8 +166,7 @@ def threshold_for(entailed: Flags, probability: Doubles, wanted: float) -> Thres
     >>> found.value, found.precision.value, found.recall
     (0.6, 1.0, 0.6666666666666666)
     """
-    _check(entailed, probability)
-    _check_probabilities(probability)
+    _check_probabilities(entailed, probability)
     if not 0 < wanted <= 1:
         raise DataError(f"a precision of {wanted} cannot be wanted", hint="name one above 0 and up to 1")
     order = np.argsort(-probability, kind="stable")
@@ -193,10 +192,6 @@ def _figures(totals: Doubles) -> Doubles:
         return np.stack([agreeing / pairs, precision, recall, f], axis=1)
 
 
-def _interval(value: float, resampled: Doubles, clusters: int) -> Interval:
-    return interval_of(None if np.isnan(value) else float(value), resampled[~np.isnan(resampled)], clusters)
-
-
 def _check(entailed: Flags, other: Flags | Doubles) -> None:
     if len(entailed) != len(other):
         raise DataError(f"{len(entailed)} labels and {len(other)} answers are not parallel columns")
@@ -204,7 +199,8 @@ def _check(entailed: Flags, other: Flags | Doubles) -> None:
         raise DataError("there are no pairs to judge a classifier on")
 
 
-def _check_probabilities(probability: Doubles) -> None:
+def _check_probabilities(entailed: Flags, probability: Doubles) -> None:
+    _check(entailed, probability)
     odd = ~((probability >= 0) & (probability <= 1))
     if odd.any():
         row = int(np.flatnonzero(odd)[0])

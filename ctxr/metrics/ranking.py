@@ -7,13 +7,15 @@ Nothing is sorted for that: counting who is above and who is level with the best
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ctxr.errors import DataError
 from ctxr.metrics.votes import Codes, Doubles, Flags
+
+F = TypeVar("F", bound=np.floating)
 
 BLOCK = 4_000_000
 """Scores compared at a time: a gallery of thousands then needs no second table of its size."""
@@ -148,7 +150,7 @@ def row_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
         yield slice(start, min(rows, start + step))
 
 
-def highest(scores: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:
+def highest(scores: npt.NDArray[F], most: int) -> npt.NDArray[F]:
     """The `most` highest scores of each row of [b, G], ascending, [b, most]; `most` is of 1..G."""
     width = scores.shape[1]
     top = np.partition(scores, width - most, axis=1)[:, width - most :]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,8 @@ from ctxr.errors import DataError
 Codes = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-Column = Sequence[Any] | npt.NDArray[Any]
+Names = npt.NDArray[np.generic]
+Column = Sequence[object] | Names
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Votes:
     units: Codes
     workers: Codes
     values: Codes
-    unit_names: npt.NDArray[Any]
-    worker_names: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
+    unit_names: Names
+    worker_names: Names
+    labels: Names
 
     def __len__(self) -> int:
         return len(self.units)
@@ -68,12 +68,18 @@ def gather(units: Column, workers: Column, values: Column) -> Votes:
         raise DataError(
             f"vote {int(np.flatnonzero(np.isnan(labels[v]))[0])} has no value (NaN)", "leave missing votes out"
         )
-    votes = Votes(u, w, v, unit_names, worker_names, labels)
-    _refuse_repeats(votes)
-    return votes
+    keys = u * np.int64(len(worker_names)) + w
+    if len(np.unique(keys)) < len(keys):
+        row = int(np.delete(np.arange(len(keys)), np.unique(keys, return_index=True)[1])[0])
+        unit, worker = unit_names[u[row]], worker_names[w[row]]
+        raise DataError(
+            f"vote {row}: worker {str(worker)!r} judged unit {str(unit)!r} a second time",
+            "keep one vote of each worker on a unit, for example that of the latest round",
+        )
+    return Votes(u, w, v, unit_names, worker_names, labels)
 
 
-def factorise(column: Column) -> tuple[Codes, npt.NDArray[Any]]:
+def factorise(column: Column) -> tuple[Codes, Names]:
     """Codes [N] and the sorted names [M] that they stand for: `names[codes]` is the column again.
 
     >>> codes, names = factorise(["b", "a", "b"])
@@ -104,7 +110,7 @@ def factorise(column: Column) -> tuple[Codes, npt.NDArray[Any]]:
     return np.fromiter(map(ranked.__getitem__, rows), np.int64, len(rows)), named
 
 
-def _dense(numbers: Codes) -> tuple[Codes, npt.NDArray[Any]] | None:
+def _dense(numbers: Codes) -> tuple[Codes, Names] | None:
     """The same by counting, without sorting, where the numbers lie close together."""
     low, high = int(numbers.min()), int(numbers.max())
     if high - low > 2 * numbers.size + 1000:
@@ -113,14 +119,3 @@ def _dense(numbers: Codes) -> tuple[Codes, npt.NDArray[Any]] | None:
     present[numbers - low] = True
     codes = np.cumsum(present) - 1
     return codes[numbers - low], np.flatnonzero(present) + low
-
-
-def _refuse_repeats(votes: Votes) -> None:
-    keys = votes.units * np.int64(len(votes.worker_names)) + votes.workers
-    if len(np.unique(keys)) < len(keys):
-        row = int(np.delete(np.arange(len(keys)), np.unique(keys, return_index=True)[1])[0])
-        unit, worker = votes.unit_names[votes.units[row]], votes.worker_names[votes.workers[row]]
-        raise DataError(
-            f"vote {row}: worker {str(worker)!r} judged unit {str(unit)!r} a second time",
-            "keep one vote of each worker on a unit, for example that of the latest round",
-        )

@@ -163,11 +163,17 @@ def load_blip(name: str) -> CrossSource:
     another model; CtxrError for files that cannot be fetched.
     """
     if name == TINY:
-        return _tiny()
-    named = name.removeprefix("blip:")
-    if not named:
-        raise UsageError(f"{name!r} names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
-    folder = model_folder("blip", named, _PATTERNS, _is_fetched)
+
+        def untrained() -> Any:
+            from transformers import BlipConfig, BlipForImageTextRetrieval
+
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                return BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval()
+
+        pixels = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")
+        return _source(TINY, untrained, pixels, _hashed_words, "hashed")
+    folder = blip_folder(name.removeprefix("blip:"))
     preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
 
     def build() -> Any:
@@ -177,6 +183,13 @@ def load_blip(name: str) -> CrossSource:
         return load(BlipForImageTextRetrieval, folder, hint)
 
     return _source(name, careful(f"encoder {name!r}", build), preprocess, tokenize, words)
+
+
+def blip_folder(named: str) -> Path:
+    """The folder of that name, or of "OWNER/NAME". Raises as `load_blip` does."""
+    if not named:
+        raise UsageError("'blip:' names no folder", hint="blip:DIRECTORY, or blip:OWNER/NAME of the hub")
+    return model_folder("blip", named, _PATTERNS, _is_fetched)
 
 
 def _source(
@@ -202,18 +215,6 @@ def _source(
         tokenize=tokenize,
         preprocess=preprocess,
     )
-
-
-def _tiny() -> CrossSource:
-    def build() -> Any:
-        from transformers import BlipConfig, BlipForImageTextRetrieval
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return BlipForImageTextRetrieval(BlipConfig(**_TINY)).eval()
-
-    preprocess = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")
-    return _source(TINY, build, preprocess, _hashed_words, "hashed")
 
 
 def _hashed_words(texts: Sequence[str]) -> Tensor:

@@ -16,8 +16,8 @@ from ctxr.engine.units import parallel
 from ctxr.errors import CtxrError
 from ctxr.media.images import thumbnail
 from ctxr.models.endpoint import NOT_ALLOWED, Endpoint, EndpointAddress, Rejected, ServerLimits, Unreadable, key_of
-from ctxr.store.append_only import append
 from ctxr.store.records import Record
+from ctxr.store.tables import append
 
 KEPT_CHARACTERS = 300
 """Characters of an answer that are kept."""
@@ -80,7 +80,7 @@ def final_text(text: str) -> str:
     return text.rpartition("</think>")[2].partition("<think>")[0].strip()
 
 
-def _tokens(completion: Mapping[str, Any], name: str) -> int | None:
+def _tokens(completion: Mapping[str, object], name: str) -> int | None:
     usage = completion.get("usage")
     count = usage.get(name) if isinstance(usage, dict) else None
     return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < MOST_TOKENS else None
@@ -96,9 +96,9 @@ def data_url(file: Path, longest: int) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(thumbnail(file, longest, QUALITY)).decode("ascii")
 
 
-def chat_messages(system: str, content: Sequence[str | Path], longest: int) -> list[dict[str, Any]]:
+def chat_messages(system: str, content: Sequence[str | Path], longest: int) -> list[dict[str, object]]:
     """Messages of texts and pictures in order. Raises DataError for a picture that cannot be read."""
-    parts: list[dict[str, Any]] = [
+    parts: list[dict[str, object]] = [
         {"type": "text", "text": part}
         if isinstance(part, str)
         else {"type": "image_url", "image_url": {"url": data_url(part, longest)}}

@@ -37,7 +37,9 @@ from ctxr.models.published import careful, fingerprint_of, quiet, read_object, r
 from ctxr.store.arrays import stack_vectors
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
+
+    from ctxr.models.modules import ImageTextModel
 
 TEXT_ROWS = 8
 """Texts in one pass: queries come one at a time, and a text costs a fifth of an image."""
@@ -92,7 +94,8 @@ class Encoder:
         self.device = device
         self._matmul = cpu_matmul_precision() if device == "cpu" else "highest"
         # an encoder of images alone is half the memory: the text tower is loaded again by whoever asks for texts
-        self._fine, self._towers, self._margins = model.visual, dict[str, Any](), {"fp32": 0.0}
+        self._fine, self._margins = model.visual, {"fp32": 0.0}
+        self._towers: dict[str, Callable[[Tensor], Tensor]] = {}
         self._parameters = sum(weights.numel() for weights in model.visual.parameters())
         del model
         self.use(choose_precision(precision, device, self._parameters))
@@ -133,17 +136,19 @@ class Encoder:
         return usable
 
     @property
-    def _tower(self) -> Any:
+    def _tower(self) -> Callable[[Tensor], Tensor]:
         """What embeds images. Raises UsageError for a precision that this machine does not have."""
         if self.precision not in self._towers:
             if self.precision not in self.precisions():
                 hint = "pip install openvino and use --device cpu, or --precision auto"
                 raise UsageError(f"precision {self.precision} is not available on {self.device} here", hint=hint)
             if self.precision in OPENVINO:
-                tower: Any = OpenVinoTower(self._fine, self._preprocess.size, OPENVINO[self.precision])
+                self._towers[self.precision] = OpenVinoTower(
+                    self._fine, self._preprocess.size, OPENVINO[self.precision]
+                )
             else:
-                tower = (_rounded(self._fine) if self.precision == "bf16" else self._fine).to(self.device)
-            self._towers[self.precision] = tower
+                tower = _rounded(self._fine) if self.precision == "bf16" else self._fine
+                self._towers[self.precision] = tower.to(self.device)
         return self._towers[self.precision]
 
     @property
@@ -225,7 +230,7 @@ class Encoder:
         }
 
     @cached_property
-    def _text_model(self) -> Any:
+    def _text_model(self) -> ImageTextModel:
         """What encodes texts, without its image tower; in the encoder's precision on a GPU, in fp32 on a CPU."""
         model = self._source.build()
         del model.visual
@@ -233,7 +238,9 @@ class Encoder:
         rounded = self.precision == "bf16" and self.device != "cpu"
         return (model.bfloat16() if rounded else model).to(self.device)
 
-    def _forward(self, tower: Callable[[Any], Any], batch: Tensor, matmul: str | None = None) -> np.ndarray | None:
+    def _forward(
+        self, tower: Callable[[Tensor], Tensor], batch: Tensor, matmul: str | None = None
+    ) -> np.ndarray | None:
         """Unit vectors of a batch; None if the device ran out of memory, and then the next batch is half as large.
 
         Raises CtxrError where there is no memory for a single image.
@@ -254,7 +261,7 @@ class Encoder:
             return None
 
 
-def _rounded(tower: Any) -> Any:
+def _rounded(tower: nn.Module) -> nn.Module:
     """A copy of a module in bf16, made weight by weight: a copy in fp32 first would cost its memory once more."""
     import torch
 
@@ -303,9 +310,9 @@ class EncoderSource:
     """
 
     name: str
-    build: Callable[[], Any]
+    build: Callable[[], ImageTextModel]
     config: Mapping[str, Any]
-    tokenize: Callable[[list[str]], Any]
+    tokenize: Callable[[list[str]], Tensor]
     threshold: float = CLIP_THRESHOLD
 
     @property
@@ -355,7 +362,7 @@ def is_here(name: str) -> bool:
     return cached_weights(*split_name(name)) is not None
 
 
-def fingerprint(model: Any, config: Mapping[str, Any], preprocess: Preprocess) -> str:
+def fingerprint(model: nn.Module, config: Mapping[str, object], preprocess: Preprocess) -> str:
     """sha256 over all weights (of a model in fp32), the architecture and the preprocessing, whatever file they came from."""
     settings = {"model": dict(config), "preprocess": preprocess.describe()}
     return fingerprint_of(model.state_dict(), json.dumps(settings, sort_keys=True).encode())
@@ -373,11 +380,12 @@ def _pretrained(name: str) -> EncoderSource:
     path = fetched_weights(arch, tag)
     settings = {key: weights[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in weights}
 
-    def build() -> Any:
+    def build() -> ImageTextModel:
         with _undrawn():
-            return open_clip.create_model(
+            model: ImageTextModel = open_clip.create_model(
                 arch, pretrained=str(path), force_quick_gelu=quick, force_preprocess_cfg=settings, weights_only=True
             )
+        return model
 
     return _source(f"{arch}:{tag}", config, build, arch)
 
@@ -392,9 +400,10 @@ def _random(arch: str) -> EncoderSource:
         hint = did_you_mean(arch, open_clip.list_models(), "architectures are named like ViT-B-32", most=3)
         raise UsageError(f"unknown architecture {arch!r}", hint=hint)
 
-    def build() -> Any:
+    def build() -> ImageTextModel:
         torch.manual_seed(0)
-        return open_clip.create_model(arch, pretrained_text=False)
+        model: ImageTextModel = open_clip.create_model(arch, pretrained_text=False)
+        return model
 
     return _source(f"random:{arch}", config, build, arch)
 
@@ -413,12 +422,12 @@ def _folder(name: str, folder: Path) -> EncoderSource:
     if not any(path.suffix in _SUFFIXES for path in folder.iterdir()):
         raise DataError(f"{folder}: there is no weights file", hint="put open_clip_model.safetensors into it")
 
-    def build() -> Any:
+    def build() -> ImageTextModel:
         import open_clip
         import torch
 
         with _undrawn():
-            model = open_clip.create_model(f"local-dir:{folder}", weights_only=True)
+            model: ImageTextModel = open_clip.create_model(f"local-dir:{folder}", weights_only=True)
         # towers of timm refuse pictures of another size than theirs only when they run
         if hasattr(model.visual, "trunk"):
             with torch.no_grad():
@@ -439,16 +448,17 @@ def _threshold(folder: Path) -> float:
     return float(threshold)
 
 
-def _stay_inside(path: Path, config: Mapping[str, Any]) -> None:
+def _stay_inside(path: Path, config: Mapping[str, object]) -> None:
     """Refuse names in a folder's config that would make a library read another folder, and settings that may do more than that."""
     for part in ("vision_cfg", "text_cfg"):
-        if not isinstance(config[part], dict):
+        settings_of_part = config[part]
+        if not isinstance(settings_of_part, dict):
             raise DataError(f"{path}: {part} is no JSON object")
-        settings = config[part].get("tokenizer_kwargs") or {}
+        settings = settings_of_part.get("tokenizer_kwargs") or {}
         if not isinstance(settings, dict) or settings.keys() - _TOKENIZER_KWARGS:
             wanted = ", ".join(sorted(_TOKENIZER_KWARGS))
             raise DataError(f"{path}: {part}.tokenizer_kwargs is {settings!r}, wanted an object with any of {wanted}")
-        for key, value in config[part].items():
+        for key, value in settings_of_part.items():
             if key.endswith("_name") and isinstance(value, str):
                 pure = PurePosixPath(value.replace("\\", "/"))
                 if pure.is_absolute() or ".." in pure.parts or ":" in value or Path(value).is_dir():
@@ -456,15 +466,16 @@ def _stay_inside(path: Path, config: Mapping[str, Any]) -> None:
 
 
 @lru_cache(maxsize=4)
-def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) -> Any:
+def _open_tokenizer(model_name: str, files: tuple[tuple[str, int, int], ...]) -> Callable[[list[str]], Tensor]:
     """The tokenizer of a model, read once: a vocabulary takes a third of a second. `files`: of its folder, as they are now."""
     import open_clip
 
     try:
         with quiet():
-            return open_clip.get_tokenizer(model_name)
+            tokenizer: Callable[[list[str]], Tensor] = open_clip.get_tokenizer(model_name)
     except Exception as error:
         raise CtxrError(f"the tokenizer of {model_name} cannot be loaded: {error}") from error
+    return tokenizer
 
 
 _DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_")
@@ -477,18 +488,25 @@ def _undrawn() -> Iterator[None]:
     from torch.overrides import TorchFunctionMode
 
     class Undrawn(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            tensors = [*args[:1], *([kwargs["tensor"]] if kwargs and "tensor" in kwargs else [])]
+        def __torch_function__(
+            self,
+            func: Callable[..., object],
+            types: object,
+            args: tuple[object, ...] = (),
+            kwargs: Mapping[str, object] | None = None,
+        ) -> object:
+            named = kwargs or {}
+            tensors = [*args[:1], *([named["tensor"]] if "tensor" in named else [])]
             if tensors and getattr(func, "__name__", "") in _DRAWS:
                 return tensors[0]
-            return func(*args, **(kwargs or {}))
+            return func(*args, **named)
 
     with Undrawn():
         yield
 
 
 def _source(
-    name: str, config: Mapping[str, Any], build: Callable[[], Any], tokenizer: str, *,
+    name: str, config: Mapping[str, Any], build: Callable[[], ImageTextModel], tokenizer: str, *,
     files: tuple[tuple[str, int, int], ...] = (), threshold: float = CLIP_THRESHOLD,
 ) -> EncoderSource:  # fmt: skip
     """The source of what `build` makes, which it gives in evaluation mode; its tokenizer is opened when the first text comes."""

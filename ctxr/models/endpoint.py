@@ -162,7 +162,7 @@ class Endpoint:
         """Let go of all connections."""
         self._client.close()
 
-    def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, body: Mapping[str, object]) -> dict[str, Any]:
         """The completion of a request, asked for again while the host is busy, broken or slow.
 
         Raises Rejected for a request that it will not answer, Unreadable for replies that are no completion, CtxrError for
@@ -190,7 +190,7 @@ class Endpoint:
                 completion = _decoded(reply)
                 failed = completion is not None and bool(completion.get("error"))
                 if status == httpx.codes.OK and completion is not None and not failed:
-                    return dict(self._cleaned(completion))
+                    return {self.clean(name): self._cleaned(item) for name, item in completion.items()}
                 detail = self._detail(reply)
                 answered = status == httpx.codes.OK and not failed
                 trouble = f"what is not a completion: {detail}" if answered else f"{status}: {detail}"
@@ -212,7 +212,7 @@ class Endpoint:
         """The beginning of what a host says about an error, on one line; cut only once the key is out of it."""
         return " ".join(self.clean(_complaint(reply)).split())[:MOST_SAID] or "nothing"
 
-    def _cleaned(self, value: Any) -> Any:
+    def _cleaned(self, value: object) -> object:
         if isinstance(value, str):
             return self.clean(value)
         if isinstance(value, dict):
@@ -253,7 +253,7 @@ def _is_local(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _parsed(reply: bytes) -> Any:
+def _parsed(reply: bytes) -> object:
     """The value of JSON; other content as text."""
     try:
         return json.loads(reply)
@@ -261,7 +261,7 @@ def _parsed(reply: bytes) -> Any:
         return reply.decode(errors="replace")
 
 
-def _decoded(reply: bytes) -> dict[str, Any] | None:
+def _decoded(reply: bytes) -> dict[str, object] | None:
     content = _parsed(reply)
     return content if isinstance(content, dict) and ("choices" in content or content.get("error")) else None
 

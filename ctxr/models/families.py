@@ -1,11 +1,15 @@
 """Encoders of either family by name: those that make vectors apart, and those that look at image and text together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from ctxr.models.blip import is_blip, load_blip
+from ctxr.models.blip import blip_folder, is_blip, load_blip
 from ctxr.models.cross.sources import CrossSource, load_cross
-from ctxr.models.encoders import EncoderSource, find_source
-from ctxr.models.hub import makes_pairs
+from ctxr.models.encoders import TINY, TINY_FOLDER, EncoderSource, find_source, ignore
+from ctxr.models.entailment.text import bert_folder
+from ctxr.models.hub import fetched_weights, makes_pairs, split_name
+from ctxr.models.judges.nli import nli_folder
+from ctxr.models.regions import DETECTOR, weights_here
 
 
 def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | CrossSource:
@@ -13,3 +17,28 @@ def find_encoder(name: str, warn: Callable[[str], None]) -> EncoderSource | Cros
     if not makes_pairs(name):
         return find_source(name, warn)
     return load_blip(name) if is_blip(name) else load_cross(name)
+
+
+def locate_model(name: str) -> tuple[str, Sequence[Path]]:
+    """What a name that is no folder means here, with its files, which are fetched if they are not on this machine.
+
+    Raises UsageError for an unknown name, CtxrError for files that cannot be fetched.
+    """
+    kind, _, value = name.partition(":")
+    if name == DETECTOR:
+        file = weights_here()
+        return f"{name}:{file}", [file]
+    # where there is no folder, whoever builds it says so
+    if kind in ("random", "local-dir", "checkpoint", "volta", "albef", DETECTOR):
+        return name, []
+    if kind == "nli":
+        return name, sorted(file for file in nli_folder(value).iterdir() if file.is_file())
+    if is_blip(name) or kind in ("bert", "late"):
+        folder = blip_folder(value) if is_blip(name) else bert_folder(name)
+        return name, sorted(file for file in folder.iterdir() if file.is_file())
+    if name == "auto":
+        name = find_source(name, ignore).name
+    if name == TINY:
+        return name, sorted(TINY_FOLDER.iterdir())
+    arch, tag = split_name(name)
+    return f"{arch}:{tag}", [fetched_weights(arch, tag)]

@@ -5,10 +5,10 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ctxr.errors import CtxrError, UsageError, first_line
 
@@ -27,6 +27,21 @@ PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uni
 def makes_pairs(name: str) -> bool:
     """Whether an encoder of that name looks at image and text together; else it makes a vector of each."""
     return name.startswith(PAIR_ENCODERS)
+
+
+def placeless(name: str) -> str:
+    """The name of an encoder without its place on this machine: a folder by its last part."""
+    kind, colon, value = name.rpartition(":")
+    return f"{kind}{colon}{Path(value).name}" if kind.rpartition(":")[2] in ("local-dir", "checkpoint") else name
+
+
+def from_root(name: str) -> str:
+    """The name of a model or file with its path from the root, where it ends in that of a folder or a file on this machine."""
+    kind, colon, value = name.rpartition(":")
+    is_folder = (
+        re.fullmatch("(aligned:)?(local-dir|checkpoint|volta|albef|bert|late|blip)", kind) and Path(value).is_dir()
+    )
+    return f"{kind}{colon}{Path(value).resolve()}" if is_folder or Path(value).is_file() else name
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -154,7 +169,7 @@ def answers(address: str, patience: float) -> bool:
     return reachable.is_set()
 
 
-def _hub_files(config: dict[str, Any]) -> tuple[str, list[str]]:
+def _hub_files(config: Mapping[str, object]) -> tuple[str, list[str]]:
     """(repository, file names) in the order in which open_clip tries them: safetensors first."""
     from open_clip.constants import HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME
 

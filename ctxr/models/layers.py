@@ -1,6 +1,6 @@
 """The transformer block of BERT: normalised after each sublayer, exact GELU (specs A0.2)."""
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -48,14 +48,21 @@ def require_heads(width: int, heads: int) -> None:
         raise ValueError(f"{heads} heads do not divide a width of {width}")
 
 
-def feed_forward(layer: Any, items: Tensor) -> Tensor:
-    """The second sublayer of BERT, by `widen`, `narrow`, `dropout` and `after_widening` of a layer:
-    LayerNorm(x + Dropout(W2 gelu(W1 x)))."""
-    wide = functional.gelu(layer.widen(items), approximate="none")
-    return cast("Tensor", layer.after_widening(items + layer.dropout(layer.narrow(wide))))
+class FeedForward(nn.Module):
+    """A layer whose second sublayer is that of BERT, with W1 and W2 in `widen` and `narrow`."""
+
+    widen: nn.Linear
+    narrow: nn.Linear
+    dropout: nn.Dropout
+    after_widening: nn.LayerNorm
+
+    def feed_forward(self, items: Tensor) -> Tensor:
+        """LayerNorm(x + Dropout(W2 gelu(W1 x)))."""
+        wide = functional.gelu(self.widen(items), approximate="none")
+        return cast("Tensor", self.after_widening(items + self.dropout(self.narrow(wide))))
 
 
-class Block(nn.Module):
+class Block(FeedForward):
     """LayerNorm(x + Dropout(Attention(x))), then LayerNorm(x + Dropout(W2 gelu(W1 x))).
 
     Args:
@@ -73,7 +80,7 @@ class Block(nn.Module):
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """[B, K, D] of items [B, K, D]; `mask` [B, K] is True where there is one."""
-        return feed_forward(self, self.after_attention(items + self.dropout(self.attention(items, mask))))
+        return self.feed_forward(self.after_attention(items + self.dropout(self.attention(items, mask))))
 
 
 def cut(tokens: Tensor) -> Tensor:

@@ -228,13 +228,13 @@ def euclidean_search(queries: Vectors, pool: Vectors, coarse: bool, without: Pai
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
     slack = float(squares.max() - squares.min()) / 4
-    return ExactSearch(queries, pool, coarse, without, _minus_squares, slack=slack)
 
+    def minus_squares(left: Vectors, right: Vectors) -> Doubles:
+        """In float64, below zero: the nearest is the best."""
+        difference = np.subtract(left, right, dtype=np.float64)
+        return cast("Doubles", -np.vecdot(difference, difference))
 
-def _minus_squares(left: Vectors, right: Vectors) -> Doubles:
-    """Squared distances of pairs, in float64, below zero: the nearest is the best."""
-    difference = np.subtract(left, right, dtype=np.float64)
-    return cast("Doubles", -np.vecdot(difference, difference))
+    return ExactSearch(queries, pool, coarse, without, minus_squares, slack=slack)
 
 
 def _as_distances(indices: Indices, values: Doubles) -> Neighbours:

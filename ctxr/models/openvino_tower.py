@@ -9,7 +9,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ctxr.errors import CtxrError, first_line
@@ -17,19 +19,17 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 GAIN = 1.15
 """How many times as fast as torch another engine must be to be chosen: less is within the noise of a short measurement."""
 
 
-def openvino() -> Any:
+def openvino() -> ModuleType:
     """The package, silenced."""
     # openvino reports every import and conversion to its makers through this package, where it is installed
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-    import openvino
-
-    return openvino
+    return import_module("openvino")
 
 
 @contextmanager
@@ -46,7 +46,7 @@ class OpenVinoTower:
     """An image tower, compiled for each number of rows. Raises CtxrError where OpenVINO does not work."""
 
     @_one_sentence()
-    def __init__(self, tower: Any, size: tuple[int, int], numbers: str) -> None:
+    def __init__(self, tower: nn.Module, size: tuple[int, int], numbers: str) -> None:
         import torch
 
         package = openvino()

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more
 from ctxr.media.images import Pixels
 from ctxr.models.encoders import find_source, fingerprint, ignore
+from ctxr.models.hub import placeless
 from ctxr.models.precision import choose_device
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
@@ -75,7 +76,7 @@ class GridRegions:
     def describe(self) -> dict[str, object]:
         """Weights, preprocessing and grid."""
         return {
-            "encoder": self.name,
+            "encoder": placeless(self.name),
             "fingerprint": self._fingerprint,
             "preprocess": self._preprocess.describe(),
             "grid": list(self.grid),
@@ -104,7 +105,7 @@ class GridRegions:
             return feature_map(self._tower, pixels.to(self._device)).float().cpu()
 
 
-def feature_map(tower: Any, pixels: Tensor) -> Tensor:
+def feature_map(tower: nn.Module, pixels: Tensor) -> Tensor:
     """The last feature map [N, F, H, W] of an image tower of open_clip for pixels [N, 3, h, w].
 
     Raises UsageError for a tower that has none.
@@ -171,7 +172,7 @@ def averaging(cells: int, kept: int) -> Tensor:
     return (upper - lower).clamp(min=0) * kept
 
 
-def output_of(layer: Any, tower: Any, pixels: Tensor) -> Tensor:
+def output_of(layer: nn.Module, tower: nn.Module, pixels: Tensor) -> Tensor:
     """What a layer puts out while the tower looks at pixels."""
     seen: list[Tensor] = []
     handle = layer.register_forward_hook(lambda _layer, _given, out: seen.append(out))
@@ -186,6 +187,9 @@ def _unfolded(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
     """Tokens [N, H W, F] as a map [N, F, H, W]."""
     return tokens.transpose(1, 2).reshape(len(tokens), tokens.shape[2], *grid)
 
+
+DETECTOR = "faster-rcnn"
+"""Kind of the names of detectors: `faster-rcnn:WEIGHTS`, or without weights torchvision's own."""
 
 LAYOUTS = {"v2": "roi_heads.box_head.0.0.weight", "v1": "roi_heads.box_head.fc6.weight"}
 """A weight by which each of torchvision's two architectures is known."""
@@ -246,34 +250,26 @@ class DetectorRegions:
             return [self._look(image) for image in images]
 
     def _look(self, image: Pixels) -> Array:
-        from torchvision.ops import nms
+        from torchvision.ops import clip_boxes_to_image, nms, remove_small_boxes
 
         model, heads = self._model, self._model.roi_heads
         pixels = torch.tensor(image).permute(2, 0, 1).to(self._device).float() / 255
         batch, _ = model.transform([pixels])
         maps = model.backbone(batch.tensors)
         proposals, _ = model.rpn(batch, maps)
-        boxes, sure = self._boxes(maps, proposals, batch.image_sizes)
+        # each proposal counts as the box of its best class; class 0 is the background
+        logits, deltas = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes)))
+        sure, best = torch.softmax(logits, -1)[:, 1:].max(-1)
+        decoded = heads.box_coder.decode(deltas, proposals)
+        boxes = decoded[torch.arange(len(best), device=best.device), best + 1]
+        boxes = clip_boxes_to_image(boxes, batch.image_sizes[0])
+        large = remove_small_boxes(boxes, min_size=1.0)
+        boxes, sure = boxes[large], sure[large]
         kept = boxes[nms(boxes, sure, heads.nms_thresh)[: self._most]]
         features = heads.box_head(heads.box_roi_pool(maps, [kept], batch.image_sizes))
         height, width = batch.image_sizes[0]
         shares = kept / kept.new_tensor([width, height, width, height])
         return with_whole(features.float().cpu().numpy(), shares.float().cpu().numpy())
-
-    def _boxes(
-        self, maps: dict[str, Tensor], proposals: list[Tensor], sizes: list[tuple[int, int]]
-    ) -> tuple[Tensor, Tensor]:
-        """Each proposal as the box of its best class [P, 4], inside the picture, and the probability of that class [P]."""
-        from torchvision.ops import clip_boxes_to_image, remove_small_boxes
-
-        heads = self._model.roi_heads
-        logits, deltas = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, sizes)))
-        # class 0 is the background
-        sure, best = torch.softmax(logits, -1)[:, 1:].max(-1)
-        decoded = heads.box_coder.decode(deltas, proposals)
-        boxes = clip_boxes_to_image(decoded[torch.arange(len(best), device=best.device), best + 1], sizes[0])
-        large = remove_small_boxes(boxes, min_size=1.0)
-        return boxes[large], sure[large]
 
 
 def build(layout: str, classes: int, settings: dict[str, int]) -> Any:
@@ -310,7 +306,7 @@ def weights_here() -> Path:
     )
 
 
-def load_state(model: Any, state: dict[str, Tensor], file: Path, what: str) -> None:
+def load_state(model: nn.Module, state: dict[str, Tensor], file: Path, what: str) -> None:
     """Fill a model of torchvision. Raises DataError where the weights of `file` are not those of `what`."""
     try:
         missing, strange = model.load_state_dict(state, strict=False)

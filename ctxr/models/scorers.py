@@ -4,15 +4,16 @@ A scorer maps a `Batch` to float32 [B, K]: higher is better, -inf where there is
 Letters: B queries, K candidates, N images, R regions, F features of a region, T tokens, D width of a pair.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from ctxr.models.context import SCALE, ContextHead, Fusion, fuse
 from ctxr.models.layers import unit
+from ctxr.models.modules import ImageTextModel
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Batch:
         candidates: [B, K] int64 rows of `images`, in the order of the set; any row where there is none.
         mask: [B, K] bool, True where there is a candidate; each query has at least one.
         ordered: [B] bool, whether the order of the candidates is that of time.
-        target: [B] int64 position of the right candidate; -1 where it is not known.
+        targets: [B, K] bool, the candidates that are right; none where they are not known.
+        payload: what else a problem knows of its queries, [B, ...] by name.
     """
 
     images: Tensor
@@ -33,11 +35,38 @@ class Batch:
     candidates: Tensor
     mask: Tensor
     ordered: Tensor
-    target: Tensor
+    targets: Tensor
+    payload: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Tensor:
+        """[B] int64 position of the only right candidate, -1 where it is not known. Raises ValueError for a query with several."""
+        return only_position(self.targets)
 
     def to(self, device: str) -> "Batch":
         """The same on another device."""
-        return Batch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        return Batch(
+            self.images.to(device),
+            self.texts.to(device),
+            self.candidates.to(device),
+            self.mask.to(device),
+            self.ordered.to(device),
+            self.targets.to(device),
+            {name: tensor.to(device) for name, tensor in self.payload.items()},
+        )
+
+
+def marks_at(positions: Tensor, candidates: int) -> Tensor:
+    """bool [Q, K], True at the position [Q] of each row, nowhere where it is -1."""
+    return torch.arange(candidates, device=positions.device) == positions[:, None]
+
+
+def only_position(marks: Tensor) -> Tensor:
+    """int64 [Q], where each row [Q, K] is True; -1 where it is nowhere. Raises ValueError for a row that is True twice."""
+    counts = marks.sum(1)
+    if bool((counts > 1).any()):
+        raise ValueError("a query has several right candidates, and only one can be taken here")
+    return torch.where(counts == 1, marks.int().argmax(1), -1)
 
 
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:
@@ -58,10 +87,15 @@ class ClipScorer(nn.Module):
     """
 
     def __init__(
-        self, encoder: Any = None, head: ContextHead | None = None, fusion: Fusion = "multiply", scale: float = SCALE
+        self,
+        encoder: nn.Module | None = None,
+        head: ContextHead | None = None,
+        fusion: Fusion = "multiply",
+        scale: float = SCALE,
     ) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder: Any = encoder
+        self.head = head
         self.fusion, self.scale = fusion, scale
 
     def forward(self, batch: Batch) -> Tensor:
@@ -107,13 +141,16 @@ class ClipScorer(nn.Module):
         """Unit vectors [B, D] of tokens [B, T]; vectors stay as they are."""
         return texts if texts.is_floating_point() else unit(self._ask("tokens").encode_text(texts))
 
-    def _ask(self, what: str) -> Any:
+    def _ask(self, what: str) -> ImageTextModel:
         if self.encoder is None:
             raise ValueError(f"a scorer without an encoder was given {what}")
-        return self.encoder
+        return cast("ImageTextModel", self.encoder)
 
 
-def trainable(build: Callable[[], Any]) -> Any:
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def trainable(build: Callable[[], ModuleT]) -> ModuleT:
     """A model of open_clip whose weights all learn, fp32, in training mode. `build` as in `EncoderSource`.
 
     Channels stand last in memory: convolutions of ctxr-tiny then take two thirds of the time on a CPU.

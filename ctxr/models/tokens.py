@@ -6,7 +6,10 @@ The two ways of counting differ, so every result carries the name of the one tha
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ctxr.errors import DataError, UsageError, first_line
@@ -45,7 +48,10 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     """
     if choice not in ("auto", "spacy", "regex"):
         raise UsageError(f"--tokenizer {choice} is unknown", hint="choose auto, spacy or regex")
-    spacy = None if choice == "regex" else _spacy()
+    spacy: ModuleType | None = None
+    if choice != "regex":
+        with suppress(ImportError):
+            spacy = import_module("spacy")
     if spacy is None:
         if choice == "spacy" or parser is not None:
             raise UsageError("spaCy is not installed", hint="pip install spacy")
@@ -53,7 +59,15 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     version = spacy.__version__
     wanted = parser or PARSER
     if Path(wanted).is_dir() or spacy.util.is_package(wanted):
-        return _with_parser(spacy, wanted, version)
+        try:
+            nlp = spacy.load(wanted)
+        except Exception as error:  # whatever spaCy says about a folder that is no model
+            why = f"{wanted} is not a spaCy model: {first_line(error)}"
+            raise UsageError(why, hint="name another --parser") from error
+        if "parser" not in nlp.pipe_names:
+            raise UsageError(f"the spaCy model {wanted} has no parser", hint=f"--parser {PARSER} has one")
+        model = f"{nlp.meta.get('lang', '')}_{nlp.meta.get('name', '')} {nlp.meta.get('version', '')}"
+        return Tokenizer(f"spaCy {version}, {model}", lambda texts: _by_spacy(nlp, texts, True), "")
     fetch = f"python -m spacy download {PARSER}"
     if parser is not None:
         raise UsageError(f"there is no spaCy model {parser!r} here", hint=f"name a folder, or install one: {fetch}")
@@ -62,25 +76,6 @@ def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer
     why = f"tree depth needs a parsing model, and {PARSER} is not installed: {fetch}"
     name = f"spaCy {version}, English rules, rule sentencizer"
     return Tokenizer(name, lambda texts: _by_spacy(nlp, texts, False), why)
-
-
-def _with_parser(spacy: Any, wanted: str, version: str) -> Tokenizer:
-    try:
-        nlp = spacy.load(wanted)
-    except Exception as error:  # whatever spaCy says about a folder that is no model
-        raise UsageError(f"{wanted} is not a spaCy model: {first_line(error)}", hint="name another --parser") from error
-    if "parser" not in nlp.pipe_names:
-        raise UsageError(f"the spaCy model {wanted} has no parser", hint=f"--parser {PARSER} has one")
-    model = f"{nlp.meta.get('lang', '')}_{nlp.meta.get('name', '')} {nlp.meta.get('version', '')}"
-    return Tokenizer(f"spaCy {version}, {model}", lambda texts: _by_spacy(nlp, texts, True), "")
-
-
-def _spacy() -> Any:
-    try:
-        import spacy
-    except ImportError:
-        return None
-    return spacy
 
 
 def _by_spacy(nlp: Any, texts: list[str], trees: bool) -> list[Parsed]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.datasets.changes import refuse_other
+from ctxr.datasets.changes import contents_of, refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
@@ -20,7 +20,7 @@ from ctxr.media.images import Pixels, decoded, read_image, troubles
 from ctxr.models.encoders import Encoder
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.training.examples import ExampleTable, Images, PixelTable, PositivePairs, VectorTable
-from ctxr.problems.queries import EvalQuery, contents_of, pictures_of
+from ctxr.problems.queries import EvalQuery, pictures_of
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.paths import CACHE
@@ -134,22 +134,31 @@ def as_vectors(
 ) -> ExampleTable:
     """Queries with unit vectors of their images and texts; each is computed once for the same weights and precision."""
     pictures = pictures.of(queries)
-    images, texts = embedded(pictures, [query.text for query in queries], encoder, progress)
-    return questions_with(queries, pictures, VectorTable(images), texts)
+    images = VectorTable(embedded_images(pictures, encoder, progress))
+    texts = embedded_texts([query.text for query in queries], pictures.workdir, encoder, progress)
+    return questions_with(queries, pictures, images, texts)
 
 
-def embedded(pictures: PictureFiles, texts: Sequence[str], encoder: Encoder, progress: Progress) -> tuple[Array, Array]:
-    """Unit vectors of all pictures [N, D] and of the texts [M, D], each computed once for the same weights and precision."""
+def embedded_images(pictures: PictureFiles, encoder: Encoder, progress: Progress) -> Array:
+    """Unit vectors [N, D] of all pictures, each computed once for the same weights and precision."""
+    contents, origin = [*pictures.contents.values()], _origin("image", encoder)
+    with progress.task("embedding pictures", len(contents)) as task:
+        arrays = cached(
+            pictures.workdir, origin, contents, lambda part: encoder.encode_images(pictures.read(part)), task.advance
+        )
+    return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
 
-    def encoded(what: str, contents: list[str], encode: Callable[[slice], Array]) -> Array:
-        origin = {"weights": encoder.fingerprint, "precision": encoder.precision, "what": what}
-        with progress.task(f"embedding {'pictures' if what == 'image' else 'texts'}", len(contents)) as task:
-            arrays = cached(pictures.workdir, origin, contents, encode, task.advance)
-        return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
 
-    images = encoded("image", [*pictures.contents.values()], lambda part: encoder.encode_images(pictures.read(part)))
-    hashes = [sha256_bytes(text.encode()) for text in texts]
-    return images, encoded("text", hashes, lambda part: encoder.encode_texts(texts[part]))
+def embedded_texts(texts: Sequence[str], workdir: Path, encoder: Encoder, progress: Progress) -> Array:
+    """Unit vectors [M, D] of texts, each computed once for the same weights and precision."""
+    contents, origin = [sha256_bytes(text.encode()) for text in texts], _origin("text", encoder)
+    with progress.task("embedding texts", len(contents)) as task:
+        arrays = cached(workdir, origin, contents, lambda part: encoder.encode_texts(texts[part]), task.advance)
+    return np.concatenate([np.zeros((0, encoder.dim), np.float32), *arrays])
+
+
+def _origin(what: str, encoder: Encoder) -> dict[str, str]:
+    return {"weights": encoder.fingerprint, "precision": encoder.precision, "what": what}
 
 
 def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progress: Progress) -> Images:
@@ -167,12 +176,11 @@ def pixels_of(pictures: PictureFiles, preprocess: Preprocess, device: str, progr
 
 def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images: Images, texts: Array) -> ExampleTable:
     """Queries as arrays; `images` has a row for each of `pictures`, `texts` one for each query."""
-
     row = {image: position for position, image in enumerate(pictures.files)}
     most = max((len(one.images) for one in queries), default=1)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(one.image_set for one in queries))}
 
-    def column(value: Callable[[EvalQuery], Any], kind: type) -> Array:
+    def column(value: Callable[[EvalQuery], object], kind: type) -> Array:
         return np.array([value(query) for query in queries], kind)
 
     weak, unsure = (
@@ -180,12 +188,15 @@ def questions_with(queries: Sequence[EvalQuery], pictures: PictureFiles, images:
         for listed in ([one.weak for one in queries], [one.unsure for one in queries])
     )
     padded = [[row[image] for image in one.images] + [row[one.images[0]]] * (most - len(one.images)) for one in queries]
+    targets = np.zeros((len(queries), most), np.bool_)
+    for number, one in enumerate(queries):
+        targets[number, list(one.targets)] = True
     columns = {
         "texts": texts,
         "candidates": np.array(padded, np.int64).reshape(len(queries), most),
         "mask": np.arange(most)[None] < column(lambda one: len(one.images), np.int64)[:, None],
         "ordered": column(lambda one: one.ordered, np.bool_),
-        "target": column(lambda one: -1 if one.target is None else one.target, np.int64),
+        "targets": targets,
         "sets": column(lambda one: numbers[one.image_set], np.int64),
     }
     table = ExampleTable.of(images, columns, weak)

@@ -1,25 +1,32 @@
 """What `ctxr eval` asks of a problem: columns of each run on each split, and what is shown beside them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import common_dataset
+from ctxr.datasets.lineage import common_dataset, content_of, picture_parents
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
+from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
+from ctxr.models.identity import model_identity
 from ctxr.problems.figures import Columns, Figure, Summariser
+from ctxr.problems.human_labels import verdict_artifacts
+from ctxr.problems.options import EvalOptions
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.results import Findings, QueryResult, write_findings
-from ctxr.problems.runs import AnyRun, check_name, run_folders
+from ctxr.problems.runs import REGIONS, EvaluatedRun, RunSource, check_name, run_folders, run_sources
 from ctxr.problems.tables import percent
-from ctxr.store.artifacts import Content, Parent
-from ctxr.store.kinds import EVALUATION
+from ctxr.store.artifacts import Content, Parent, open_artifact
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import CLASSIFIER, EVALUATION, MODEL, REGION_FEATURES
 
 NO_SPLIT = "none"
 SIDES = (*SPLITS, NO_SPLIT)
@@ -29,17 +36,57 @@ SIDES = (*SPLITS, NO_SPLIT)
 class EvalRequest:
     """What is to be evaluated, by the `options` of `ctxr eval`."""
 
-    def __init__(self, options: Any, progress: Progress) -> None:
+    def __init__(self, options: EvalOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
 
     @cached_property
-    def dataset(self) -> Dataset:
-        """The dataset that is named, or that the runs have in common. Raises UsageError for a name that is nothing."""
+    def path(self) -> Path:
+        """Of the dataset that is named, or that the runs have in common, or the latest. Raises UsageError for a run that is nothing."""
         options = self.options
         for source in options.runs:
             check_name(source, options.workdir)
-        path = options.dataset or common_dataset(run_folders(options.runs, options.workdir), self.progress)
-        return open_dataset(path, options.workdir, self.progress)
+        folders = run_folders(options.runs, options.workdir)
+        path = options.dataset or common_dataset(folders, self.progress)
+        return chosen(path, options.workdir, CHAIN, self.progress)
+
+    @cached_property
+    def origin(self) -> Parent:
+        """The dataset by content."""
+        return content_of(self.path)
+
+    @cached_property
+    def sources(self) -> tuple[RunSource, ...]:
+        """The runs that are evaluated, in their order. Raises what `run_sources` raises."""
+        named = structs.replace(self.origin, name=self.path.resolve().stem)
+        return run_sources(self.options.runs, self.options.workdir, named, self.progress)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The dataset, read."""
+        return open_dataset(self.path, self.options.workdir, self.progress)
+
+    def parents(self) -> Iterator[Parent]:
+        """What an evaluation is made from, by content: the dataset, the runs, and what the options name or people said beside them."""
+        options = self.options
+        yield self.origin
+        if options.encoder or any(source.looks for source in self.sources):
+            yield from picture_parents(self.path, self.origin, options.workdir, self.progress)
+        yield from (source.origin for source in self.sources)
+        if options.regions:
+            regions = open_artifact(options.workdir / REGIONS / options.regions, REGION_FEATURES)
+            yield Parent(options.regions, REGION_FEATURES, regions.sha256)
+        for name in sorted({one for one in (options.encoder, options.rerank_by) if one}):
+            yield Parent(name, MODEL, model_identity(name, options.workdir))
+        for kind, path in (("judgments", options.judgments), ("positives", options.positives)):
+            if path is not None:
+                files = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
+                yield from (Parent(f"{kind}/{file.name}", kind, sha256_file(file)) for file in files)
+        if any(source.origin.kind == CLASSIFIER for source in self.sources):  # people said nothing of their pairs
+            return
+        places = [path if path.is_dir() else path.parent for path in (options.judgments, self.path) if path is not None]
+        for artifact in verdict_artifacts(places, options.workdir):
+            name = f"{artifact.path.parent.name}/{artifact.path.name}"
+            yield Parent(name, artifact.manifest.kind, artifact.content)
 
     @property
     def scoring(self) -> ScoringOptions:
@@ -50,24 +97,38 @@ class EvalRequest:
         )
 
 
-class Evaluation(ABC):
+class SplitExamples(Protocol):
+    """Examples of a split of the benchmark, as many as it has queries."""
+
+    @property
+    def name(self) -> str:
+        """Of the split."""
+
+    def __len__(self) -> int: ...
+
+
+SplitT = TypeVar("SplitT", bound=SplitExamples)
+ScoredRun = TypeVar("ScoredRun", bound=EvaluatedRun)
+
+
+class Evaluation(ABC, Generic[SplitT, ScoredRun]):
     """Runs on the examples of a problem.
 
     Attributes:
-        KIND: of the artifact. TOGETHER, EXACT: see `Summariser`.
+        PROBLEM: its name in the registry, which manifests of evaluations tell. KIND: of the artifact. TOGETHER, EXACT: see `Summariser`.
         unsure: splits with how many pairs leave their rankings.
-        dataset: its name. runs: with their scorers. splits: examples in the order of tables. parents: what decides the result.
+        dataset: its name. runs: with their scorers. splits: examples in the order of tables.
     """
 
+    PROBLEM: ClassVar[str]
     KIND: ClassVar[str] = EVALUATION
     TOGETHER: ClassVar[bool] = False
     EXACT: ClassVar[bool] = False
 
     unsure: Sequence[tuple[str, int]] = ()
     dataset: str
-    runs: Sequence[AnyRun]
-    splits: Sequence[Any]
-    parents: Sequence[Parent]
+    runs: Sequence[ScoredRun]
+    splits: Sequence[SplitT]
 
     def __init__(self, request: EvalRequest) -> None:
         self.request, self.options, self.progress = request, request.options, request.progress
@@ -78,25 +139,15 @@ class Evaluation(ABC):
         """Of the runs."""
         return tuple(run.name for run in self.runs)
 
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """What the folder of the results is named after."""
-        return self.names
-
-    @property
-    def key(self) -> Mapping[str, Any]:
-        """Everything beside the parents that decides the result."""
-        return {**self.options.key(), "runs": list(self.names)}
-
-    def groups(self, split: Any) -> Sequence[Any]:
+    def groups(self, split: SplitT) -> Sequence[str | int]:
         """What is drawn again as a whole, one for each row of the columns: by default each query by itself."""
         return range(len(split))
 
     @abstractmethod
-    def columns(self, split: Any, run: Any, summary: Summariser) -> Columns:
+    def columns(self, split: SplitT, run: ScoredRun, summary: Summariser) -> Columns:
         """The measures of a run, the mean over its scorers."""
 
-    def compared(self, split: Any, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
+    def compared(self, split: SplitT, columns: Mapping[str, Columns]) -> Mapping[str, Mapping[str, RatioColumn]]:
         """The measures by which runs are tested, by part: by default all that every run has."""
         runs = {run: {measure[2]: column for measure, column in by_measure} for run, by_measure in columns.items()}
         first = next(iter(runs.values()), {})
@@ -107,7 +158,7 @@ class Evaluation(ABC):
         """Runs whose queries are right or wrong outright, for McNemar's test."""
         return ()
 
-    def complete(self, split: Any, figures: list[Figure], summariser: Summariser) -> None:
+    def complete(self, split: SplitT, figures: list[Figure], summariser: Summariser) -> None:
         """Add the tables of a split, and what is no ratio of sums, to the findings; `figures` are those of its columns."""
         rows = tuple((figure.run, figure.part, figure.measure, percent(figure.interval)) for figure in figures)
         self.findings.tables[split.name] = Table(split.name, ("run", "on", "measure", "%"), rows)

@@ -6,7 +6,6 @@ All figures of a split see the same draws, so the interval of a difference is th
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ class Summariser:
     """
 
     split: str
-    groups: Sequence[Any]
+    groups: Sequence[str | int]
     seed: tuple[int, int]
     resamples: int
     permutations: int

@@ -1,6 +1,6 @@
 """What people said of pairs that a judge judged: answers of a project's workers, and audits of its rounds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ctxr.datasets.rounds import (
     refuse_changed,
 )
 from ctxr.datasets.truth import WORKER, Pair, read_judgments, unsure_pairs, verdicts
-from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
@@ -47,13 +47,11 @@ class HumanLabels:
         answers: judgments of every worker who is not blocked, including those about units `entail/IMAGE/CAPTION`.
         looked: whether a pair (caption, image) of an audited sample is entailed, as its audit found.
         strata: the stratum of each sampled pair of an active round.
-        parents: artifacts that it was read from.
     """
 
     answers: tuple[Judgment, ...] = ()
     looked: Mapping[Pair, bool] = field(default_factory=dict)
     strata: Mapping[Pair, AuditStratum] = field(default_factory=dict)
-    parents: tuple[Parent, ...] = ()
 
 
 def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
@@ -65,7 +63,6 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
     Raises DataError for artifacts that were changed and damaged tables.
     """
     rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
-    homes = list(dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]))
     strata: dict[Pair, AuditStratum] = {}
     for folder in rounds:
         refuse_changed(folder)
@@ -76,19 +73,25 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
                 strata[one.caption, one.image] = AuditStratum(name, one.population, one.decision == "added", judged)
     answers: list[Judgment] = []
     audited: dict[Pair, bool] = {}
-    parents = []
-    for home in homes:
+    for artifact in verdict_artifacts(revised, workdir):
+        artifact.refuse_changed()
+        if artifact.manifest.kind == AUDIT:
+            table = read_table(artifact.path / LOOKED, AuditVerdict)
+            audited |= {(one.caption, one.image): one.entailed for one in table}
+        else:
+            blocked = set(blocked_workers(artifact.path.parent))
+            answers += [row for row in read_judgments(artifact.path) if row.worker not in blocked]
+    return HumanLabels(tuple(answers), audited, strata)
+
+
+def verdict_artifacts(revised: Sequence[Path], workdir: Path) -> Iterator[Artifact]:
+    """The artifacts that `people_of` reads: answers, and audits of rounds, beside revised labels and in the project."""
+    rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
+    for home in dict.fromkeys([*(folder.resolve().parent for folder in rounds), workdir.resolve()]):
         if (home / JUDGMENTS / MANIFEST).is_file():
-            rows = read_judgments(home / JUDGMENTS)
-            if rounds or any(row.query.startswith(UNIT) for row in rows):
-                parents.append(_parent(home / JUDGMENTS, JUDGMENTS))
-                blocked = set(blocked_workers(home))
-                answers += [row for row in rows if row.worker not in blocked]
-        for folder in sorted((home / AUDITS).glob("*")) if rounds else ():
-            if (folder / MANIFEST).is_file():
-                parents.append(_parent(folder, AUDIT))
-                audited |= {(one.caption, one.image): one.entailed for one in read_table(folder / LOOKED, AuditVerdict)}
-    return HumanLabels(tuple(answers), audited, strata, tuple(parents))
+            yield open_artifact(home / JUDGMENTS, JUDGMENTS)
+        for manifest in sorted((home / AUDITS).glob(f"*/{MANIFEST}")) if rounds else ():
+            yield open_artifact(manifest.parent, AUDIT)
 
 
 def rounds_in_force(roots: Sequence[Path]) -> list[Path]:
@@ -129,9 +132,3 @@ def verdicts_of(judgments: Sequence[Judgment], people: HumanLabels) -> Verdicts:
     answers = tuple(row for row in (*judgments, *people.answers) if row.query.startswith(UNIT))
     decisions = decided(dict.fromkeys(unsure, False), (), replace(people, answers=answers))
     return verdicts(judgments) | decisions, unsure - decisions.keys()
-
-
-def _parent(folder: Path, kind: str) -> Parent:
-    artifact = open_artifact(folder, kind)
-    artifact.refuse_changed()
-    return Parent(f"{folder.parent.name}/{folder.name}", kind, artifact.sha256)

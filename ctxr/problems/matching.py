@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ctxr.datasets.open import origin_of
 from ctxr.errors import DataError
 from ctxr.problems import notes
-from ctxr.problems.evaluation import NO_SPLIT, SIDES, EvalRequest, Evaluation
-from ctxr.problems.protocols import Question, find_learner
+from ctxr.problems.evaluation import NO_SPLIT, SIDES, EvalRequest, Evaluation, SplitT
+from ctxr.problems.question import Question, find_learner
 from ctxr.problems.runs import ModelScores, Run, Scoring, find_runs
 from ctxr.store.records import ImageSet
 
 
-class ScoredEvaluation(Evaluation):
+class ScoredEvaluation(Evaluation[SplitT, Run]):
     """Runs that score the candidates of queries.
 
     Attributes:
@@ -33,10 +32,12 @@ class ScoredEvaluation(Evaluation):
         self.places = {one.id: sets[one.image_set] for one in dataset.queries.values() if one.labels is None}
         splits = {options.split} if options.split else {"valid", "test"}
         wanted = [name for name, (side, _) in self.places.items() if side in splits] or list(self.places)
-        scoring = Scoring(dataset, wanted, request.scoring, self.progress, lambda: find_learner(question))
-        self.dataset, self.runs = dataset.name, find_runs(options.runs, scoring)
+        scoring = Scoring(
+            dataset, request.origin, wanted, request.scoring, self.progress, lambda: find_learner(question)
+        )
+        self.dataset, self.runs = dataset.name, find_runs(request.sources, scoring, named=bool(options.runs))
         self.scorers = [scorer for run in self.runs for scorer in run.scorers]
-        self.parents, self.notes = [origin_of(dataset), *(run.origin for run in self.runs)], []
+        self.notes = []
 
     def finish(self) -> None:
         """What keeps figures from being taken at their word."""
@@ -44,7 +45,7 @@ class ScoredEvaluation(Evaluation):
         notes.mark_labels(self)
         dataset, splits = self.request.dataset, self.splits
         self.findings.notes += [*self.notes, *notes.leakage_notes(dataset, splits, self.progress)]
-        self.findings.notes += notes.contamination_notes(dataset, splits, self.runs)
+        self.findings.notes += notes.contamination_notes(self.request, splits, self.runs)
 
     def match(self) -> dict[str, tuple[list[str], set[str]]]:
         """The splits that any run scored, or --split, with their queries and those that some scorer lacks, or scored in part.

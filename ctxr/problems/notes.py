@@ -14,8 +14,8 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, plural
 from ctxr.models.leakage import Nearness, leakage_table
-from ctxr.problems.evaluation import Evaluation
-from ctxr.problems.runs import AnyRun
+from ctxr.problems.evaluation import EvalRequest, Evaluation, ScoredRun, SplitExamples, SplitT
+from ctxr.problems.runs import EvaluatedRun
 from ctxr.problems.tables import mark_changed
 from ctxr.store.artifacts import Artifact
 
@@ -26,7 +26,7 @@ IN_MIXTURES = "Mantis-Instruct holds the train split of ImageCoDe, so multimodal
 ALONE = "nothing was compared: --compare tests every two runs, and there is one alone"
 
 
-def first_notes(evaluation: Evaluation) -> list[str]:
+def first_notes(evaluation: Evaluation[SplitT, ScoredRun]) -> list[str]:
     """The dataset's own notes, and a sentence where there is nothing to compare."""
     single = evaluation.options.compare and len(evaluation.runs) == 1
     return [*evaluation.request.dataset.notes, *([ALONE] if single else [])]
@@ -61,7 +61,7 @@ def _person(row: dict[str, Any], agreement: Sequence[dict[str, Any]]) -> tuple[A
     return f"{row['kind']}, {row['basis']}", row["votes"], share, next(alphas, None)
 
 
-def leakage_notes(dataset: Dataset, splits: Sequence[Any], progress: Progress) -> list[str]:
+def leakage_notes(dataset: Dataset, splits: Sequence[SplitExamples], progress: Progress) -> list[str]:
     """A sentence for each thing that an evaluated side shares with another."""
     alert_of_leaks(dataset, progress)
     table = leakage_table(Nearness(None, 0.0), dataset, None, progress)
@@ -76,12 +76,16 @@ def leakage_notes(dataset: Dataset, splits: Sequence[Any], progress: Progress) -
     return notes
 
 
-def contamination_notes(dataset: Dataset, splits: Sequence[Any], runs: Sequence[AnyRun]) -> list[str]:
+def contamination_notes(
+    request: EvalRequest, splits: Sequence[SplitExamples], runs: Sequence[EvaluatedRun]
+) -> list[str]:
     """A sentence for each reason why it is not certain that a run never saw what it is evaluated on."""
     names = {split.name for split in splits}
     as_published = [run for run in runs if run.artifact is not None and _learned_nothing(run.artifact)]
     trained = [run for run in runs if run.artifact is not None and run.artifact.manifest.verb == "train"]
-    notes = [note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, dataset)]
+    notes = [
+        note for run in trained if run.artifact is not None for note in foreign_notes(run.artifact, request.origin)
+    ]
     tested = [run for run in trained if run.artifact is not None and chosen_on_test(run.artifact)]
     learned = [run for run in trained if run not in as_published]
     if learned and "train" in names:
@@ -95,12 +99,12 @@ def contamination_notes(dataset: Dataset, splits: Sequence[Any], runs: Sequence[
         )
     if outside := [run for run in runs if run not in trained]:
         notes.append(f"what {_listed(outside)} was trained on, and whether these sets were in it, is not known here")
-        if is_release(dataset):
+        if is_release(request.dataset):
             notes.append(IN_MIXTURES)
     return notes
 
 
-def mark_changed_runs(evaluation: Evaluation) -> None:
+def mark_changed_runs(evaluation: Evaluation[SplitT, ScoredRun]) -> None:
     """Put a dagger at runs that learned from other judgments than those of the dataset: from it before a change, or from another."""
     changed = {
         run.name
@@ -108,13 +112,13 @@ def mark_changed_runs(evaluation: Evaluation) -> None:
         if run.artifact is not None
         for ancestor in lineage(run.artifact)
         if isinstance(ancestor, Artifact) and not _learned_nothing(ancestor)
-        if other_datasets(ancestor, evaluation.request.dataset)
+        if other_datasets(ancestor, evaluation.request.origin)
     }
     tables = evaluation.findings.tables
     tables |= {name: mark_changed(table, changed) for name, table in tables.items()}
 
 
-def mark_labels(evaluation: Evaluation) -> None:
+def mark_labels(evaluation: Evaluation[SplitT, ScoredRun]) -> None:
     """Say in the notes and below every table which active rounds a toy judged, or are in force without a licence, and how many pairs
     leave the rankings."""
     places = (evaluation.request.dataset.root, evaluation.options.judgments)
@@ -135,5 +139,5 @@ def _learned_nothing(artifact: Artifact) -> bool:
     )
 
 
-def _listed(runs: Sequence[AnyRun]) -> str:
+def _listed(runs: Sequence[EvaluatedRun]) -> str:
     return ", ".join(run.name for run in runs)

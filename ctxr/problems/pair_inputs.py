@@ -22,10 +22,6 @@ from ctxr.store.regions import RegionFeatures, read_regions
 
 Source = EncoderSource | CrossSource
 
-AT_ONCE = {"cpu": 4}
-"""Queries in one pass of an encoder of pairs that does not learn, by device; elsewhere `_AT_ONCE`."""
-
-_AT_ONCE = 16
 _CHUNK = 64
 """Queries in a file of pair features: some minutes of a large encoder on a CPU."""
 
@@ -63,7 +59,7 @@ def regions_for(source: CrossSource, name: str, workdir: Path) -> RegionFeatures
 
 def at_once(device: str) -> int:
     """Queries in one pass of an encoder of pairs that does not learn."""
-    return AT_ONCE.get(device, _AT_ONCE)
+    return 4 if device == "cpu" else 16
 
 
 def as_inputs(

@@ -1,14 +1,13 @@
-"""The two halves of a problem, as training, evaluation and report know them."""
+"""The half of a problem that trains and scores, as training and evaluation know it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from ctxr.engine.progress import Progress
-from ctxr.engine.report import Table
-from ctxr.store.artifacts import Artifact
+from ctxr.models.training.recipe import Recipe
+from ctxr.problems.options import TrainOptions
 
 
 @dataclass(frozen=True)
@@ -30,40 +29,6 @@ class ScoringOptions:
     rerank_by: str = ""
 
 
-@dataclass(frozen=True)
-class Card:
-    """A table of a page; `warning` says what one should not overlook."""
-
-    table: Table
-    warning: str = ""
-
-
-class Question(Protocol):
-    """What models are asked, and how answers are evaluated. Needs no torch: enough for files of scores, endpoints and people.
-
-    Attributes:
-        LEARNER: the other half, by dotted name. KIND: of its trained models.
-        VARIANTS: of recipes for this problem, by which manifests of format 1 are known.
-        evaluation: the class of its `Evaluation`, made of an `EvalRequest`.
-    """
-
-    LEARNER: ClassVar[str]
-    KIND: ClassVar[str]
-    VARIANTS: ClassVar[tuple[str, ...]] = ()
-    evaluation: ClassVar[type[Any]]
-
-    def explains(self, config: Mapping[str, Any]) -> bool:
-        """Whether a model of this config shows what it looks at (`OpenRun.explain`)."""
-        return False
-
-    def takes(self, request: Any) -> bool:
-        """Whether runs and dataset of a `EvalRequest` are this problem's to evaluate; cheap, and without weights."""
-
-    def cards(self, artifact: Artifact) -> Sequence[Card]:
-        """What the report shows of an evaluation without queries."""
-        return ()
-
-
 class OpenRun(Protocol):
     """A trained run, or a published encoder."""
 
@@ -76,22 +41,10 @@ class OpenRun(Protocol):
 
 
 class Learner(Protocol):
-    """How models are trained for a problem.
+    """How models are trained for a problem."""
 
-    Attributes:
-        Recipe: everything that decides a training.
-    """
-
-    Recipe: ClassVar[type[Any]]
-
-    def job(self, options: Any, recipe: Any, progress: Progress) -> Any:
-        """The `TrainJob` of a recipe; `options` are those of `ctxr train`. Raises UsageError for some that make no sense."""
+    def job(self, options: TrainOptions, recipe: Recipe, progress: Progress) -> Any:
+        """The `TrainJob` of a recipe. Raises UsageError for some that make no sense."""
 
     def open_run(self, source: Path | str, options: ScoringOptions, progress: Progress) -> OpenRun:
         """A run by its folder, or a published encoder by its name. Raises UnfinishedError for a run that is not finished."""
-
-
-def find_learner(question: Question) -> Learner:
-    """The other half of a problem."""
-    learner: Learner = resolve_name(question.LEARNER)()
-    return learner

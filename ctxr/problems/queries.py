@@ -1,57 +1,82 @@
-"""Queries for an image of a set, as models see them: text, candidate images in order, target."""
+"""Queries for images of a set, as models see them: texts, candidate images in order, targets, and what belongs to the query."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctxr.datasets.changes import refuse_other
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
-from ctxr.store.artifacts import MANIFEST
-from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.records import SplitName
+from ctxr.store.hashing import sha256_of
+from ctxr.store.records import Record, SplitName, Text
 
 
 @dataclass(frozen=True)
 class EvalQuery:
-    """One query for an image of a set.
+    """One query for images of a set.
 
     Attributes:
-        text: all texts of the query, joined by blanks.
-        images: ids in the order of the set. target: position in them; None where it is not known.
+        texts: in the order of the query. images: ids in the order of the set.
+        targets: positions of the relevant ones in them, rising; none where they are not known.
         ordered: whether that order is one of time.
         weak: ids of further images for which the text was found to hold, where a recipe uses them.
         unsure: ids of those about which no judge is sure.
+        payload: its rows of the side tables, by name.
     """
 
     query: str
     image_set: str
-    text: str
+    texts: tuple[Text, ...]
     images: tuple[str, ...]
-    target: int | None
+    targets: tuple[int, ...]
     ordered: bool
     split: SplitName | None
     weak: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+    payload: Mapping[str, Sequence[Record]] = field(default_factory=dict, hash=False)
+
+    @property
+    def text(self) -> str:
+        """All texts, joined by blanks, for encoders that take one."""
+        return " ".join(one.text for one in self.texts)
+
+    @property
+    def target(self) -> int | None:
+        """The only target; None where none is known. Raises DataError where there are several."""
+        if len(self.targets) > 1:
+            raise DataError(
+                f"the query {self.query!r} has {len(self.targets)} relevant images, and only one can be learned here",
+                hint="use a recipe that learns from several, or leave the query out",
+            )
+        return self.targets[0] if self.targets else None
 
 
 def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list[EvalQuery]:
-    """Every query of the dataset for an image, or those of the given ids, by id. Queries with labels are left out.
+    """Every query of the dataset for images, or those of the given ids, by id. Queries with labels are left out.
 
     Raises DataError for a query that the dataset has not.
     """
     if lost := sorted(set(queries or ()) - dataset.queries.keys()):
         raise DataError(f"{dataset.name} has no query {lost[0]!r}", hint="name the dataset that the queries are from")
     by_id = {image_set.id: image_set for image_set in dataset.sets}
-    targets = {query.id: position for query, _, position in dataset.targets()}
+    targets: dict[str, set[int]] = {}
+    for query, _, position in dataset.targets():
+        targets.setdefault(query.id, set()).add(position)
     rows = []
     for name, query in sorted(dataset.queries.items()):
         if query.labels is None and (queries is None or name in queries):
             image_set = by_id[query.image_set]
-            text = " ".join(dataset.texts[one].text for one in query.texts)
-            split = dataset.split_of(image_set)
-            ordered = image_set.kind == "video"
-            rows.append(EvalQuery(name, image_set.id, text, image_set.images, targets.get(name), ordered, split))
+            rows.append(
+                EvalQuery(
+                    query=name,
+                    image_set=image_set.id,
+                    texts=tuple(dataset.texts[one] for one in query.texts),
+                    images=image_set.images,
+                    targets=tuple(sorted(targets.get(name, ()))),
+                    ordered=image_set.ordered,
+                    split=dataset.split_of(image_set),
+                    payload={table: own for table in dataset.side if (own := dataset.payload(table, name))},
+                )
+            )
     return rows
 
 
@@ -71,33 +96,9 @@ def pictures_of(dataset: Dataset, queries: Sequence[EvalQuery]) -> dict[str, Pat
     return {image: file for image, file in files.items() if file is not None}
 
 
-def contents_of(
-    dataset: Dataset, files: Mapping[str, Path], passed: Callable[[], None] = lambda: None
-) -> dict[str, str]:
-    """SHA-256 of each picture by image id; `passed` is called after each.
-
-    A recorded hash is verified where the file is newer than the manifest. Raises DataError for a changed picture.
-    """
-    manifest = None if dataset.root is None else dataset.root / MANIFEST
-    written = manifest.stat().st_mtime_ns if manifest is not None and manifest.is_file() else None
-    contents = {}
-    for image, file in files.items():
-        digest = dataset.images[image].sha256
-        if digest and written is not None and file.stat().st_mtime_ns > written:
-            refuse_other(file, digest)
-        contents[image] = digest or sha256_file(file)
-        passed()
-    return contents
-
-
 def sha256_of_queries(queries: Sequence[EvalQuery], contents: Mapping[str, str]) -> str:
-    """One hash over all texts and pictures that a model receives."""
-    rows = [
-        (query.query, query.image_set, query.text, query.images, query.target, query.ordered, query.split)
-        for query in queries
-    ]
-    unsure = [(query.query, query.unsure) for query in queries if query.unsure]
-    return sha256_of([rows, sorted(contents.items()), *([unsure] if unsure else [])])
+    """One hash over all texts, targets, payloads and pictures that a model receives."""
+    return sha256_of([list(queries), sorted(contents.items())])
 
 
 def check_positions(queries: Iterable[EvalQuery], most: int, every: bool) -> None:

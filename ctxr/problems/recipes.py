@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ctxr.engine.options import convert
 from ctxr.errors import DataError, UsageError, did_you_mean
@@ -11,6 +11,8 @@ from ctxr.models.training.recipe import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 """The recipes that come with ctxr."""
+
+RecipeT = TypeVar("RecipeT", bound=Recipe)
 
 PROFILES = ("fixed", "paper", "code")
 """fixed: the published numbers without known errors. paper: the text at its word. code: what the released scripts do."""
@@ -22,8 +24,8 @@ def list_recipes() -> list[str]:
 
 
 def read_recipe(
-    named: str, parity: str, changes: Sequence[str], class_of: Callable[[Mapping[str, Any]], type[Recipe]]
-) -> Recipe:
+    named: str, parity: str, changes: Sequence[str], class_of: Callable[[Mapping[str, object]], type[RecipeT]]
+) -> RecipeT:
     """The recipe of that name, or in that file, under a profile, with changes like "lr=1e-4"; `class_of` its values.
 
     Raises UsageError for an unknown recipe, profile, key, or a value that makes no sense; DataError for broken TOML.
@@ -65,7 +67,7 @@ def _file(named: str) -> Path:
     return FOLDER / f"{named}.toml"
 
 
-def _changed(change: str) -> tuple[str, Any]:
+def _changed(change: str) -> tuple[str, object]:
     """Key and value of a change like "lr=1e-4"; strings need no quotes."""
     key, sign, text = change.partition("=")
     if not sign:

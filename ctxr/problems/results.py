@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 
 from ctxr.engine.report import Table
-from ctxr.errors import UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.problems.figures import Figure, RunDifference
 from ctxr.store.artifacts import Content
 from ctxr.store.atomic import disk_errors, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Record
-from ctxr.store.tables import write_table
+from ctxr.store.tables import UNREADABLE, write_table
 
 MOST_NAMED = 80
 """Characters of a folder's name that may be made of the names of runs."""
@@ -132,6 +132,8 @@ def _token(name: str) -> str:
 RESULTS = "results"
 """Folder of a project that holds a folder for each evaluation."""
 PER_QUERY = "per_query.jsonl"
+TABLES = "tables.json"
+"""The tables that `ctxr eval` prints, by name."""
 FIGURES = "figures.json"
 
 MOST_SCORES = 30
@@ -183,13 +185,27 @@ class Findings:
     def files(self) -> dict[str, str]:
         """The figures as JSON, and the tables as Markdown and LaTeX."""
         rows: dict[str, Sequence[Any]] = {"figures": self.figures, "differences": self.differences, **self.rows}
-        content: dict[str, Any] = {name: [_flat(one) for one in listed] for name, listed in rows.items()}
+        content: dict[str, object] = {name: [_flat(one) for one in listed] for name, listed in rows.items()}
         content |= {"people": asdict(self.tables["people"]) if "people" in self.tables else None, "notes": self.notes}
         return {
             FIGURES: msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n",
+            TABLES: tables_json(self.tables),
             "results.md": "\n".join(markdown(table) for table in self.tables.values()),
             "results.tex": "\n".join(latex(table) for table in self.tables.values()),
         }
+
+
+def tables_json(tables: Mapping[str, Table]) -> str:
+    """Tables as `read_tables` reads them."""
+    return msgspec.json.format(msgspec.json.encode(tables), indent=1).decode() + "\n"
+
+
+def read_tables(results: Path) -> dict[str, Table]:
+    """The tables of an evaluation by name. Raises DataError for a damaged file."""
+    try:
+        return msgspec.json.decode((results / TABLES).read_bytes(), type=dict[str, Table])
+    except (OSError, *UNREADABLE) as error:
+        raise DataError(f"{results / TABLES} is damaged", hint="run ctxr eval again") from error
 
 
 def write_findings(out: Path, findings: Findings, rows: Iterable[QueryResult], files: Mapping[str, str]) -> Content:
@@ -205,8 +221,30 @@ def write_findings(out: Path, findings: Findings, rows: Iterable[QueryResult], f
     return Content([PER_QUERY, *contents], {"rows": count}, {})
 
 
-def _flat(one: Any) -> dict[str, Any]:
+class _Written(msgspec.Struct, frozen=True):
+    figures: list[dict[str, object]]
+    differences: list[dict[str, object]] = []
+    tables: list[Table] = []
+    people: Table | None = None
+
+
+def read_findings(folder: Path) -> Findings:
+    """Figures, differences and tables of an evaluation, human accuracy as the table `people`. Raises DataError for a damaged file."""
+    file = folder / FIGURES
+    try:
+        written = msgspec.json.decode(file.read_bytes(), type=_Written)
+        # a row holds the fields of its interval
+        figures = msgspec.convert([row | {"interval": row} for row in written.figures], list[Figure])
+        differences = msgspec.convert([row | {"interval": row} for row in written.differences], list[RunDifference])
+    except (OSError, *UNREADABLE) as error:
+        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+    tables = {str(number): table for number, table in enumerate(written.tables)}
+    tables |= {"people": written.people} if written.people else {}
+    return Findings(figures, differences, tables=tables)
+
+
+def _flat(one: Any) -> dict[str, object]:
     """A row with its interval's fields, where it has one, beside the others."""
     row = asdict(one)
-    interval: dict[str, Any] = row.pop("interval", {})
+    interval: dict[str, float | None] = row.pop("interval", {})
     return row | interval

@@ -4,15 +4,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import structs
+
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.lineage import other_datasets
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError, did_you_mean
+from ctxr.models.hub import from_root
+from ctxr.models.identity import model_identity
 from ctxr.problems.protocols import Learner, ScoringOptions
 from ctxr.problems.recipes import list_recipes
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
-from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.kinds import MODEL, RUN, RUNS, TRAINED
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import CLASSIFIERS, MODEL, RUN, RUNS, TRAINED
+from ctxr.store.paths import portable
 from ctxr.store.scores import read_scores
 
 SCORES = "scores.jsonl"
@@ -30,7 +35,7 @@ Values = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
-class AnyRun:
+class EvaluatedRun:
     """What is one row of a table: a model, or several that differ in their seed alone.
 
     Attributes:
@@ -58,7 +63,7 @@ class ModelScores:
 
 
 @dataclass(frozen=True)
-class Run(AnyRun):
+class Run(EvaluatedRun):
     """A run with its scores: one scorer, or one for each seed."""
 
     scorers: tuple[ModelScores, ...]
@@ -69,10 +74,11 @@ class Scoring:
     """How what was not scored yet is scored.
 
     Attributes:
-        queries: ids of those that are asked for. learner: opens models, when something is to be scored.
+        origin: of the dataset. queries: ids of those that are asked for. learner: opens models, when something is to be scored.
     """
 
     dataset: Dataset
+    origin: Parent
     queries: Sequence[str]
     options: ScoringOptions
     progress: Progress
@@ -89,40 +95,87 @@ class Scoring:
         return all(name in queries and row.keys() <= images[queries[name].image_set] for name, row in values.items())
 
 
-def find_runs(sources: Sequence[str], scoring: Scoring) -> list[Run]:
-    """The runs that `sources` name, in that order: the name or folder of a run, a file of scores, or a model's name.
+@dataclass(frozen=True)
+class RunSource:
+    """What a run is read from.
 
-    Without sources, every finished run of the project; one that was made on another dataset, and one that scores nothing, is
-    left out with a warning if its scores do not fit.
-
-    Raises UnfinishedError where there is none, UsageError for a name that is nothing of this or stands twice, DataError as
-    `read_scores` does.
+    Attributes:
+        name: what results are named after: of the folder, the file, or the model. place: of a trained run or a file of scores; None
+            for a published model, which `name` names. origin: what it is, by content.
     """
-    folder = scoring.options.workdir / RUNS
-    named = named_runs(sources, scoring.options.workdir, "name a file of scores: ctxr eval scores.jsonl")
-    if not sources:
-        named = [name for name in named if not _left_out(folder / name, scoring)]
-        if not named:
-            raise UnfinishedError(
-                f"no run in {folder} has scores for {scoring.dataset.name}",
-                hint="ctxr eval NAME   scores one of them here",
-            )
-    runs = [run for source in named for run in _open(source, scoring)]
-    refuse_twice(runs, "rename one of the files, or give its rows another scorer")
-    return runs
+
+    name: str
+    place: Path | None
+    origin: Parent
+
+    @property
+    def looks(self) -> bool:
+        """Whether it may score pictures now: a model, or a run with checkpoints."""
+        return self.place is None or (self.place.is_dir() and _can_score(open_artifact(self.place)))
 
 
-def named_runs(sources: Sequence[str], workdir: Path, hint: str) -> list[str]:
-    """What is named, or else every finished run. Raises UsageError for a name that is nothing, UnfinishedError with `hint` for no run."""
+_SCORE = "ctxr eval NAME   scores one of them here"
+
+
+def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress: Progress) -> tuple[RunSource, ...]:
+    """What `sources` name, in that order: the name or folder of a run or classifier, a file of scores, or a model's name.
+
+    Without sources, every finished run of the project; one that was made on another dataset than this, and one that scores nothing,
+    is left out with a warning.
+
+    Raises UnfinishedError where there is none, UsageError for a name that is nothing of this, DataError for scores of a run that were
+    changed.
+    """
     for source in sources:
         check_name(source, workdir)
     named = list(sources) or finished_runs(workdir)
     if not named:
-        raise UnfinishedError(f"{workdir / RUNS} holds no finished run", hint=hint)
-    return named
+        raise UnfinishedError(
+            f"{workdir / RUNS} holds no finished run", hint="name a file of scores: ctxr eval scores.jsonl"
+        )
+    if not sources:
+        named = [name for name in named if not _left_out(workdir / RUNS / name, dataset, progress)]
+        if not named:
+            raise UnfinishedError(
+                f"no run in {workdir / RUNS} has scores for {dataset.name}",
+                hint=_SCORE,
+            )
+    return tuple(_source(source, workdir) for source in named)
 
 
-def refuse_twice(runs: Sequence[AnyRun], hint: str) -> None:
+def _source(source: str, workdir: Path) -> RunSource:
+    folder, file = trained_folder(source, workdir), Path(source)
+    if folder is not None:
+        artifact = open_artifact(folder)
+        if artifact.changed_files(SCORES):
+            raise artifact.changed_error(SCORES)
+        name = folder.resolve().name
+        return RunSource(name, folder, Parent(name, artifact.manifest.kind, artifact.sha256))
+    if file.is_file():
+        name = file.resolve().parent.name if file.name == SCORES else file.stem
+        return RunSource(name, file, Parent(name, "scores", sha256_file(file)))
+    name = portable(from_root(source), workdir)
+    return RunSource(name, None, Parent(name, MODEL, model_identity(source, workdir)))
+
+
+def find_runs(sources: Sequence[RunSource], scoring: Scoring, named: bool = True) -> list[Run]:
+    """The scores of runs; what a trained run or a published model did not score yet is scored now. Of runs that were not `named`, one
+    that scored what the dataset does not ask is left out with a warning.
+
+    Raises UsageError for two runs of one name, DataError as `read_scores` does, UnfinishedError where none is left.
+    """
+    runs = [run for source in sources for run in _open(source, scoring)]
+    for run in () if named else tuple(runs):
+        if not all(scoring.fits(one.values) for one in run.scorers):
+            scoring.progress.warn(f"the run {run.name} is left out, it scored what {scoring.dataset.name} does not ask")
+            runs.remove(run)
+    if not runs:
+        raise UnfinishedError(f"no run has scores for {scoring.dataset.name}", hint=_SCORE)
+    refuse_twice(runs, "rename one of the files, or give its rows another scorer")
+    return runs
+
+
+def refuse_twice(runs: Sequence[EvaluatedRun], hint: str) -> None:
     """Raises UsageError for two runs of one name."""
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -133,7 +186,7 @@ def check_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")
-    if run_folder(source, workdir) is not None or Path(source).exists():
+    if trained_folder(source, workdir) is not None or Path(source).exists():
         return
     if Path(source).suffix in (".jsonl", ".json"):
         raise UsageError(
@@ -158,8 +211,16 @@ def check_name(source: str, workdir: Path) -> None:
 
 def run_folders(sources: Sequence[str], workdir: Path) -> list[Path]:
     """Folders of the runs that are named, or of every finished one; files of scores and models have none."""
-    folders = (run_folder(source, workdir) for source in sources or finished_runs(workdir))
+    folders = (trained_folder(source, workdir) for source in sources or finished_runs(workdir))
     return [folder for folder in folders if folder is not None]
+
+
+def trained_models(sources: Sequence[str], workdir: Path) -> list[Artifact]:
+    """The trained models of any kind that are named, or every finished run; files of scores and published models are none."""
+    named = sources or finished_runs(workdir)
+    places = [folder for name in named for folder in (*(workdir / home / name for home in TRAINED), Path(name)) if name]
+    artifacts = (open_artifact(folder) for folder in places if (folder / MANIFEST).is_file())
+    return [artifact for artifact in artifacts if artifact.manifest.kind in TRAINED.values()]
 
 
 def finished_runs(workdir: Path, folder: str = RUNS, kind: str = RUN) -> list[str]:
@@ -185,19 +246,22 @@ def run_folder(source: str, workdir: Path) -> Path | None:
     return next((folder for folder in (workdir / RUNS / source, Path(source)) if source and folder.is_dir()), None)
 
 
-def _open(source: str, scoring: Scoring) -> list[Run]:
-    folder, file = run_folder(source, scoring.options.workdir), Path(source)
-    if folder is not None:
-        return [_trained(folder, scoring)]
-    if file.is_file():
-        digest, own = sha256_file(file), file.resolve().parent.name if file.name == SCORES else file.stem
-        named = [(scorer or own, scores) for scorer, scores in read_scores(file).items()]
-        return [
-            Run(name, Parent(name, "scores", digest), (ModelScores(name, scores.values, scores.locate),))
-            for name, scores in named
-        ]
-    scorers = _scorers(source, scoring(source, scoring.queries))
-    return [Run(source, Parent(source, MODEL, sha256_of([one.values for one in scorers])), scorers)]
+def trained_folder(source: str, workdir: Path) -> Path | None:
+    """The folder of a run or classifier by its name in the project, or by its path; None for anything else."""
+    classifier = workdir / CLASSIFIERS / source
+    return classifier if source and (classifier / MANIFEST).is_file() else run_folder(source, workdir)
+
+
+def _open(source: RunSource, scoring: Scoring) -> list[Run]:
+    place, origin = source.place, source.origin
+    if place is None:
+        return [Run(source.name, origin, _scorers(source.name, scoring(source.name, scoring.queries)))]
+    if place.is_dir():
+        return [_trained(place, scoring)]
+    return [
+        Run(name, structs.replace(origin, name=name), (ModelScores(name, scores.values, scores.locate),))
+        for name, scores in ((scorer or source.name, scores) for scorer, scores in read_scores(place).items())
+    ]
 
 
 def _trained(folder: Path, scoring: Scoring) -> Run:
@@ -206,8 +270,6 @@ def _trained(folder: Path, scoring: Scoring) -> Run:
     name = folder.resolve().name
     origin = Parent(name, RUN, artifact.sha256)
     changed = artifact.changed_files()
-    if SCORES in changed:
-        raise artifact.changed_error(SCORES)
     if not _can_score(artifact):
         return Run(name, origin, _stored(folder), artifact=artifact)
     kept = _stored(folder) if _holds(artifact, scoring) else ()
@@ -243,7 +305,7 @@ def _has_scores(artifact: Artifact) -> bool:
 
 def _holds(artifact: Artifact, scoring: Scoring) -> bool:
     """Whether the stored scores of a run are answers to what is asked: made on this dataset, over the regions that are named."""
-    if not _has_scores(artifact) or other_datasets(artifact, scoring.dataset):
+    if not _has_scores(artifact) or other_datasets(artifact, scoring.origin):
         return False
     if scoring.options.regions not in ("", artifact.manifest.config.get("regions", "")):
         return False
@@ -257,21 +319,15 @@ def _joined(kept: ModelScores, computed: ModelScores) -> ModelScores:
     return ModelScores(kept.name, kept.values | computed.values, locate)
 
 
-def _left_out(folder: Path, scoring: Scoring) -> bool:
+def _left_out(folder: Path, dataset: Parent, progress: Progress) -> bool:
     """Whether a run that was not named has no scores for the dataset; a warning says why."""
-    artifact = open_artifact(folder, RUN)
-    why = ""
-    if _can_score(artifact):
-        if others := other_datasets(artifact, scoring.dataset):
-            why = f"was made on another dataset ({others[0].name}): ctxr eval {folder.name}   scores it on this one"
-        elif not _has_scores(artifact):
-            why = f"scored nothing: ctxr eval {folder.name}   scores it on what there is"
+    artifact, name, why = open_artifact(folder, RUN), folder.name, ""
+    if _can_score(artifact) and (others := other_datasets(artifact, dataset)):
+        why = f"was made on another dataset ({others[0].name}): ctxr eval {name}   scores it on this one"
     elif not _has_scores(artifact):
-        why = "scored nothing"
-    elif not all(scoring.fits(one.values) for one in _stored(folder)):
-        why = f"scored what {scoring.dataset.name} does not ask"
+        why = f"scored nothing: ctxr eval {name}   scores it on what there is"
     if why:
-        scoring.progress.warn(f"the run {folder.name} is left out, it {why}")
+        progress.warn(f"the run {name} is left out, it {why}")
     return bool(why)
 
 

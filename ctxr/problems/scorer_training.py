@@ -2,12 +2,10 @@
 
 import shlex
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
-
-from torch import nn
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ctxr.datasets.changes import parent_of
 from ctxr.datasets.dataset import Dataset
@@ -18,8 +16,9 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.families import find_encoder
 from ctxr.models.precision import choose_device, memory_for
-from ctxr.models.scorers import ClipScorer, trainable
+from ctxr.models.scorers import ClipScorer, PairScorer, trainable
 from ctxr.models.training.checkpoint import (
+    CONFIG,
     ENCODER,
     Checkpoint,
     check_head,
@@ -32,10 +31,11 @@ from ctxr.models.training.checkpoint import (
     write_weights,
 )
 from ctxr.models.training.examples import ExampleTable
-from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.models.training.recipe import Recipe, ScorerRecipe
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
+from ctxr.models.training.recipe import ScorerRecipe
 from ctxr.problems.embeddings import picture_files
 from ctxr.problems.human_labels import Verdicts
+from ctxr.problems.options import TrainOptions
 from ctxr.problems.pair_inputs import Source, regions_for
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery, sha256_of_queries
@@ -46,14 +46,65 @@ from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.problems.weak_positives import verdicts_in
 from ctxr.store.artifacts import MANIFEST, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS
+from ctxr.store.kinds import JUDGMENTS, REGION_FEATURES, RUN, RUNS
 
 
-class ScorerJob(TrainJob):
+def weighted_updates(
+    recipe: ScorerRecipe, first: Step[object], second: Callable[[], Step[object] | None], apply: bool
+) -> Iterator[Update]:
+    """The updates for a step whose queries may be repeated with a weak positive as the target (specs A3.2).
+
+    With `weak = "extra-batch"` the second step gets an update of its own at `alpha` times the rate; with "loss-weight" its loss
+    counts `alpha` times in the first update.
+
+    Args:
+        second: draws the repeated queries; None where there are none.
+    """
+    separate = recipe.weak == "extra-batch"
+
+    def steps() -> Iterator[tuple[Step[object], float]]:
+        yield first, 1.0
+        if not separate and (repeated := second()) is not None:
+            yield repeated, recipe.alpha
+
+    yield Update(steps(), apply=apply)
+    if separate and apply and (repeated := second()) is not None:
+        yield Update(((repeated, 1.0),), rate=recipe.alpha)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What of a dataset a job learns from and is judged on.
+
+    Attributes:
+        queries: by split, whose pictures are read. counts: of what each split is about.
+        weak: the weak positives that are learned from. judged_on: split that chooses the epoch, "" where none does.
+        slow_validation: images that a validation scores, where that takes long; else 0.
+    """
+
+    queries: Mapping[str, Sequence[EvalQuery]]
+    counts: dict[str, int]
+    weak: Sequence[object]
+    judged_on: str
+    slow_validation: int = 0
+
+
+TableT = TypeVar("TableT", bound=ExampleTable)
+
+
+@dataclass(frozen=True)
+class Examples(Generic[TableT]):
+    """Examples to train on, and to choose the epoch by or None."""
+
+    train: TableT
+    valid: TableT | None
+
+
+class ScorerJob(TrainJob, Generic[TableT]):
     """Seeds that learn from the queries of a dataset.
 
     Attributes:
-        asked: queries by split, whose pictures are read. pictures: of all splits.
+        data: what is learned from it. pictures: of all splits.
         weights: fingerprint of the encoder as it was published. start: run whose fine-tuned encoder is taken, None for the published one.
     """
 
@@ -61,16 +112,14 @@ class ScorerJob(TrainJob):
 
     checkpoint = staticmethod(read_checkpoint)
     recipe: ScorerRecipe
-    asked: dict[str, list[EvalQuery]]
+    data: TrainingData
 
-    def __init__(self, options: Any, recipe: ScorerRecipe, progress: Progress) -> None:
-        """Resolve what is trained, before hours are spent; `options` are those of `ctxr train`.
+    def __init__(self, options: TrainOptions, recipe: ScorerRecipe, progress: Progress) -> None:
+        """Resolve what is trained, before hours are spent.
 
         Raises UsageError for options that make no sense, DataError for a dataset that cannot be trained on, UnfinishedError for a start
         or a dataset that is not finished.
         """
-        if options.text_only or options.image_only:
-            raise UsageError("--text-only and --image-only are about classifiers", hint="--recipe entailment")
         if options.judgments is not None and recipe.weak == "off":
             raise UsageError(
                 "--judgments says what is entailed, and the recipe has weak = off", hint="--set weak=extra-batch"
@@ -81,48 +130,44 @@ class ScorerJob(TrainJob):
             source = find_encoder(recipe.encoder, progress.warn)
             self.weights = fingerprint_of(source)
         self.recipe = recipe = replace(recipe, encoder=source.name)
-        check_head(recipe, width_of(source), self.device)
+        check_head(recipe.shape, width_of(source), self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
         self.out = options.folder(RUNS)
         self.start = _start(options, recipe, self.out)
-        weak = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
-        everything = [query for queries in self.asked.values() for query in queries]
+        self.data = data = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
+        self.queries, self.judged_on, self.slow_validation = data.counts, data.judged_on, data.slow_validation
+        everything = [query for queries in data.queries.values() for query in queries]
         self.pictures = replace(picture_files(dataset, everything, options.workdir), regions=regions)
-        self.parents = list(self._parents(dataset, sha256_of_queries(everything, self.pictures.contents), weak))
+        self.parents = list(self.origins(dataset, sha256_of_queries(everything, self.pictures.contents)))
         self.key = {"weights": self.weights}
         self.seeds = options.seeds if recipe.learns else 1
-        self.dataset, self.encoder = dataset.name, recipe.encoder
+        self.dataset, self.encoder, self.regions = dataset.name, recipe.encoder, recipe.regions
 
-    def _parents(self, dataset: Dataset, queries: str, weak: Any) -> Iterator[Parent]:
-        """The dataset, and what the recipe names besides; `queries` and `weak` are hashed."""
+    def origins(self, dataset: Dataset, queries: str) -> Iterator[Parent]:
+        """The dataset, whose queries are hashed, and what the recipe names besides."""
         recipe, regions = self.recipe, self.pictures.regions
-        yield parent_of(dataset, self.content_key(queries))
+        learned = parent_of(dataset, self.content_key(queries))
+        yield learned
         if self.start is not None:
             origin = open_artifact(self.start, RUN)
             yield Parent(self.start.name, RUN, origin.sha256)
-            for note in foreign_notes(origin, dataset):
+            for note in foreign_notes(origin, learned):
                 self.progress.warn(note)
         if regions is not None:
             yield Parent(recipe.regions, REGION_FEATURES, regions.sha256)
-        if recipe.rerank:
-            retriever = find_encoder(recipe.rerank_by, self.progress.warn)
-            yield Parent(recipe.rerank_by, MODEL, fingerprint_of(retriever))
         if recipe.weak != "off":
-            yield Parent("weak positives", JUDGMENTS, sha256_of(weak))
+            yield Parent("weak positives", JUDGMENTS, sha256_of(self.data.weak))
 
     @abstractmethod
-    def read(self, dataset: Dataset, verdicts: Verdicts) -> Any:
-        """Set `asked` and what else is learned from; the weak positives, as they are hashed.
-
-        Raises DataError where the dataset has nothing to learn from.
-        """
+    def read(self, dataset: Dataset, verdicts: Verdicts) -> TrainingData:
+        """What is learned from. Raises DataError where the dataset has nothing to learn from."""
 
     @abstractmethod
-    def examples(self, source: Source) -> tuple[ExampleTable, ExampleTable | None]:
-        """(examples to train on, examples to choose the epoch by or None)."""
+    def examples(self, source: Source) -> Examples[TableT]:
+        """What is learned from, as arrays."""
 
     @abstractmethod
-    def objective(self, source: Source, train: Any, valid: Any) -> Callable[[TrainingRun], Objective]:
+    def objective(self, source: Source, examples: Examples[TableT]) -> Callable[[TrainingRun], Objective[Any, Any]]:
         """What is learned from them."""
 
     def content_key(self, sha256: str) -> str:
@@ -132,7 +177,7 @@ class ScorerJob(TrainJob):
     def check(self) -> None:
         """Read every picture but those of train, which are read before the first step."""
         if self.recipe.learns:
-            others = [query for split, queries in self.asked.items() if split != "train" for query in queries]
+            others = [query for split, queries in self.data.queries.items() if split != "train" for query in queries]
             self.pictures.of(others).check(self.progress)
 
     def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], None]:
@@ -141,56 +186,49 @@ class ScorerJob(TrainJob):
         below = None
         if self.start is not None:  # the checkpoint of the same seed, or else of the first
             same = self.start / f"seed{seed}"
-            below = same if (same / "config.json").is_file() else self.start / "seed0"
+            below = same if (same / CONFIG).is_file() else self.start / "seed0"
         source = source_of(below, recipe.encoder, self.progress)
-        epoch = self._train(source, seed, train) if recipe.learns else 0
-        own = {field.name for field in fields(Checkpoint)} & asdict(recipe).keys()
-        kept = {name: getattr(recipe, name) for name in own}
+        epoch = 0
+        if recipe.learns:
+            examples = self.examples(source)
+            if examples.valid is None:
+                unchosen = "there is nothing on valid to choose an epoch by, so the last epoch counts"
+                self.progress.warn(f"seed {seed}: {unchosen}")
+            model, objective = self.model(source, seed), self.objective(source, examples)
+            epoch = train(model, len(examples.train), objective).best or 0
 
         def save(folder: Path) -> None:
             write_weights(folder, train.weights if recipe.learns else None, None if below is None else below / ENCODER)
             # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
             fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, self.progress.warn), folder, source.name))
-            width, made_by = width_of(source), self.seed_key(seed)
-            write_config(folder, Checkpoint(**kept, fingerprint=fingerprint, width=width, epoch=epoch, made_by=made_by))
+            config = Checkpoint(
+                epoch, self.seed_key(seed), recipe.shape, fingerprint, width_of(source), not recipe.tunes, seed
+            )
+            write_config(folder, self.noted(config))
 
         return save
 
-    def _train(self, source: Source, seed: int, train: SeedTrainer) -> int:
-        """The best epoch."""
-        examples, valid = self.examples(source)
-        if valid is None:
-            self.progress.warn(
-                f"seed {seed}: there is nothing on valid to choose an epoch by, so the last epoch counts"
-            )
-        model = self._model(source, seed)
-        return train(model, len(examples), self.objective(source, examples, valid)).best or 0
+    def noted(self, config: Checkpoint) -> Checkpoint:
+        """With what else decides how a checkpoint scores."""
+        return config
 
-    def _model(self, source: Source, seed: int) -> nn.Module:
+    def model(self, source: Source, seed: int) -> ClipScorer | PairScorer:
+        """What learns, untrained."""
         recipe, encoder = self.recipe, trainable(source.build) if self.recipe.tunes else None
         with memory_for(
             f"a scorer over {recipe.encoder}", self.device, "use a smaller encoder or head, or --device cpu"
         ):
-            scorer: nn.Module = new_scorer(recipe, width_of(source), encoder, seed).to(self.device)
-        if recipe.start_at_cosine:
-            if not isinstance(scorer, ClipScorer):
-                raise UsageError(f"{recipe.encoder} scores no cosine to start at", hint="--set start_at_cosine=false")
-            published: Any = source.build()
-            scorer.start_at_cosine(float(published.logit_scale.exp()))
-        return scorer
+            return new_scorer(recipe.shape, width_of(source), encoder, seed).to(self.device)
 
-    def models(self) -> dict[str, Any]:
+    def models(self) -> dict[str, object]:
         """The encoder of the first seed."""
-        notes = read_checkpoint(self.out / "seed0")
-        return {"encoder": {"name": notes.encoder, "fingerprint": notes.fingerprint, "dim": notes.width}}
+        config = read_checkpoint(self.out / "seed0")
+        return {"encoder": {"name": config.shape.encoder, "fingerprint": config.fingerprint, "dim": config.width}}
 
     @property
     def scoring(self) -> ScoringOptions:
         """Where and how checkpoints score."""
-        recipe = self.recipe
-        return ScoringOptions(
-            self.pictures.workdir, self.device, recipe.precision, recipe.regions, recipe.rerank, recipe.rerank_by
-        )
+        return ScoringOptions(self.pictures.workdir, self.device, self.recipe.precision, self.regions)
 
     @property
     def scorers(self) -> list[str]:
@@ -198,7 +236,7 @@ class ScorerJob(TrainJob):
         return list(scorers_in(self.out))
 
 
-def _start(options: Any, recipe: ScorerRecipe, out: Path) -> Path | None:
+def _start(options: TrainOptions, recipe: ScorerRecipe, out: Path) -> Path | None:
     """The run that a recipe starts from; None for the encoder as it was published."""
     if not recipe.start:
         return None
@@ -215,10 +253,10 @@ def _start(options: Any, recipe: ScorerRecipe, out: Path) -> Path | None:
     return folder
 
 
-def start_command(options: Any, recipe: Recipe) -> str:
+def start_command(options: TrainOptions, recipe: ScorerRecipe) -> str:
     """The command that trains a run which the recipe can start from: of its name, its encoder, and the same dataset."""
 
-    def read(name: str) -> Any:
+    def read(name: str) -> ScorerRecipe:
         return read_recipe(name, options.parity, (), lambda _: type(recipe))
 
     # a run may be called otherwise than its recipe

@@ -14,7 +14,6 @@ from ctxr.models.hub import makes_pairs
 from ctxr.models.scorers import ClipScorer, PairScorer
 from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_checkpoint, tuned
 from ctxr.models.training.examples import ExampleTable
-from ctxr.models.training.recipe import HEADS
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import Source, as_features, as_inputs, at_once, regions_for
@@ -23,6 +22,7 @@ from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import scorers_in
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
+from ctxr.store.paths import rooted
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class OpenScorer(OpenRun):
         Raises UnfinishedError for a run that is not finished, DataError for one without checkpoints.
         """
         if isinstance(source, str):
-            return cls({source: None}, source, options, progress)
-        config = open_artifact(source, RUN, "ctxr train").manifest.config
+            return cls({source: None}, rooted(source, options.workdir), options, progress)
+        config = rooted(open_artifact(source, RUN, "ctxr train").manifest.config, source / "../..")
         checkpoints = scorers_in(source)
         if not checkpoints:
             raise DataError(f"{source} holds no checkpoint", hint="train it again: ctxr train")
-        precision = str(config.get("precision", "auto")) if options.precision == "auto" else options.precision
+        precision = str(config["precision"]) if options.precision == "auto" else options.precision
         options = replace(options, regions=options.regions or str(config.get("regions", "")), precision=precision)
         if options.rerank is None:
             by = str(config.get("rerank_by", ""))
@@ -76,7 +76,7 @@ class ScoringPlan:
     """
 
     prepare: Callable[[Sequence[EvalQuery]], ExampleTable]
-    ranker: Any
+    ranker: ClipScorer | PairScorer
     at_once: int
     bf16: bool = False
 
@@ -112,13 +112,13 @@ def plan_scoring(
 
     A cross-encoder without a head over it as it was published computes its pairs again.
     """
-    notes = None if checkpoint is None else read_checkpoint(checkpoint)
-    kept = notes is not None and notes.variant in HEADS and notes.frozen
+    config = None if checkpoint is None else read_checkpoint(checkpoint)
+    kept = config is not None and config.shape.head is not None and config.frozen
     frozen = kept or not isinstance(source, CrossSource)
     prepare = prepared(source, pictures, frozen, device, precision, progress=progress)
     encoder = None if frozen else source.build()
     if checkpoint is not None:
-        ranker: Any = load_head(checkpoint, encoder)
+        ranker = load_head(checkpoint, encoder)
     else:
         ranker = (ClipScorer() if encoder is None else PairScorer(encoder)).eval()
     if frozen:
@@ -134,16 +134,16 @@ def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> Sour
     source = find_encoder(encoder, progress.warn)
     if checkpoint is None:
         return source
-    notes = read_checkpoint(checkpoint)
-    if notes.encoder != source.name:
+    config = read_checkpoint(checkpoint)
+    if (below := config.shape.encoder) != source.name:
         raise DataError(
-            f"{checkpoint} was trained over the encoder {notes.encoder}, not over {source.name}",
-            hint=f"train again with --set encoder={notes.encoder}",
+            f"{checkpoint} was trained over the encoder {below}, not over {source.name}",
+            hint=f"train again with --set encoder={below}",
         )
-    trained = tuned(source, checkpoint, f"{notes.encoder} as trained in {checkpoint.parent.name}/{checkpoint.name}")
-    if fingerprint_of(trained) != notes.fingerprint:
+    trained = tuned(source, checkpoint, f"{below} as trained in {checkpoint.parent.name}/{checkpoint.name}")
+    if fingerprint_of(trained) != config.fingerprint:
         raise DataError(
-            f"{checkpoint} was trained over other weights than {notes.encoder} has now",
+            f"{checkpoint} was trained over other weights than {below} has now",
             hint="put the weights back that it was trained with, or train again: ctxr train",
         )
     return trained

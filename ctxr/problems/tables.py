@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ctxr.engine.report import P_SHOWN, Table
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
@@ -44,12 +43,16 @@ def mark_changed(table: Table, runs: Collection[str]) -> Table:
     """The table with a dagger at these runs, named in the columns `run` and `against` or else at the top, and a note of what it means."""
     named = {place for place, head in enumerate(table.columns) if head in ("run", "against")}
 
-    def mark(cells: tuple[Any, ...]) -> tuple[Any, ...]:
+    def mark(cells: Sequence[object]) -> tuple[object, ...]:
         return tuple(
             f"{cell} †" if cell in runs and (not named or place in named) else cell for place, cell in enumerate(cells)
         )
 
-    marked = replace(table, rows=tuple(map(mark, table.rows))) if named else replace(table, columns=mark(table.columns))
+    marked = (
+        replace(table, rows=tuple(map(mark, table.rows)))
+        if named
+        else replace(table, columns=tuple(map(str, mark(table.columns))))
+    )
     return table if marked == table else replace(marked, note=f"{table.note}; {CHANGED}" if table.note else CHANGED)
 
 

@@ -4,19 +4,25 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.errors import UsageError
+from ctxr.models.training.checkpoint import SeedConfig
 from ctxr.models.training.loop import BEST, Callbacks, Objective, Trainer, TrainingRun
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.scoring import in_bf16
 from ctxr.models.training.state import Epoch, TrainingState
 from ctxr.store.artifacts import Parent
 from ctxr.store.hashing import sha256_of
+from ctxr.store.paths import portable
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 MAKING = "making"
 """Folder of a run for what only an unfinished training needs."""
@@ -25,16 +31,24 @@ TENSORBOARD = "tensorboard"
 """Folder of a run for event files: they hold clocks, so no manifest lists them."""
 
 
-def find_writer() -> Any:
+def find_writer() -> "type[SummaryWriter]":
     """The class that writes event files. Raises UsageError where the package tensorboard is not installed."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter as Writer
     except ImportError as error:
         raise UsageError(
             "--tensorboard needs the package tensorboard, which is not installed",
             hint="pip install tensorboard",
         ) from error
-    return SummaryWriter
+    return Writer
+
+
+@dataclass(frozen=True)
+class TrainedSeed:
+    """The epochs of a trained seed, and what writes its checkpoint into an empty folder."""
+
+    epochs: Sequence[Epoch]
+    save: Callable[[Path], None]
 
 
 class TrainJob(ABC):
@@ -44,8 +58,8 @@ class TrainJob(ABC):
         KIND: of the artifact. UNIT, MEASURE, NOTE: what a split counts, what results measure, and how.
         recipe: what decides a training. seeds: how many. out: folder of the run. device: to train on.
         parents: what the run is made from. key: what decides it beside recipe, seeds and parents.
-        dataset, encoder: names to report. queries: of each split. judged_on: split that chooses the epoch, "" where none does.
-        checkpoint: reads the config of a finished checkpoint, with its `epoch` and `made_by`; raises DataError where there is none.
+        dataset, encoder, regions: names to report. queries: of each split. judged_on: split that chooses the epoch, "" where none does.
+        checkpoint: reads the config of a finished checkpoint; raises DataError where there is none.
         slow_validation: images that a validation scores, where that takes long; else 0.
     """
 
@@ -60,17 +74,31 @@ class TrainJob(ABC):
     device: str
     progress: Progress
     parents: Sequence[Parent]
-    key: Mapping[str, Any]
+    key: Mapping[str, object]
     dataset: str
     encoder: str
     queries: dict[str, int]
-    checkpoint: Callable[[Path], Any]
+    regions: str = ""
+    checkpoint: Callable[[Path], SeedConfig]
     judged_on: str = ""
     slow_validation: int = 0
 
     def seed_key(self, seed: int) -> str:
         """What decides the training of a seed: neither a state nor a checkpoint with another key is used."""
-        return sha256_of([self.decisive(), self.key["weights"], seed, sorted(one.sha256 for one in self.parents)])
+        recipe = portable(self.recipe.key(), self.out.parents[1])
+        return sha256_of([recipe, self.key["weights"], seed, sorted(one.sha256 for one in self.parents)])
+
+    def train_seed(self, seed: int, tensorboard: bool = False) -> "TrainedSeed":
+        """Train a seed, or go on where it was stopped. Raises UsageError where TensorBoard is not installed, and what `fit` raises."""
+        if tensorboard:
+            find_writer()  # hours before it is wanted
+        trainer = SeedTrainer(self, seed, tensorboard)
+        save = self.fit(seed, trainer)
+        return TrainedSeed(trainer.epochs, save)
+
+    def clear(self) -> None:
+        """Remove what only an unfinished training needs."""
+        shutil.rmtree(self.out / MAKING, ignore_errors=True)
 
     @abstractmethod
     def fit(self, seed: int, train: "SeedTrainer") -> Callable[[Path], None]:
@@ -80,10 +108,6 @@ class TrainJob(ABC):
         """Whatever should not fail after hours."""
         return
 
-    def decisive(self) -> dict[str, Any]:
-        """The recipe without what changes no result but by rounding."""
-        return self.recipe.key()
-
     def write_scores(self) -> list[str]:
         """Write what all checkpoints say of validation and test; the names of the tables."""
         return []
@@ -92,11 +116,11 @@ class TrainJob(ABC):
         """(valid, test) of each seed, as its tables say; None for those of validation alone."""
         return None
 
-    def counts(self, valid: float | None, test: float | None) -> dict[str, Any]:
+    def counts(self, valid: float | None, test: float | None) -> dict[str, object]:
         """What the manifest counts."""
         return {"queries": self.queries, "seeds": self.seeds, "valid": valid, "test": test}
 
-    def models(self) -> dict[str, Any]:
+    def models(self) -> dict[str, object]:
         """The published models that took part, for the manifest."""
         return {}
 
@@ -113,9 +137,11 @@ class SeedTrainer:
         self.folder = job.out / MAKING / f"seed{seed}"
         self.weights, self.epochs = self.folder / BEST, list[Epoch]()
         self.tensorboard = tensorboard
-        self.writer: Any = None
+        self.writer: SummaryWriter | None = None
 
-    def __call__(self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective]) -> TrainingState:
+    def __call__(
+        self, model: nn.Module, examples: int, objective: Callable[[TrainingRun], Objective[Any, Any]]
+    ) -> TrainingState:
         """Train to the end, by the objective of a run over so many examples an epoch. Raises CtxrError when the loss is not finite."""
         job, progress, epochs = self.job, self.job.progress, self.job.recipe.epochs
         with ExitStack() as stack:

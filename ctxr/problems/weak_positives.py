@@ -8,7 +8,6 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.truth import Pair, read_judgments, unsure_pairs
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
-from ctxr.models.training.recipe import Recipe
 from ctxr.problems.human_labels import HumanLabels, Verdicts, people_of, verdicts_of
 from ctxr.problems.queries import EvalQuery
 
@@ -30,15 +29,15 @@ def none_entailed(dataset: Dataset) -> DataError:
 
 
 def with_weak_positives(
-    queries: Sequence[EvalQuery], dataset: Dataset, recipe: Recipe, verdicts: Verdicts, progress: Progress
+    queries: Sequence[EvalQuery], dataset: Dataset, anywhere: bool, verdicts: Verdicts, progress: Progress
 ) -> list[EvalQuery]:
-    """Queries that a recipe learns from, with the images beside the target for which each was found to hold, and the unsure ones.
+    """Queries to learn from, with the images beside the target for which each was found to hold, and the unsure ones.
 
-    They are those of its own set; where a variant has no context and draws from all sets, those of any set that is asked about.
+    They are those of its own set; `anywhere`, for training that draws from all sets, those of any set that is asked about.
     Raises DataError where no query has either.
     """
     positives = by_query(pair for pair, entails in verdicts[0].items() if entails)
-    pool = {image for one in queries for image in one.images} if recipe.variant == "none" else None
+    pool = {image for one in queries for image in one.images} if anywhere else None
     marked = [replace(one, weak=_beside(one, positives, pool)) for one in with_unsure(queries, verdicts, pool)]
     some = [len(one.weak) for one in marked if one.weak]
     if not some and not any(one.unsure for one in marked):
@@ -62,6 +61,6 @@ def by_query(pairs: Iterable[Pair]) -> dict[str, list[str]]:
 
 
 def _beside(one: EvalQuery, found: Mapping[str, Sequence[str]], pool: set[str] | None) -> tuple[str, ...]:
-    target = None if one.target is None else one.images[one.target]
+    targets = {one.images[position] for position in one.targets}
     near = {*one.images} if pool is None else pool
-    return tuple(image for image in found.get(one.query, ()) if image in near and image != target)
+    return tuple(image for image in found.get(one.query, ()) if image in near and image not in targets)

@@ -19,9 +19,8 @@ import msgspec
 from ctxr import __version__
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
+from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sha256_of
 from ctxr.store.kinds import REVISE_LABELS
-from ctxr.store.records import OLD_LOW_QUALITY
 from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json
 
 FORMAT = 1
@@ -45,7 +44,9 @@ RANKS = "sources/.*-of-*.rank"
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
-_PACKAGES = ("av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "piq", "pytesseract", "scenedetect", "torch")
+_PACKAGES = (
+    "av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "pillow", "piq", "pytesseract", "scenedetect", "torch", "torchvision"
+)  # fmt: skip
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -98,6 +99,11 @@ class Artifact:
         return [name for name, entry in entries.items() if sha256_if_readable(self.path / name) != entry.sha256]
 
     @property
+    def content(self) -> str:
+        """SHA-256 over what its files hold, from whatever and however often they were written."""
+        return sha256_of(sorted((name, entry.sha256) for name, entry in self.manifest.files.items()))
+
+    @property
     def cure(self) -> str:
         """The hint for a file that is not as it was written."""
         verb = self.manifest.verb
@@ -143,8 +149,6 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
         if not (path / MARKER).exists():
             raise DataError(f"{file} is not a manifest of ctxr: {error}", hint="name another folder") from error
         raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
-    if isinstance(reasons := manifest.counts.get("reasons"), dict) and OLD_LOW_QUALITY in reasons:
-        reasons["low_quality"] = reasons.pop(OLD_LOW_QUALITY)
     if kind is not None and manifest.kind != kind:
         raise DataError(
             f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
@@ -158,30 +162,30 @@ def merge_hint(path: Path) -> str:
 
 
 def finished(
-    path: Path, kind: str, verb: str, config: Mapping[str, Any], parents: Sequence[Parent], *, renamed: bool = False
+    path: Path, kind: str, verb: str, config: Mapping[str, object], parents: Sequence[Parent]
 ) -> Artifact | None:
     """The artifact at `path` if it is the finished result of exactly this; None if there is work to do.
 
-    Parents may differ in `path`, and in their names too if `renamed`: content decides.
+    Parents may differ in their names: content decides.
     """
     if not (path / MANIFEST).is_file():
         return None
     artifact = open_artifact(path, kind)
     manifest = artifact.manifest
     same = manifest.verb == verb and manifest.config == plain(config)
-    same = same and identity(manifest.parents, renamed) == identity(parents, renamed)
+    same = same and identity(manifest.parents) == identity(parents)
     return artifact if same else None
 
 
-def identity(parents: Sequence[Parent], renamed: bool = False) -> list[tuple[str, str, str]]:
-    """The parents as comparable rows, without paths; without names too if `renamed`."""
-    return sorted(("" if renamed else parent.name, parent.kind, parent.sha256) for parent in parents)
+def identity(parents: Sequence[Parent]) -> set[tuple[str, str]]:
+    """The parents by content."""
+    return {(parent.kind, parent.sha256) for parent in parents}
 
 
-def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+def plain(config: Mapping[str, object]) -> dict[str, object]:
     """A configuration as it reads back from JSON: tuples become lists, paths strings, times fractions in text."""
     ready = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
-    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(ready, enc_hook=encode_other))
+    decoded: dict[str, object] = msgspec.json.decode(msgspec.json.encode(ready, enc_hook=encode_other))
     return decoded
 
 
@@ -197,7 +201,8 @@ def require_ours(path: Path) -> None:
                 f"{path} holds {names[0]!r}, which is not part of an artifact",
                 hint=f"choose an empty or new folder: {CHOOSE}",
             )
-        (path / MARKER).touch()
+        if MARKER not in names:
+            (path / MARKER).touch()
 
 
 def take_manifest(path: Path) -> bytes | None:
@@ -266,11 +271,13 @@ def take_lock(stream: IO[str], shared: bool = False) -> bool:
 
 
 class Content(NamedTuple):
-    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part."""
+    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part; and the
+    parents that it came from, if not from all that decide it."""
 
     files: list[str]
     counts: dict[str, Any]
     models: dict[str, Any]
+    parents: Sequence[Parent] | None = None
 
 
 def finish(
@@ -278,7 +285,7 @@ def finish(
     *,
     kind: str,
     verb: str,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     parents: Sequence[Parent],
     content: Content,
 ) -> Artifact:
@@ -304,10 +311,10 @@ def finish(
 
 
 @cache
-def package_versions() -> dict[str, str]:
-    """Installed versions of the packages that can change a result; "" for one that is not installed."""
+def package_versions(*names: str) -> dict[str, str]:
+    """Installed versions of packages, by default of all that can change a result; "" for one that is not installed."""
     versions = {}
-    for name in _PACKAGES:
+    for name in names or _PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,17 @@
-"""Kinds of artifacts and the folders of a project, each named once."""
+"""Kinds of artifacts and of image sets, and the folders of a project, each named once."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SetKind:
+    """A kind of image sets; `ordered`: their images stand in the order of time."""
+
+    ordered: bool = False
+
+
+SET_KINDS: dict[str, SetKind] = {"video": SetKind(ordered=True), "photos": SetKind(), "document": SetKind()}
+"""Frames of a video, photos that resemble one another, and images of a document, by the name in `ImageSet.kind`."""
 
 IMAGE_SETS = "image_sets"
 """Kind of what `ctxr build-sets`, `filter` and `rebuild` write."""
@@ -47,6 +60,9 @@ PAIRS = "pairs"
 
 RELEASE = "release"
 """Kind of what others published, as the origin of a dataset: a folder or file without a manifest."""
+
+PICTURES = "pictures"
+"""Kind of the pictures of a release, as the origin of what looked at them."""
 
 REVISE_LABELS = "revise-labels"
 """Verb in the manifest of revised labels."""

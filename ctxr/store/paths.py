@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import TypeVar, cast
 
 from ctxr.errors import DataError
 from ctxr.store.atomic import write_bytes
@@ -14,6 +15,7 @@ from ctxr.store.atomic import write_bytes
 CACHE = ".ctxr-cache"
 """Folder beside the artifacts for what may be deleted at any time."""
 
+NamesT = TypeVar("NamesT")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -53,6 +55,22 @@ def reached(start: Path, relative_path: str) -> Path:
     return called if ".." not in called.parts and called.resolve() == folder else folder
 
 
+def portable(names: NamesT, project: Path) -> NamesT:
+    """Names, by key or one alone, with each path from the root that one is or ends in as seen from the project folder, behind `./`."""
+    if isinstance(names, dict):
+        return cast("NamesT", {key: portable(name, project) for key, name in names.items()})
+    head, colon, path = names.rpartition(":") if isinstance(names, str) else ("", "", "")
+    return cast("NamesT", f"{head}{colon}./{relative(Path(path), project)}") if Path(path).is_absolute() else names
+
+
+def rooted(names: NamesT, project: Path) -> NamesT:
+    """What `portable` was given, where the project folder is now."""
+    if isinstance(names, dict):
+        return cast("NamesT", {key: rooted(name, project) for key, name in names.items()})
+    head, colon, path = names.rpartition(":") if isinstance(names, str) else ("", "", "")
+    return cast("NamesT", f"{head}{colon}{(project / path).resolve()}") if path.startswith("./") else names
+
+
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 """Names of files and folders that need no escape and lead nowhere else."""
 
@@ -67,10 +85,13 @@ def plain_name(name: str, what: str) -> str:
     return name
 
 
+_SIGNS = frozenset("\\:\0")
+
+
 def stays_inside(path: str) -> bool:
     """Whether a path in a table is relative, with `/`, and does not leave its folder."""
     parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts and not any(sign in path for sign in "\\:\0")
+    return bool(parts) and not path.startswith("/") and ".." not in parts and _SIGNS.isdisjoint(path)
 
 
 def safe_name(text: str) -> str:

@@ -5,12 +5,13 @@ sorted and in which no two rows may agree. Times are exact `Fraction` seconds an
 """
 
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from ctxr.store.kinds import SET_KINDS
+
 Kind = Literal["video", "photos"]
-SetKind = Literal["video", "photos", "document"]
 SplitName = Literal["train", "valid", "test"]
 
 
@@ -47,10 +48,16 @@ class Image(Record, frozen=True):
     time: Fraction | None = None
 
 
+def _require_known(kind: str) -> None:
+    if kind not in SET_KINDS:
+        raise ValueError(f"unknown kind of image set {kind!r}; there are {', '.join(SET_KINDS)}")
+
+
 class ImageSet(Record, frozen=True):
-    """Ordered images that are considered together (ImageCoDe, section 3.1: ten minimally contrastive images).
+    """Images that are considered together (ImageCoDe, section 3.1: ten minimally contrastive images).
 
     Attributes:
+        kind: of `SET_KINDS`.
         images: ids in temporal order (video), by growing distance from the anchor, which is first (photos), or in reading order.
         source: the video's name, or the album of the anchor photo.
         group: see `Image.group`; sets of one group never cross splits.
@@ -60,7 +67,7 @@ class ImageSet(Record, frozen=True):
     """
 
     id: str
-    kind: SetKind
+    kind: str
     images: tuple[str, ...]
     source: str
     group: str
@@ -68,11 +75,20 @@ class ImageSet(Record, frozen=True):
     closest: float
     mean_distance: float
 
+    def __post_init__(self) -> None:
+        _require_known(self.kind)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the images stand in the order of time."""
+        return SET_KINDS[self.kind].ordered
+
 
 class Source(Record, frozen=True):
     """One input: a video, or an album of photos.
 
     Attributes:
+        kind: of its image sets.
         file: name of the file, or of the album's folder; its path on this machine is not part of it (`store.paths`).
         sha256: of the bytes of a video; of the sorted (name, sha256) lines of an album.
         frames: decoded frames of a video, photos of an album.
@@ -83,7 +99,7 @@ class Source(Record, frozen=True):
     KEY: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
-    kind: SetKind
+    kind: str
     file: str
     sha256: str
     bytes: int
@@ -97,6 +113,9 @@ class Source(Record, frozen=True):
     late_cuts: int = 0
     decoder: str | None = None
     damage: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_known(self.kind)
 
 
 class Shot(Record, frozen=True):
@@ -112,12 +131,15 @@ class Shot(Record, frozen=True):
     end_time: Fraction
 
 
-OLD_LOW_QUALITY = "blurry"
-"""What the reason `low_quality` was called in older ledgers and counts; it is read as that."""
-
-
-BETWEEN = "between_samples"
+BETWEEN: Final = "between_samples"
 """Reason of a frame that lay between two samples, and that the search did not need: it was held, not considered."""
+
+
+LedgerReason = Literal[
+    "between_samples", "near_still", "too_close", "low_quality", "too_much_text", "too_small", "set_incomplete", "duplicate",
+    "unreadable", "unmeasurable", "not_sampled", "too_few_neighbours",
+]  # fmt: skip
+"""Why a considered frame or photo is in no set; `between_samples`: it was held, and not embedded."""
 
 
 class LedgerRow(Record, frozen=True):
@@ -131,13 +153,12 @@ class LedgerRow(Record, frozen=True):
         gate: mean absolute luma difference (0..255) to the last embedded frame of the shot; None for the first.
         thumbnail: short hash of the luma thumbnail, by which a frame decoded again is recognised.
         image_set: the set that the frame is in; None if it is in none.
-        reason: None if kept, else `between_samples` (held and not embedded), `near_still`, `too_close`, `low_quality`,
-            `too_much_text`, `too_small`, `set_incomplete`, `duplicate`, `unreadable`, `unmeasurable`, `not_sampled`, `too_few_neighbours`.
+        reason: None if kept.
         value: the figure behind the reason: gate difference, BRISQUE/100, text share, pixels, members of the set.
         nearest: index of the nearest chosen frame when it was considered, of the nearest photo in its album, or of the photo that
             it is a copy of; distance: to that, 0..2.
         phash: perceptual hashes of what was embedded (`media.images.perceptual_hash`), "" of a flat picture; None where nothing was
-            embedded, or only by the search, or by a version that did not hash.
+            embedded, or only by the search.
         held: whether it lay between two samples, where it is embedded only if the search asks for it.
     """
 
@@ -153,16 +174,12 @@ class LedgerRow(Record, frozen=True):
     gate: float | None = None
     thumbnail: str | None = None
     image_set: str | None = None
-    reason: str | None = None
+    reason: LedgerReason | None = None
     value: float | None = None
     nearest: int | None = None
     distance: float | None = None
     phash: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{256})?$")] | None = None
     held: bool = False
-
-    def __post_init__(self) -> None:
-        if self.reason == OLD_LOW_QUALITY:
-            msgspec.structs.force_setattr(self, "reason", "low_quality")
 
 
 class SharedFootage(Record, frozen=True):
@@ -258,6 +275,32 @@ class Judgment(Record, frozen=True):
     at: str | None = None
     seconds: float | None = None
     round: int = 0
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One message of a dialogue; `share` with an empty text is the moment the photo is shared (PhotoChat, section 3)."""
+
+    user: int
+    text: str
+    share: bool = False
+    at: str | None = None
+
+
+class Dialogue(Record, frozen=True):
+    """A dialogue of two workers, one of whom shared a photo that only they could see.
+
+    Attributes:
+        id: of the query that its turns before the share ask. unit: its task. photo: image id.
+        workers: pseudonyms; the first saw the photo.
+        turns: messages in order. shared_at: index of the share among them; None if it was never shared.
+    """
+
+    id: str
+    unit: str
+    photo: str
+    workers: tuple[str, ...]
+    turns: tuple[Turn, ...]
+    shared_at: int | None
 
 
 class Score(Record, frozen=True):

@@ -1,22 +1,47 @@
-"""Tables of records as JSON Lines: strict to read, canonical to write.
+"""Tables of records as JSON Lines: strict to read, canonical to write; and logs, which grow by a line at a time.
 
 Two equal tables are byte-equal: rows sorted by key, fields in their declared order, shortest float notation, one final
 newline. An error names file:line and, where the line can be parsed that far, the row's key.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from ctxr.errors import DataError
-from ctxr.store.atomic import write_bytes
-from ctxr.store.records import Record
+from ctxr.store.atomic import disk_errors, write_bytes
+from ctxr.store.records import Dialogue, Record
 
 R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class SideTable:
+    """A table beside those of every dataset, which an artifact has only where it has rows.
+
+    Attributes:
+        record: what its rows are. of: what each belongs to. owner: the field that names that.
+        answers: whether a row tells which image is right.
+    """
+
+    record: type[Record]
+    of: Literal["query", "image", "image_set"]
+    owner: str = "id"
+    answers: bool = False
+
+    def owner_of(self, row: Record) -> str:
+        """The id of what a row belongs to."""
+        return str(getattr(row, self.owner))
+
+
+SIDE_TABLES: dict[str, SideTable] = {"dialogues": SideTable(Dialogue, of="query", answers=True)}
+"""Side tables by the names of their files, without `.jsonl`: whatever reads, copies or writes a dataset keeps them."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for what is no JSON of its type; the last where JSON is nested thousands of levels deep."""
@@ -44,7 +69,7 @@ def decode_other(kind: type, value: object) -> object:
 _ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
 
 
-def pretty_json(value: Any) -> bytes:
+def pretty_json(value: object) -> bytes:
     """A value as indented JSON that ends with a line break."""
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=encode_other), indent=1) + b"\n"
 
@@ -64,7 +89,7 @@ def write_table(path: Path, rows: Iterable[R]) -> int:
     return len(ordered)
 
 
-def write_tables(folder: Path, tables: Mapping[str, Iterable[Any]]) -> dict[str, int]:
+def write_tables(folder: Path, tables: Mapping[str, Iterable[Record]]) -> dict[str, int]:
     """Write each table to `NAME.jsonl`; how many rows each has."""
     return {name: write_table(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
@@ -78,7 +103,10 @@ def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
                 yield decoder.decode(text)
             except UNREADABLE as error:
                 where = f"{path}:{number}{_identify(text, record)}"
-                raise DataError(f"{where}: {str(error).rstrip('.')}", hint=_restored(path)) from error
+                cure = "restore the line, or the file from a copy"
+                if (path.parent / "manifest.json").is_file():  # `Artifact.cure` knows the command
+                    cure = f"restore it from a copy, or run the command that made {path.parent} again as before"
+                raise DataError(f"{where}: {str(error).rstrip('.')}", hint=cure) from error
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
     except IsADirectoryError as error:
@@ -107,11 +135,54 @@ def read_table(path: Path, record: type[R]) -> list[R]:
     return rows
 
 
-def _restored(path: Path) -> str:
-    """What can be done about a damaged table without losing anything; `Artifact.cure` knows the command."""
-    if (path.parent / "manifest.json").is_file():
-        return f"restore it from a copy, or run the command that made {path.parent} again as before"
-    return "restore the line, or the file from a copy"
+def append(path: Path, row: Record) -> None:
+    """Write a row below the last whole line of a log, whatever a killed process left; on the medium before this returns."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, end - 1))
+            if stream.read(1) not in (b"", b"\n"):
+                stream.seek(0)
+                stream.truncate(stream.seek(stream.read().rfind(b"\n") + 1))
+            stream.write(encode_row(row))
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def read_appended(path: Path, record: type[R]) -> list[R]:
+    """Rows of a log in the order they were written; empty without a file. A last line without its end was never acknowledged.
+
+    Raises DataError naming file:line for a line that is no row.
+    """
+    if not path.is_file():
+        return []
+    rows = []
+    *lines, _ = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(msgspec.json.decode(line, type=record))
+        except UNREADABLE as error:
+            raise DataError(f"{path}:{number}: {error}", hint="restore the line from a backup") from error
+    return rows
+
+
+def read_side_tables(folder: Path, files: Collection[str]) -> dict[str, tuple[Record, ...]]:
+    """The side tables that are among the files of a folder. Raises what `read_table` raises."""
+    tables = {name: table.record for name, table in SIDE_TABLES.items() if f"{name}.jsonl" in files}
+    return {name: tuple(read_table(folder / f"{name}.jsonl", record)) for name, record in tables.items()}
+
+
+def side_rows(
+    side: Mapping[str, Iterable[Record]], kept: Mapping[str, Collection[str]]
+) -> dict[str, tuple[Record, ...]]:
+    """The rows that belong to what is kept, ids by `SideTable.of`; without the tables that are left empty."""
+    rows_of = {
+        name: tuple(row for row in rows if SIDE_TABLES[name].owner_of(row) in kept[SIDE_TABLES[name].of])
+        for name, rows in side.items()
+    }
+    return {name: rows for name, rows in rows_of.items() if rows}
 
 
 def _spell(names: tuple[str, ...], values: tuple[str | int, ...]) -> str:
@@ -121,7 +192,7 @@ def _spell(names: tuple[str, ...], values: tuple[str | int, ...]) -> str:
 def _identify(line: bytes, record: type[Record]) -> str:
     """The key of a row that does not decode as a record, if it is JSON at all."""
     try:
-        loose: Any = msgspec.json.decode(line)
+        loose: object = msgspec.json.decode(line)
     except UNREADABLE:
         return ""
     if not isinstance(loose, dict):

@@ -6,9 +6,9 @@ the ledger and the embeddings, from which sets can be picked again with other se
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from ctxr.store.artifacts import RANKS, take_lock
 from ctxr.store.atomic import HALF_WRITTEN, disk_errors, replace_folder, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
-from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Record, Shot, Source
 from ctxr.store.tables import UNREADABLE, decode_other, pretty_json, read_table, write_tables
 
 SOURCES = "sources"
@@ -33,7 +33,13 @@ DROPPED = "dropped"
 """Folder of frames that were measured and are in no set: `dropped/<source>/imgN.jpg`."""
 
 
-TABLES: dict[str, Any] = {"shots": Shot, "ledger": LedgerRow, "facts": Facts, "sets": ImageSet, "images": Image}
+TABLES: dict[str, type[Record]] = {
+    "shots": Shot,
+    "ledger": LedgerRow,
+    "facts": Facts,
+    "sets": ImageSet,
+    "images": Image,
+}
 """Tables of a unit, `NAME.jsonl`."""
 
 _VECTORS = {"vectors": "embeddings.npy", "exact": "exact.npy"}
@@ -77,6 +83,12 @@ class SourceUnit:
     exact: Vectors
     folder: Path | None = field(default=None, compare=False)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """A unit that lies on the disk travels between processes as its place."""
+        if self.folder is None:
+            return SourceUnit, tuple(vars(self).values())
+        return read_unit, (self.folder.parent.parent, self.folder.name)
+
 
 def unit_folder(artifact: Path, name: str) -> Path:
     """Where the unit of the source `name` lies. Raises DataError for a name that is none, and could lead elsewhere."""
@@ -96,12 +108,20 @@ def drop_units(artifact: Path, names: Iterable[str]) -> None:
         shutil.rmtree(unit_folder(artifact, name), ignore_errors=True)
 
 
-def finished_unit(artifact: Path, name: str, suits: Callable[[Stamp], bool]) -> SourceUnit | None:
-    """The unit of an earlier run if its stamp suits; None for another, and for one that is missing or damaged."""
-    try:
-        return read_unit(artifact, name) if suits(_read_head(unit_folder(artifact, name)).stamp) else None
-    except DataError:
-        return None
+def finished_unit(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
+    """The unit of an earlier run with that stamp; None for another, and for one that is missing or damaged."""
+    with suppress(DataError):
+        if (folder := unit_folder(artifact, name)).is_dir() and _read_head(folder).stamp == stamp:
+            return read_unit(artifact, name)
+    return None
+
+
+def scanned_unit(artifact: Path, name: str, scan: str) -> SourceUnit | None:
+    """As `finished_unit`, of the unit that was scanned in that way, whatever was picked from it."""
+    with suppress(DataError):
+        if (folder := unit_folder(artifact, name)).is_dir() and _read_head(folder).stamp.scan == scan:
+            return read_unit(artifact, name)
+    return None
 
 
 def unit_sources(artifact: Path) -> list[Source]:
@@ -159,8 +179,8 @@ def _again(folder: Path) -> str:
     return f"delete {folder}, then run the command that made it again as before"
 
 
-def write_unit(artifact: Path, unit: SourceUnit) -> None:
-    """Write a unit and put it in place by one rename."""
+def write_unit(artifact: Path, unit: SourceUnit) -> SourceUnit:
+    """Write a unit and put it in place by one rename. Returns it as it lies there, its vectors memory-mapped."""
     final = unit_folder(artifact, unit.source.name)
     staging = final.with_name(f".{final.name}.making")
     with disk_errors(staging):
@@ -171,6 +191,8 @@ def write_unit(artifact: Path, unit: SourceUnit) -> None:
         save_vectors(staging / file, getattr(unit, name))
     write_bytes(staging / "source.json", pretty_json(_Head(unit.stamp, unit.source)))
     replace_folder(staging, final)
+    arrays: dict[str, Any] = {name: load_vectors(final / file) for name, file in _VECTORS.items()}
+    return replace(unit, folder=final, **arrays)
 
 
 class FailedUnit(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from ctxr.store.artifacts import Artifact, Content
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
-from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Split, SplitName, Text
+from ctxr.store.records import Image, ImageSet, Judgment, Kind, Query, Record, Split, SplitName, Text
 from ctxr.store.tables import write_tables
 from ctxr.synthetic.world.drawing import render
 from ctxr.synthetic.world.scenes import Scene
@@ -48,7 +48,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class SyntheticDataset(Stage):
+class SyntheticDataset(Stage[Inputs]):
     """A dataset that is drawn from its options alone, which name the folder as `out`."""
 
     KIND = DATASET
@@ -59,8 +59,8 @@ class SyntheticDataset(Stage):
         return Path(self.options.out)
 
     def inputs(self, progress: Progress) -> Inputs:
-        """Nothing."""
-        return Inputs([])
+        """Nothing but the options."""
+        return Inputs([], self.options.key())
 
 
 def draw_picture(scene: Scene, side: int) -> bytes:
@@ -70,13 +70,13 @@ def draw_picture(scene: Scene, side: int) -> bytes:
 
 
 def draws(
-    config: Any, draw: Callable[[Any, K, int], T], wanted: Mapping[K, int], size: Callable[[T], int]
+    draw: Callable[[K, int], T], wanted: Mapping[K, int], size: Callable[[T], int], workers: int
 ) -> Iterator[tuple[K, T, int]]:
-    """draw(config, key, 0), draw(config, key, 1), … of each key until their sizes add up to what is wanted of it.
+    """draw(key, 0), draw(key, 1), … of each key until their sizes add up to what is wanted of it.
 
     Each comes with how much of it is wanted. It has a seed of its own, so the number of processes changes nothing.
     """
-    left, several = dict(wanted), config.workers > 1
+    left, several = dict(wanted), workers > 1
 
     def items() -> Iterator[tuple[K, int]]:
         for key in wanted:
@@ -85,17 +85,17 @@ def draws(
                 yield key, next(numbers)
 
     # the next ones are drawn while this one is written
-    queued = _AHEAD * config.workers if several else 0
-    work = partial(_draw, draw, config)
-    for (key, _), item in parallel(work, items(), config.workers, processes=several, ordered=True, queued=queued):
+    queued = _AHEAD * workers if several else 0
+    work = partial(_draw, draw)
+    for (key, _), item in parallel(work, items(), workers, processes=several, ordered=True, queued=queued):
         kept = min(left[key], size(item))
         left[key] -= kept
         if kept:
             yield key, item, kept
 
 
-def _draw(draw: Callable[[Any, K, int], T], config: Any, item: tuple[K, int]) -> T:
-    return draw(config, *item)
+def _draw(draw: Callable[[K, int], T], item: tuple[K, int]) -> T:
+    return draw(*item)
 
 
 Count = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
@@ -117,7 +117,7 @@ class WorldBenchmark(Options):
 
     COMMAND: ClassVar[str] = "world"
 
-    out: Annotated[Path, NotDecisive] = Path("dataset")
+    out: Path = Path("dataset")
     train: Count = 2000
     valid: Count = 250
     test: Count = 500
@@ -149,14 +149,13 @@ def write_benchmark(config: WorldBenchmark, progress: Progress = SILENT) -> Arti
 
 class _Benchmark(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        config: WorldBenchmark = self.options
+        config: WorldBenchmark = replace(self.options, out=out)
         encoder = load_encoder(config.encoder, config.device, warn=progress.warn)
-        rows: dict[str, list[Any]] = {name: [] for name in TABLES}
+        rows: dict[str, list[Record]] = {name: [] for name in TABLES}
         wanted = {split: getattr(config, split) for split in SPLITS if getattr(config, split)}
         with progress.task("drawing queries", sum(wanted.values())) as task:
-            for split, image_set, kept in draws(
-                config, draw_set, wanted, lambda image_set: len(image_set.descriptions)
-            ):
+            sets = draws(partial(draw_set, config), wanted, lambda one: len(one.descriptions), config.workers)
+            for split, image_set, kept in sets:
                 add_set(rows, config, split, replace(image_set, descriptions=image_set.descriptions[:kept]), encoder)
                 task.advance(kept)
         counts = write_tables(out, rows)
@@ -184,7 +183,7 @@ def draw_set(config: WorldBenchmark, split: SplitName, number: int) -> Benchmark
 
 
 def add_set(
-    rows: dict[str, list[Any]], config: WorldBenchmark, split: SplitName, image_set: BenchmarkSet, encoder: Encoder
+    rows: dict[str, list[Record]], config: WorldBenchmark, split: SplitName, image_set: BenchmarkSet, encoder: Encoder
 ) -> None:
     """Add the rows of a set by table, and write its pictures."""
     name, video = image_set.name, image_set.kind == "video"

@@ -12,7 +12,8 @@ many, where, or beside what. It does not entail a text that is false of a pictur
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.datasets.truth import CaptionTruth
-from ctxr.engine.options import NotDecisive, Options, Range, Seed, Since
+from ctxr.engine.options import NotDecisive, Options, Range, Seed
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, execute
 from ctxr.media.images import decode_jpeg
@@ -72,7 +73,7 @@ class WorldCaptions(Options):
 
     COMMAND: ClassVar[str] = "world-captions"
 
-    out: Annotated[Path, NotDecisive] = Path("dataset")
+    out: Path = Path("dataset")
     train: Count = 600
     valid: Count = 100
     test: Count = 200
@@ -85,9 +86,9 @@ class WorldCaptions(Options):
     say: tuple[str, ...] = PREDICATES
     side: Annotated[int, Range(16, math.inf, "at least 16 pixels")] = 96
     seed: Seed = 0
-    smallest_family: Annotated[int, Range(1, math.inf, "at least 1 picture"), Since(1)] = 1
-    largest_family: Annotated[int, Range(1, math.inf, "at least 1 picture"), Since(4)] = 4
-    edits: Annotated[Count, Since(0)] = 0
+    smallest_family: Annotated[int, Range(1, math.inf, "at least 1 picture")] = 1
+    largest_family: Annotated[int, Range(1, math.inf, "at least 1 picture")] = 4
+    edits: Count = 0
     workers: Annotated[int, Range(1, math.inf, "at least 1"), NotDecisive] = 2
 
     def rules(self) -> Iterator[tuple[str, str]]:
@@ -113,12 +114,12 @@ def write_captions(config: WorldCaptions, progress: Progress = SILENT) -> None:
 
 class _Captions(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        config: WorldCaptions = self.options
+        config: WorldCaptions = replace(self.options, out=out)
         rows: dict[str, list[Any]] = {name: [] for name in TABLES}
         plans = {plan.number: plan for plan in galleries_of(config)}
         wanted = {number: plan.pictures for number, plan in plans.items()}
         with progress.task("drawing pictures", sum(wanted.values())) as task:
-            families = draws(config, draw_family, wanted, lambda family: len(family.scenes))
+            families = draws(partial(draw_family, config), wanted, lambda family: len(family.scenes), config.workers)
             for number, group in groupby(families, lambda item: item[0]):
                 kept = []
                 for _, family, count in group:
@@ -185,7 +186,7 @@ def altered(rng: np.random.Generator, statement: Statement, gallery: "GalleryTru
 
 def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None:
     """The predicate with another region, side, number, backdrop, or one other attribute of a kind it names."""
-    options: list[dict[str, Any]] = []
+    options: list[dict[str, object]] = []
     match predicate:
         case Before(backdrop):
             options = [{"backdrop": choose(rng, [name for name in BACKDROPS if name != backdrop])}]
@@ -198,19 +199,14 @@ def _changed(rng: np.random.Generator, predicate: Predicate) -> Predicate | None
     for name in ("kind", "other"):
         kind = getattr(predicate, name, None)
         if isinstance(kind, Kind):
-            options += [{name: replacement} for replacement in _other_kinds(rng, kind)]
+            for field in (field for field in POOLS if getattr(kind, field)):
+                other = choose(rng, [one for one in POOLS[field] if one != getattr(kind, field)])
+                # another shape may have no face
+                face = "" if field == "shape" else kind.face
+                options.append({name: msgspec.structs.replace(kind, face=face, **{field: other})})
     if not options:
         return None
     return msgspec.structs.replace(predicate, **options[int(rng.integers(len(options)))])
-
-
-def _other_kinds(rng: np.random.Generator, kind: Kind) -> Iterator[Kind]:
-    """The kind with one of the attributes that it names exchanged; its face goes, because another shape may have none."""
-    for field, pool in POOLS.items():
-        current = getattr(kind, field)
-        if current:
-            other = choose(rng, [name for name in pool if name != current])
-            yield msgspec.structs.replace(kind, face="" if field == "shape" else kind.face, **{field: other})
 
 
 def _of_others(gallery: "GalleryTruth", position: int, verdict: int) -> list[int]:

@@ -1,10 +1,9 @@
 """Options of `ctxr demo`."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Options, Range, Seed
 
@@ -14,7 +13,6 @@ class Demo(Options):
     """Options of `ctxr demo`; a field's text is its help."""
 
     COMMAND: ClassVar[str] = "demo"
-    CONSTANTS: ClassVar[Mapping[str, Any]] = {"looks": 60}
 
     out: Path = Path("demo")
     """Folder for the drawn world, the artifacts and the report."""

@@ -4,7 +4,6 @@ They know the drawn world's truth and differ in care, so what the aggregation mu
 accurate the crowd is, how much it agrees.
 """
 
-import json
 import signal
 import subprocess
 import sys
@@ -14,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import urljoin
 
 import httpx
+import msgspec
 import numpy as np
 
 from ctxr.annotation.artifacts import CROWD
@@ -335,7 +334,7 @@ class SimulatedTruth:
         scenes = [self.scene(image) for image in image_set.images]
         views = [SceneView(scene) for scene in scenes]
         position = image_set.images.index(target)
-        description = contextual_description(scenes, position, rng, ordered=image_set.kind == "video")
+        description = contextual_description(scenes, position, rng, ordered=image_set.ordered)
         if description is not None:
             verdicts = [description.verdict(views, index) for index in range(len(views))]
             return description.text, dict(zip(image_set.images, verdicts, strict=True))
@@ -432,9 +431,9 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
     with served(workdir, len(cast)) as opened:
         people = [
             Person(name, profile, link, truth, np.random.default_rng(rng.integers(1 << 62)))
-            for (name, link), profile in zip(opened["links"].items(), cast, strict=True)
+            for (name, link), profile in zip(opened.links.items(), cast, strict=True)
         ]
-        waiting = sum(opened["waiting"].values())
+        waiting = sum(opened.waiting.values())
         with progress.task("answers", None) as task:
             task.say(f"{len(people)} workers, {waiting} units to describe")
             answers = work_in_turns(people, task.advance)
@@ -442,11 +441,24 @@ def rehearse(workdir: Path, sets: Path, world: "World", seed: int, progress: Pro
             person.leave()
     key = read_key(workdir / CROWD / PRIVATE)
     profiles = {pseudonym(key, "local", f"team/{person.name}"): person.profile.name for person in people}
-    return Rehearsed(answers, profiles, *expected(truth, rng), _clear(truth))
+    sets_of = {image: image_set.id for image_set in truth.dataset.sets for image in image_set.images}
+    clear = {}
+    for text in dict.fromkeys(row.text for row in truth.casts):
+        target = truth.targets[text]
+        others = [verdict for image, verdict in truth.verdicts[text].items() if image != target]
+        clear[text] = sets_of[target], truth.verdicts[text][target] is True and others == [False] * len(others)
+    return Rehearsed(answers, profiles, *expected(truth, rng), clear)
+
+
+class Invited(msgspec.Struct, frozen=True):
+    """Of what `ctxr serve` says when it listens: sign-in links by name, and waiting units by task."""
+
+    links: dict[str, str]
+    waiting: dict[str, int]
 
 
 @contextmanager
-def served(workdir: Path, invite: int) -> Iterator[dict[str, Any]]:
+def served(workdir: Path, invite: int) -> Iterator[Invited]:
     """`ctxr serve` as a process of its own, for the length of a with-block; what it says when it listens.
 
     Raises CtxrError with its own words when it ends before that.
@@ -455,27 +467,25 @@ def served(workdir: Path, invite: int) -> Iterator[dict[str, Any]]:
     command += ["--invite", str(invite), "--rate", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            yield _first_document(process)
+            assert process.stdout is not None  # noqa: S101 - asked for
+            output = ""
+            for line in process.stdout:
+                output += line
+                if line.rstrip() == "}":
+                    break
+            try:
+                opened = msgspec.json.decode(output, type=Invited)
+            except msgspec.DecodeError as error:
+                _, said = process.communicate()
+                sentence = f"ctxr serve did not start: {(output + said).strip()[-500:]}"
+                raise CtxrError(sentence, hint="ctxr serve   (says more)") from error
+            yield opened
         finally:
             process.send_signal(signal.SIGINT)
             try:
                 process.communicate(timeout=20)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _first_document(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    output = ""
-    assert process.stdout is not None  # noqa: S101 - asked for
-    for line in process.stdout:
-        output += line
-        if line.rstrip() == "}":
-            document: dict[str, Any] = json.loads(output)
-            if "links" in document:
-                return document
-            break
-    _, error = process.communicate()
-    raise CtxrError(f"ctxr serve did not start: {(output + error).strip()[-500:]}", hint="ctxr serve   (says more)")
 
 
 def expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, dict[str, Range]]:
@@ -503,13 +513,3 @@ def expected(truth: SimulatedTruth, rng: np.random.Generator) -> tuple[Range, di
 def _range(values: list[float], tail: float) -> Range:
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(np.mean(values)), float(low), float(high)
-
-
-def _clear(truth: SimulatedTruth) -> dict[str, tuple[str, bool]]:
-    sets = {image: image_set.id for image_set in truth.dataset.sets for image in image_set.images}
-    clear = {}
-    for text in dict.fromkeys(cast.text for cast in truth.casts):
-        target = truth.targets[text]
-        others = [verdict for image, verdict in truth.verdicts[text].items() if image != target]
-        clear[text] = sets[target], truth.verdicts[text][target] is True and others == [False] * len(others)
-    return clear

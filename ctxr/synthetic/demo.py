@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import LEDGER, CandidateRow, folder_of
 from ctxr.datasets.truth import CaptionTruth
 from ctxr.engine.progress import SILENT, Progress
-from ctxr.engine.report import SetsReport, Table
+from ctxr.engine.report import SetsReport, Table, VerbReport
 from ctxr.errors import CtxrError, UsageError
 from ctxr.media.text_area import TextReader
 from ctxr.metrics.columns import RatioColumn, ratio_difference
@@ -58,7 +59,7 @@ FEW = 150
 
 
 @dataclass(frozen=True)
-class DemoReport:
+class DemoReport(VerbReport):
     """What each part of the chain found in the drawn world, next to the truth.
 
     Attributes:
@@ -98,7 +99,12 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
         world = write_world(folder, wanted, progress=advance)
     sources = (str(folder / "videos"), str(folder / "photos"))
     built: SetsReport = run_command("build-sets", progress, sources=sources, workdir=work, encoder=BY, yes=True)
-    text = MAX_TEXT if _can_read(progress) else None
+    text: float | None = MAX_TEXT
+    try:
+        TextReader()
+    except CtxrError as error:
+        progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
+        text = None
     limits = {"brisque": BRISQUE, "max_text": text}
     filtered: SetsReport = run_command("filter", progress, **limits, workdir=work, workers=2, yes=True)
     tables = {"detected": _detected(built.artifact, filtered.artifact, world, text)}
@@ -129,15 +135,6 @@ def _gains(gains: Sequence[Gain]) -> Table:
     heads = ("", "without", "with", "gain", "low", "high")
     note = "points; low, high: 95 % over sets or pictures drawn again"
     return Table("What each stage gains, in %", heads, tuple(rows), note, digits=1)
-
-
-def _can_read(progress: Progress) -> bool:
-    try:
-        TextReader()
-    except CtxrError as error:
-        progress.warn(f"{error.message}; the demo continues without the text filter ({error.hint})")
-        return False
-    return True
 
 
 def _detected(built: Path, filtered: Path, world: World, text: float | None) -> Table:
@@ -200,26 +197,25 @@ GOOD = ("careful",)
 def run_crowd(work: Path, sets: Path, world: World, seed: int, progress: Progress) -> tuple[dict[str, Table], Gain]:
     """Export, serve, work, aggregate; a demo that is run again only aggregates. Tables, and what validation gains."""
     fingerprint = open_artifact(sets).sha256
-    done = _remembered(work, fingerprint)
+    done = None
+    with suppress(OSError, msgspec.MsgspecError, KeyError, TypeError):  # what an earlier demo did with the same sets
+        note = msgspec.json.decode((work / "rehearsal.json").read_bytes())
+        done = msgspec.convert(note["done"], Rehearsed) if note["sets"] == fingerprint else None
     if done is None:
         for name in ("tasks", "crowd", "judgments", "dataset"):  # of other sets, by this demo
             shutil.rmtree(work / name, ignore_errors=True)
         # in so small a world every set is worth three votes, and validation alone would keep nobody busy; all three of every
         # description, because alpha is higher where voting stops as soon as two are right
-        votes: dict[str, Any] = {"train_needed": 2, "train_most": 3, "full_share": 1.0}
-        protocol: dict[str, Any] = {"targets": TARGETS, "disjoint": "none", "attention_every": 5} | votes
+        votes: dict[str, object] = {"train_needed": 2, "train_most": 3, "full_share": 1.0}
+        protocol: dict[str, object] = {"targets": TARGETS, "disjoint": "none", "attention_every": 5} | votes
         run_command("export-tasks", progress, task="describe", workdir=work, seed=seed, **protocol)
         done = rehearse(work, sets, world, seed, progress)
         write_bytes(work / "rehearsal.json", msgspec.json.encode({"sets": fingerprint, "done": asdict(done)}))
     aggregated = run_command("aggregate", progress, workdir=work, resamples=500)
-    return _compared(done, aggregated), _validated(done, aggregated.dataset)
-
-
-def _validated(done: Rehearsed, dataset: Path) -> Gain:
-    """How many descriptions are clear, of those written and of those that were kept."""
-    kept = {" ".join(row.text.split()) for row in read_table(dataset / "texts.jsonl", Text)}
+    kept = {" ".join(row.text.split()) for row in read_table(aggregated.dataset / "texts.jsonl", Text)}
     rows = [(name, right, text in kept) for text, (name, right) in done.clear.items()]
-    return _chosen("descriptions true of their image alone: written, kept by people", rows)
+    gain = _chosen("descriptions true of their image alone: written, kept by people", rows)
+    return _compared(done, aggregated), gain
 
 
 def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
@@ -230,15 +226,6 @@ def _chosen(what: str, rows: Sequence[tuple[str, bool, bool]]) -> Gain:
     after, before = RatioColumn(index, right * among, among), RatioColumn(index, right, np.ones(len(rows)))
     gain, _ = ratio_difference(after, before, clusters, (0, 0), 1)
     return what, before.figure or 0, after.figure or 0, gain.low, gain.high
-
-
-def _remembered(work: Path, fingerprint: str) -> Rehearsed | None:
-    """What an earlier demo did with the same sets."""
-    try:
-        note = msgspec.json.decode((work / "rehearsal.json").read_bytes())
-        return msgspec.convert(note["done"], Rehearsed) if note["sets"] == fingerprint else None
-    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
-        return None
 
 
 def _compared(done: Rehearsed, aggregated: AggregateReport) -> dict[str, Table]:
@@ -305,7 +292,7 @@ def run_classifier(work: Path, sizes: Demo, progress: Progress) -> Gain:
     drawn: dict[str, Any] = {"train": 0, "valid": 0, "test": sizes.gallery, "seed": sizes.seed} | pairs | DRAWN
     write_captions(WorldCaptions(dataset, workers=2 if sizes.pairs > FEW else 1, **drawn), progress)
     run_command("train", progress, recipe=recipe, dataset=dataset, changes=changes, workdir=work)
-    test: dict[str, Any] = {"workdir": work, "split": "test", "resamples": RESAMPLES}
+    test: dict[str, object] = {"workdir": work, "split": "test", "resamples": RESAMPLES}
     judged = run_command("eval", progress, runs=(recipe,), dataset=dataset, **test).tables["test/quality"]
     figures = {row[2]: row[3:6] for row in judged.rows if row[1] == "all"}
     (value, low, high), (commoner, *_) = figures["accuracy"], figures["majority"]
@@ -335,7 +322,7 @@ def run_links(work: Path, sizes: Demo, progress: Progress) -> Gain:
     write_captions(WorldCaptions(work / "captions", workers=2 if sizes.pairs > FEW else 1, **captions), progress)
     run_command("build-documents", progress, kind="coco", dataset=work / "captions", workdir=work, **drawn)
     run_command("train", progress, recipe="links-dc", changes=LINKS, workdir=work)
-    test: dict[str, Any] = {"workdir": work, "split": "test", "resamples": RESAMPLES}
+    test: dict[str, object] = {"workdir": work, "split": "test", "resamples": RESAMPLES}
     results = run_command("eval", progress, runs=("links-dc",), **test).results
     figures = {row["measure"]: row for row in msgspec.json.decode((results / "figures.json").read_bytes())["figures"]}
     base, own = figures["chance"]["value"], figures["p@1"]

@@ -12,7 +12,7 @@ TEN = tuple(f"clip/img{place}" for place in range(10))
 
 def image_set(name: str = "clip-shot0_0", kind: str = "video", group: str = "clip") -> ImageSet:
     images = tuple(f"{name}/img{place}" for place in range(10))
-    return ImageSet(name, kind, images, group, group, 0 if kind == "video" else None, 0.2, 0.4)  # type: ignore[arg-type]
+    return ImageSet(name, kind, images, group, group, 0 if kind == "video" else None, 0.2, 0.4)
 
 
 def dataset(

@@ -36,7 +36,10 @@ def test_a_damaged_key_is_named_and_never_replaced(tmp_path: Path, content: byte
 
 
 def test_a_pseudonym_hides_the_person_and_knows_them_again() -> None:
-    one = pseudonym(b"k" * 32, "mturk", "A1EXAMPLE")
-    assert one == pseudonym(b"k" * 32, "mturk", "A1EXAMPLE")
+    one = pseudonym(b"k" * 32, "label-studio", "A1EXAMPLE")
+    assert one == pseudonym(b"k" * 32, "label-studio", "A1EXAMPLE")
     assert "example" not in one
-    assert len({one, pseudonym(b"q" * 32, "mturk", "A1EXAMPLE"), pseudonym(b"k" * 32, "prolific", "A1EXAMPLE")}) == 3
+    assert (
+        len({one, pseudonym(b"q" * 32, "label-studio", "A1EXAMPLE"), pseudonym(b"k" * 32, "prolific", "A1EXAMPLE")})
+        == 3
+    )

@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from ctxr import __version__
 from ctxr.annotation.config import ImportAnswersReport
-from ctxr.cli.app import app
+from ctxr.cli.app import HISTORY, app
 from ctxr.cli.commands import COMMANDS
 from ctxr.cli.options import load_toml
 from ctxr.cli.verbs import Command, named
 from ctxr.engine.options import Options, typed
+from ctxr.engine.progress import Progress
+from ctxr.engine.report import VerbReport
 from ctxr.errors import CtxrError, DataError, FindingsError, UnfinishedError, UsageError
 from ctxr.pipelines.curation.config import BuildSets, Filter
 
@@ -35,7 +39,7 @@ def test_every_command_has_help_that_names_json(name: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_what_a_command_names_is_there(command: Command) -> None:
-    for dotted in (command.run, command.view, command.document, command.started):
+    for dotted in (command.run, command.view, command.started):
         assert not dotted or callable(named(dotted))
     assert set(command.arguments) <= {field.name for field in fields(named(command.config))}
 
@@ -91,6 +95,72 @@ def test_typed_options_win_over_the_file_and_the_file_over_defaults(
     result = runner.invoke(app, ["filter", "--config", str(tmp_path / "f.toml"), "--brisque", "0.65"])
     assert result.exit_code == 0
     assert seen == [Filter(brisque=0.65, max_text=0.2, out=Path("there"))]
+
+
+def history(workdir: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (workdir / HISTORY).read_text().splitlines()]
+
+
+def test_each_run_is_noted_in_the_history_of_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(config: Filter, progress: Progress) -> None:
+        progress.finished(config.folder(), up_to_date=len(history(tmp_path)) > 0)
+        raise DataError("broken")
+
+    (tmp_path / HISTORY).touch()
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.run", make)
+    words = ["filter", "--brisque", "1", "-w", str(tmp_path)]
+    for _ in range(2):
+        assert runner.invoke(app, words).exit_code == 3
+    first, second = history(tmp_path)
+    assert (first["words"], first["exit_code"]) == (words, 3)
+    assert first["artifacts"] == [{"path": "filtered", "up_to_date": False}]
+    assert second["artifacts"] == [{"path": "filtered", "up_to_date": True}]
+    assert first["ctxr"] == __version__
+    assert 0 <= first["seconds"] < 60
+    assert datetime.fromisoformat(first["at"]).utcoffset() == timedelta()
+
+
+@pytest.mark.parametrize(
+    ("words", "noted"),
+    [
+        (["filter"], False),  # no limit: nothing ran
+        (["filter", "--brisque", "much"], False),
+        (["filter", "--help"], False),
+        (["filter", "--brisque", "1"], True),
+        (["stats"], True),
+    ],
+)
+def test_only_what_ran_is_noted_and_no_folder_is_made_for_it(words: list[str], noted: bool, tmp_path: Path) -> None:
+    missing, there = tmp_path / "missing", tmp_path / "there"
+    there.mkdir()
+    for workdir in (missing, there):
+        runner.invoke(app, [*words, "-w", str(workdir)])
+    assert not missing.exists()
+    assert (there / HISTORY).exists() == noted
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("postgresql://ada:pass/w@rd@host/study", "postgresql://ada:***@host/study"),
+        ("postgresql://ada@host/study?password=secret", "postgresql://ada@host/study?***"),
+        ("postgresql://ada@host/study", "postgresql://ada@host/study"),
+    ],
+)
+def test_no_password_is_noted(typed: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise DataError("broken")
+
+    monkeypatch.setattr("ctxr.pipelines.crowd.workers.run", fail)
+    runner.invoke(app, ["workers", "-w", str(tmp_path), "--database", typed])
+    assert history(tmp_path)[0]["words"][-1] == shown
+
+
+def test_a_history_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / HISTORY).mkdir()
+    result = runner.invoke(app, ["filter", "--brisque", "1", "-w", str(tmp_path)])
+    assert result.exit_code == 4
+    assert HISTORY not in result.stderr
 
 
 def test_the_workdir_can_come_from_the_environment(tmp_path: Path) -> None:
@@ -174,7 +244,7 @@ def test_one_file_serves_the_whole_chain(tmp_path: Path) -> None:
     ("command", "line", "field", "value"),
     [
         ("train", 'set = ["lr=1e-3", "encoder=ctxr-tiny"]', "changes", ("lr=1e-3", "encoder=ctxr-tiny")),
-        ("import-answers", 'from = "mturk"', "platform_of", "mturk"),
+        ("import-answers", 'from = "prolific"', "platform_of", "prolific"),
         ("export-tasks", "votes = 5", "raters", 5),
     ],
 )
@@ -343,7 +413,7 @@ def test_a_terminal_without_a_sign_shows_another_in_its_place(tmp_path: Path) ->
 
 def test_one_answer_of_one_worker_is_told_in_the_singular(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     counts = {"answers": 1, "workers": 1}
-    report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, [], 0)
+    report = ImportAnswersReport(tmp_path, "local", False, 1, 0, 0, {}, counts, 0)
     monkeypatch.setattr("ctxr.annotation.answers.run", lambda config, progress: report)
     result = runner.invoke(app, ["import-answers"])
     assert "1 answer of 1 worker\n" in result.stdout
@@ -403,17 +473,20 @@ def test_json_is_one_document_whatever_comes_after_it(
 ) -> None:
     command = COMMANDS[name]
 
-    def run(config: object, progress: object, *started: Any) -> dict[str, str]:
+    @dataclass(frozen=True)
+    class Fake(VerbReport):
+        a: str = "report"
+
+        @property
+        def finding(self) -> CtxrError | None:
+            return CtxrError("too late", hint="") if failing else None
+
+    def run(config: object, progress: object, *started: Any) -> Fake:
         for tell in started:
-            tell({"a": "running"})
-        return {"a": "report"}
+            tell(Fake("running"))
+        return Fake()
 
-    def view(report: object) -> Any:
-        yield "text"
-        if failing:
-            yield CtxrError("too late", hint="")
-
-    fakes = {command.run: run, command.view: view, command.started: lambda _: ["text"], command.document: dict}
+    fakes = {command.run: run, command.view: lambda _: ["text"], command.started: lambda _: ["text"]}
     monkeypatch.setattr("ctxr.cli.app.named", lambda dotted: fakes.get(dotted) or named(dotted))
     monkeypatch.setattr(named(command.config), "check", lambda config: config)
     result = runner.invoke(app, [name, "--json"])

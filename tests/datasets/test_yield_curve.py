@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.image_sets import yield_curve
-from ctxr.metrics.selection import count_sets
+from ctxr.metrics.selection import GreedyPicker
 from ctxr.store.units import read_unit
 from tests.pipelines.report_artifacts import SIZE, unit_vectors, video_unit, write
 
@@ -28,7 +28,10 @@ def test_one_walk_counts_the_sets_of_a_walk_per_threshold(tmp_path: Path, seed: 
         rows = [row for row in unit.ledger if row.row is not None]
         for threshold in thresholds:
             shots = [row.shot or 0 for row in rows]
-            expected[f"{threshold:.4g}"] += count_sets(unit.vectors, shots, threshold, SIZE)
+            picker = GreedyPicker(threshold, SIZE)
+            decisions = [picker.push(index, shot, unit.vectors[index]) for index, shot in enumerate(shots)]
+            picker.finish()
+            expected[f"{threshold:.4g}"] += sum(one.set_number is not None for one in decisions) // SIZE
     assert yield_curve(out) == expected
     assert len(set(expected.values())) > 2
     assert yield_curve(out, [read_unit(out, unit.source.name) for unit in units]) == expected

@@ -1,16 +1,17 @@
 """The life of a verb: nothing is done twice, an edited file and another key are, and a stage that fails leaves what was there."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
+from msgspec import structs
 
-from ctxr.engine.options import NotDecisive, Options, Range, Since
+from ctxr.engine.options import Options, Range
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
 from ctxr.errors import UnfinishedError, UsageError
-from ctxr.store.artifacts import MANIFEST, Content, Parent, locked, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, locked, open_artifact, take_manifest
 
 PARENT = Parent("source", "video", "0" * 64)
 
@@ -21,18 +22,17 @@ class Copy(Options):
 
     COMMAND: ClassVar[str] = "copy"
 
-    out: Annotated[Path, NotDecisive] = Path("work")
+    out: Path = Path("work")
     """Where to."""
     times: Annotated[int, Range(1, 9, "a number from 1 to 9")] = 1
     """How often."""
-    loud: Annotated[bool, Since(False)] = False
-    """Whether loud."""
 
 
-class Copies(Stage):
+class Copies(Stage[Inputs]):
     """Writes a line for each time."""
 
     KIND = "copies"
+    IN_PLACE = True
     options: Copy
 
     def __init__(self, options: Copy, encoder: str = "a", fails: Exception | None = None, part: bool = False) -> None:
@@ -43,10 +43,12 @@ class Copies(Stage):
         return self.options.out
 
     def inputs(self, progress: Progress) -> Inputs:
-        return Inputs([PARENT], key={"encoder": self.encoder})
+        return Inputs([PARENT], self.options.key() | {"encoder": self.encoder})
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
         self.runs += 1
+        if not isinstance(self.fails, UsageError):
+            take_manifest(out)
         if self.fails is not None:
             raise self.fails
         (out / "lines.txt").write_text("line\n" * self.options.times)
@@ -56,7 +58,7 @@ class Copies(Stage):
 class Replaced(Copies):
     """The same, written beside the old artifact and then put in its place."""
 
-    STAGED = True
+    IN_PLACE = False
 
 
 @pytest.mark.parametrize("kind", [Copies, Replaced])
@@ -87,25 +89,19 @@ def test_a_result_with_other_options_is_named_before_it_is_replaced(tmp_path: Pa
     progress, out = Notes(), tmp_path / "out"
     for times, encoder in ((2, "a"), (2, "a"), (3, "a"), (3, "b")):
         execute(Copies(Copy(out, times), encoder), progress)
-    (note,) = progress.notes
-    assert str(out) in note
-    assert "(times)" in note
-
-
-def test_an_artifact_from_before_an_option_existed_is_up_to_date(tmp_path: Path) -> None:
-    options = Copy(tmp_path / "out")
-    execute(Copies(options))
-    assert "loud" not in open_artifact(tmp_path / "out").manifest.config
-    assert execute(Copies(options)).up_to_date
-    assert not execute(Copies(replace(options, loud=True))).up_to_date
+    of_times, of_encoder = progress.notes
+    assert str(out) in of_times
+    assert "(times)" in of_times
+    assert "(encoder)" in of_encoder
 
 
 def test_a_stage_that_can_do_nothing_leaves_the_earlier_result_in_force(tmp_path: Path) -> None:
     execute(Copies(Copy(tmp_path / "out")))
     before = (tmp_path / "out" / MANIFEST).read_bytes()
-    with pytest.raises(NothingWritten, match="no source"):
-        execute(Copies(Copy(tmp_path / "out", 2), fails=NothingWritten("no source could be read")))
-    assert (tmp_path / "out" / MANIFEST).read_bytes() == before
+    for error in (NothingWritten("no source could be read"), UsageError("before the manifest is taken")):
+        with pytest.raises(type(error), match=error.message):
+            execute(Copies(Copy(tmp_path / "out", 2), fails=error))
+        assert (tmp_path / "out" / MANIFEST).read_bytes() == before
 
 
 def test_a_stage_that_breaks_off_leaves_no_manifest_and_a_staged_one_leaves_the_old_artifact(tmp_path: Path) -> None:
@@ -137,6 +133,38 @@ def test_work_done_in_part_has_no_manifest_and_goes_on(tmp_path: Path) -> None:
     assert execute(Copies(Copy(tmp_path / "out"), part=True)).artifact is None
     assert not (tmp_path / "out" / MANIFEST).exists()
     assert not execute(Copies(Copy(tmp_path / "out"))).up_to_date
+
+
+def test_a_finished_result_with_something_left_to_do_is_worked_on(tmp_path: Path) -> None:
+    class Retried(Copies):
+        def pending(self, artifact: Artifact, inputs: Inputs) -> bool:
+            return bool(artifact.manifest.counts["lines"] == self.options.times == inputs.key["times"] == 2)
+
+    assert [execute(Retried(Copy(tmp_path / "out", 2))).up_to_date for _ in range(2)] == [False, False]
+    assert [execute(Retried(Copy(tmp_path / "out", 3))).up_to_date for _ in range(2)] == [False, True]
+
+
+def test_a_parent_that_was_renamed_is_the_same_and_the_result_may_name_those_that_contributed(tmp_path: Path) -> None:
+    class Named(Copies):
+        parents: tuple[Parent, ...] = (PARENT,)
+
+        def inputs(self, progress: Progress) -> Inputs:
+            return Inputs(self.parents, self.options.key())
+
+        def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+            content = super().write(inputs, out, progress)
+            return content and content._replace(parents=inputs.parents[:1])
+
+    class Renamed(Named):
+        parents = (structs.replace(PARENT, name="other"),)
+
+    class Several(Named):
+        parents = (PARENT, Parent("unused", "video", "1" * 64))
+
+    execute(Named(Copy(tmp_path)))
+    assert execute(Renamed(Copy(tmp_path))).up_to_date
+    execute(Several(Copy(tmp_path)))
+    assert open_artifact(tmp_path).manifest.parents == [PARENT]
 
 
 def test_options_are_checked_first_and_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:

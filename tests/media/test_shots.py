@@ -12,7 +12,8 @@ from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetecto
 
 from ctxr.errors import UsageError
 from ctxr.media.opencv_video import open_video
-from ctxr.media.shots import DETECTORS, FixedCuts, PySceneDetectCuts, check_detector, cut_finder, spaced
+from ctxr.media.scan import THRESHOLDS, ScanOptions
+from ctxr.media.shots import FixedCuts, PySceneDetectCuts, cut_finder, spaced
 from ctxr.media.video import Frame, Pixels, VideoError, VideoHeader
 from tests.media.clips import MILLISECOND, RATE, pictures, scene, write_clip
 
@@ -213,26 +214,26 @@ def test_cuts_apart_count_from_the_last_one_taken() -> None:
 
 
 def test_an_unknown_detector_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="unknown shot detector 'best'"):
-        check_detector("best")
+    with pytest.raises(UsageError, match="--detector best"):
+        ScanOptions(detector="best").check()
 
 
-@pytest.mark.parametrize("detector", DETECTORS)
+@pytest.mark.parametrize("detector", THRESHOLDS)
 @pytest.mark.parametrize("threshold", [0, -1, 256, float("nan")])
 def test_a_threshold_out_of_range_is_a_usage_error(detector: str, threshold: float) -> None:
-    with pytest.raises(UsageError, match=f"shot detector {detector} "):
-        check_detector(detector, threshold)
+    with pytest.raises(UsageError, match=f"--detector-threshold of {detector} "):
+        ScanOptions(detector=detector, detector_threshold=threshold).check()
 
 
 @pytest.mark.parametrize(("detector", "largest"), [("adaptive", 255.0), ("histogram", 1.0), ("hash", 1.0)])
 def test_the_largest_threshold_is_in_range(detector: str, largest: float) -> None:
-    check_detector(detector, largest)
+    assert ScanOptions(detector=detector, detector_threshold=largest).check()
 
 
 def test_ffmpeg_that_is_not_installed_is_a_usage_error_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UsageError, match="the ffmpeg program") as failed:
-        check_detector("ffmpeg")
+        ScanOptions(detector="ffmpeg").check()
     assert "adaptive" in failed.value.hint
 
 

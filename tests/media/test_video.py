@@ -10,7 +10,7 @@ import pytest
 from ctxr.errors import UsageError
 from ctxr.media import pyav_video
 from ctxr.media.opencv_video import FrameReader, open_video
-from ctxr.media.planes import square_size
+from ctxr.media.pyav_video import square_size
 from ctxr.media.video import Frame, VideoError
 from tests.media.clips import MILLISECOND, RATE, SIZE, break_packet, pictures, scene, write_clip
 

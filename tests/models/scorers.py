@@ -10,7 +10,7 @@ from ctxr.models.blip import load_blip
 from ctxr.models.context import ContextHead
 from ctxr.models.cross.encoder import CONFIGS, RegionEncoder
 from ctxr.models.encoders import find_source
-from ctxr.models.scorers import Batch, ClipScorer, PairScorer, trainable
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer, marks_at, trainable
 from ctxr.store.regions import BOX
 from tests.models.blip_folder import WORDS, make_blip
 from tests.models.encoder_folder import make_folder
@@ -74,7 +74,7 @@ def random_batch(scorer: ClipScorer | PairScorer, queries: int = 6, candidates: 
         candidates=rows,
         mask=torch.ones(queries, candidates, dtype=torch.bool),
         ordered=torch.arange(queries) // 2 % 2 == 0,
-        target=torch.randint(0, candidates, (queries,), generator=chance),
+        targets=marks_at(torch.randint(0, candidates, (queries,), generator=chance), candidates),
     )
 
 

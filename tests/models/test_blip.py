@@ -13,7 +13,7 @@ from ctxr.models.blip import TINY, BlipEncoder, load_blip
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
-from ctxr.models.scorers import Batch
+from ctxr.models.scorers import Batch, marks_at
 from tests.models.blip_folder import make_blip, make_model
 
 TEXTS = ["a bat", "c", "the dog is near a big red ball"]
@@ -40,7 +40,7 @@ def batch_of(source: CrossSource, queries: int = 6, candidates: int = 5) -> Batc
         candidates=torch.arange((queries + 1) // 2 * candidates).view(-1, candidates)[owner],
         mask=torch.ones(queries, candidates, dtype=torch.bool),
         ordered=owner % 2 == 0,
-        target=torch.randint(0, candidates, (queries,), generator=chance),
+        targets=marks_at(torch.randint(0, candidates, (queries,), generator=chance), candidates),
     )
 
 

@@ -174,7 +174,7 @@ def test_a_full_device_gets_half_the_batch_and_says_so(
     said: list[str] = []
     encoder = load_encoder(f"local-dir:{folder}", device="cpu", warn=said.append)
     expected = encoder.encode_images(pictures)
-    tower = encoder._tower.forward
+    tower = encoder._fine.forward
 
     def small(batch: torch.Tensor) -> torch.Tensor:
         if len(batch) > limit:

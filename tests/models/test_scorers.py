@@ -58,7 +58,7 @@ def part(batch: Batch, rows: slice, places: slice = slice(None)) -> Batch:
     """Some of the queries, and of their candidates."""
     return Batch(
         batch.images, batch.texts[rows], batch.candidates[rows, places], batch.mask[rows, places],
-        batch.ordered[rows], batch.target[rows],
+        batch.ordered[rows], batch.targets[rows, places],
     )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def padded(batch: Batch, more: int) -> Batch:
         batch,
         candidates=torch.cat([batch.candidates, torch.zeros(shape, dtype=torch.int64)], 1),
         mask=torch.cat([batch.mask, torch.zeros(shape, dtype=torch.bool)], 1),
+        targets=torch.cat([batch.targets, torch.zeros(shape, dtype=torch.bool)], 1),
     )
 
 

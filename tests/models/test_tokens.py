@@ -1,19 +1,19 @@
 """Taking descriptions apart: spaCy's rules, a parsing model, and the plain rule that says that it is one."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.language import tree_depth
-from ctxr.models import tokens
 from ctxr.models.tokens import MOST_LETTERS, load_tokenizer
 
 TEXT = "The girl's hand isn't up.  It is DOWN... right?"
 
 
 def without_spacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_spacy", lambda: None)
+    monkeypatch.setitem(sys.modules, "spacy", None)
 
 
 def test_spacy_splits_contractions_and_the_rule_does_not() -> None:

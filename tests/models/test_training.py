@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from ctxr.errors import CtxrError
 from ctxr.models.encoders import find_source
-from ctxr.models.scorers import Batch, ClipScorer, trainable
+from ctxr.models.scorers import Batch, ClipScorer, marks_at, trainable
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import BEST, STATE, Callbacks, Trainer
 from ctxr.models.training.scoring import accuracy_of, score_all
@@ -53,7 +53,7 @@ def per_description(scorer: nn.Module, questions: ExampleTable) -> dict[str, Ten
             candidates=torch.arange(len(images))[None],
             mask=torch.ones(1, len(images), dtype=torch.bool),
             ordered=questions.ordered[row : row + 1],
-            target=questions.target[row : row + 1],
+            targets=questions.targets[row : row + 1],
         )
         loss = functional.cross_entropy(scorer(batch), batch.target) / len(questions)
         torch.autograd.backward(loss)
@@ -167,7 +167,7 @@ def test_a_training_killed_while_it_writes_goes_on_from_the_epoch_before(
 ) -> None:
     make_trainer(tmp_path / "whole").run()
 
-    def cut(*_: object, leaked: object) -> None:
+    def cut(*_: object) -> None:
         raise Killed
 
     with pytest.raises(Killed):
@@ -297,8 +297,10 @@ def test_scores_come_back_in_the_order_of_the_queries(tmp_path: Path) -> None:
 
 def test_candidates_that_share_the_top_share_the_hit() -> None:
     scores = torch.tensor([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [3.0, 1.0, 2.0], [1.0, 0.0, 0.0]])
-    assert accuracy_of(scores, torch.tensor([0, 1, 1, -1])) == pytest.approx((0.5 + 1 + 0) / 3)
-    assert accuracy_of(scores, torch.full((4,), -1)) is None
+    assert accuracy_of(scores, marks_at(torch.tensor([0, 1, 1, -1]), 3)) == pytest.approx((0.5 + 1 + 0) / 3)
+    assert accuracy_of(scores, torch.zeros(4, 3, dtype=torch.bool)) is None
+    several = torch.tensor([[True, True, False], [True, False, True], [True, False, True], [False, True, True]])
+    assert accuracy_of(scores, several) == pytest.approx((1 + 0 + 1 + 0) / 4)
 
 
 def test_bf16_autocast_leaves_the_weights_and_the_scores_fine(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What encoders of pairs bring into training: a loss of pairs, weights free of decay, positions everywhere."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,8 +37,8 @@ def test_biases_and_norms_can_be_free_of_decay() -> None:
 
 @torch.no_grad()
 def test_positions_can_act_on_sets_without_order_too() -> None:
-    usual = new_scorer(PAIRS, 32).eval()
-    everywhere = new_scorer(replace(PAIRS, all_positions=True), 32).eval()
+    usual = new_scorer(PAIRS.shape, 32).eval()
+    everywhere = new_scorer(replace(PAIRS, all_positions=True).shape, 32).eval()
     assert isinstance(usual, PairScorer)
     assert usual.state_dict().keys() == everywhere.state_dict().keys()
     pairs, mask = torch.randn(2, 5, 32), torch.ones(2, 5, dtype=torch.bool)
@@ -49,14 +50,23 @@ def test_positions_can_act_on_sets_without_order_too() -> None:
 
 
 def test_a_new_scorer_of_pairs_has_the_parts_that_its_recipe_names() -> None:
-    batch = replace(PAIRS, variant="batch")
-    assert (new_scorer(batch, 32).head, new_scorer(batch, 32).alone) == (None, None)
-    alone = new_scorer(replace(batch, new_score=True), 32).alone
-    assert alone is not None
+    def made(seed: int = 0, **changes: Any) -> PairScorer:
+        scorer = new_scorer(replace(PAIRS, **changes).shape, 32, seed=seed)
+        assert isinstance(scorer, PairScorer)
+        return scorer
+
+    def first_weight(seed: int) -> torch.Tensor:
+        head = made(seed).head
+        assert isinstance(head, ContextHead)
+        return head.score.weight
+
+    batch = made(variant="batch")
+    assert (batch.head, batch.alone) == (None, None)
+    alone = made(variant="batch", new_score=True).alone
+    assert isinstance(alone, torch.nn.Linear)
     assert alone.weight.shape == (1, 32)
-    assert new_scorer(replace(batch, variant="zero-shot", new_score=True), 32).alone is None
-    assert isinstance(new_scorer(PAIRS, 32).head, ContextHead)
-    one, two, other = (new_scorer(PAIRS, 32, seed=seed).head.score.weight for seed in (0, 0, 1))
+    assert made(variant="zero-shot", new_score=True).alone is None
+    one, two, other = map(first_weight, (0, 0, 1))
     assert torch.equal(one, two)
     assert not torch.equal(one, other)
 
@@ -108,7 +118,7 @@ def test_scoring_without_memory_for_one_query_is_one_sentence_and_other_errors_s
 def test_what_candidates_attend_to_is_the_same_live_and_from_features() -> None:
     source = load_blip("random:blip-tiny")
     encoder = source.build()
-    scorer = new_scorer(PAIRS, source.width, encoder).eval()
+    scorer = new_scorer(PAIRS.shape, source.width, encoder).eval()
     scorer.encoder = None
     kept = make_questions(ClipScorer())
     live = replace(

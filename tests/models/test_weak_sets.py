@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctxr.models.scorers import Batch
+from ctxr.models.scorers import Batch, marks_at
 from ctxr.models.training.examples import (
     ExampleTable,
     PositivePairs,
@@ -79,11 +79,22 @@ def test_without_weak_positives_and_with_those_of_no_weight_not_one_bit_is_anoth
 def test_a_query_whose_other_candidates_all_hold_learns_nothing_from_a_softmax() -> None:
     scores, mask = torch.tensor([[0.5, 2.0, -1.0]]), torch.ones(1, 3, dtype=torch.bool)
     none = torch.zeros(1, 1)
-    batch = Batch(none, none, none.long(), mask, mask[:, 0], torch.tensor([2]))
+    batch = Batch(none, none, none.long(), mask, mask[:, 0], marks_at(torch.tensor([2]), 3))
     marks = torch.tensor([[True, True, False]])
     assert float(loss_of(scores, batch, "softmax", marks, None)) == 0.0
     binary = loss_of(scores, batch, "binary", marks, None)
     assert float(binary) == pytest.approx(math.log(1 + math.exp(1.0)))
+
+
+def test_several_targets_share_what_is_right() -> None:
+    scores, mask = torch.tensor([[0.5, 2.0, -1.0], [1.0, 0.0, 3.0]]), torch.ones(2, 3, dtype=torch.bool)
+    targets = torch.tensor([[True, True, False], [False, False, True]])
+    batch = Batch(torch.zeros(1, 1), torch.zeros(2, 1), mask.long(), mask, mask[:, 0], targets)
+    logs = scores.log_softmax(1)
+    wanted = -(logs[0, :2].mean() + logs[1, 2])
+    torch.testing.assert_close(loss_of(scores, batch, "softmax"), wanted)
+    with pytest.raises(ValueError, match="several right candidates"):
+        _ = batch.target
 
 
 def test_marks_name_weak_candidates_and_never_the_target() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctxr.models.scorers import Batch, ClipScorer
+from ctxr.models.scorers import Batch, ClipScorer, marks_at
 from ctxr.models.training.examples import ExampleTable, PositivePairs
 from ctxr.models.training.loop import Callbacks, Step
 from ctxr.models.training.recipe import WEAK
@@ -98,7 +98,7 @@ def test_unsure_images_are_no_candidates_of_the_loss_nor_of_validation(tmp_path:
     left_out = {query: weak.get(query, set()) | unsure[query] for query in range(18)}
     assert any(unsure.values())
     slow = mean_loss(scorer, questions, first, left_out)
-    step = Step((rows,), 18)
+    step = Step((rows,), 18, None)
     loss = objective.loss(scorer, [objective.encode(scorer, 0, rows, None)], step)
     assert float(loss.detach()) == pytest.approx(18 * float(slow.detach()))
     hits = []
@@ -223,7 +223,7 @@ def test_what_is_truly_right_too_scores_higher_when_training_is_told_so(tmp_path
     questions = ExampleTable(
         images=Table(images), texts=texts, candidates=torch.arange(10).expand(60, 10),
         mask=torch.ones(60, 10, dtype=torch.bool), ordered=torch.zeros(60, dtype=torch.bool),
-        target=names[:, 0], sets=torch.arange(60),
+        targets=marks_at(names[:, 0], 10), sets=torch.arange(60),
         entailed=PositivePairs.of([(query, int(image)) for query, image in enumerate(names[:, 1])], 60),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctxr.models.scorers import ClipScorer
+from ctxr.models.scorers import ClipScorer, marks_at
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Trainer, TrainingRun
 from ctxr.models.training.state import Epoch
@@ -42,7 +42,7 @@ def make_questions(scorer: ClipScorer, sets: int = 6, candidates: int = 4, seed:
         candidates=torch.where(mask, rows, rows[:, :1]),
         mask=mask,
         ordered=owner % 2 == 0,
-        target=torch.randint(0, candidates - 1, (3 * sets,), generator=chance),
+        targets=marks_at(torch.randint(0, candidates - 1, (3 * sets,), generator=chance), candidates),
         sets=owner,
     )
 

@@ -10,12 +10,12 @@ import numpy as np
 from PIL import Image as Pillow
 
 from ctxr.datasets.splits import assign_splits
-from ctxr.pipelines.curation.image_sets import complete
+from ctxr.pipelines.curation.image_sets import SetsRun
 from ctxr.store.arrays import Vectors, spread
 from ctxr.store.artifacts import Parent, finish, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS as KIND
-from ctxr.store.records import Facts, Failure, Image, ImageSet, LedgerRow, Shot, Source
+from ctxr.store.records import Facts, Failure, Image, ImageSet, LedgerReason, LedgerRow, Shot, Source
 from ctxr.store.units import SourceUnit, Stamp, write_unit
 
 SIZE = 4
@@ -37,7 +37,7 @@ def unit_vectors(count: int, seed: int) -> Vectors:
 
 def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: int | None, vectors: Vectors) -> ImageSet:
     closest, mean = spread(vectors)
-    return ImageSet(name, kind, tuple(images), source, source, shot, closest, mean)  # type: ignore[arg-type]
+    return ImageSet(name, kind, tuple(images), source, source, shot, closest, mean)
 
 
 def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: bool = True) -> SourceUnit:
@@ -50,7 +50,8 @@ def video_unit(out: Path, name: str, sets: int = 1, seed: int = 0, measured: boo
         names = []
         for place in range(SIZE + 3):
             time = Fraction(index, 5)
-            fate = None if place < SIZE else ("near_still", "low_quality", "too_close")[place - SIZE]
+            dropped: tuple[LedgerReason, ...] = ("near_still", "low_quality", "too_close")
+            fate = None if place < SIZE else dropped[place - SIZE]
             value = {"near_still": 1.5, "low_quality": 0.8}.get(fate or "")
             embedded = fate != "near_still"
             path = f"images/{name}-shot{shot}_0/img{index}.jpg" if fate is None else f"dropped/{name}/img{index}.jpg"
@@ -133,7 +134,8 @@ def write(
     by_name = {unit.source.name: unit for unit in units}
     splits = {row.group: row.split for row in assign_splits(dict.fromkeys(by_name, True), salt="salt")}
     job: Any = SimpleNamespace(units=by_name, earlier=(), failures=failures, splits=splits, footage=(), models=models)
-    content = complete(out, job)
+    job.artifact = out
+    content = SetsRun.content(job)
     finish(out, kind=KIND, verb=verb, config=settings | (config or {}), parents=parents, content=content)
     return out
 

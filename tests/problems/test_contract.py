@@ -14,15 +14,16 @@ from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train
 from ctxr.pipelines.modelling.eval import measure
 from ctxr.pipelines.modelling.train import load_recipe
-from ctxr.problems import PROBLEMS, evaluation_of, open_run, problem_of, problems
 from ctxr.problems.entailment.question import PairEvaluation
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Summariser
+from ctxr.problems.galleries import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.gallery.question import GalleryEvaluation
-from ctxr.problems.gallery.splits import RANKINGS, QueryRanking, rankings_of
 from ctxr.problems.links.recipe import VARIANTS
-from ctxr.problems.protocols import OpenRun, Question, ScoringOptions, find_learner
+from ctxr.problems.protocols import OpenRun, ScoringOptions
+from ctxr.problems.question import find_learner
 from ctxr.problems.recipes import list_recipes
+from ctxr.problems.registry import PROBLEMS, evaluation_of, find_question, open_run, problem_of
 from ctxr.store.scores import read_scores
 from ctxr.store.tables import read_table
 from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
@@ -32,20 +33,17 @@ from tests.pipelines.galleries import draw
 from tests.problems.links.written import write_documents
 
 OWNERS = {"entailment": "entailment", "in-batch": "gallery"} | dict.fromkeys(VARIANTS, "links")
-"""Problems by what the manifests of format 1 say of a model's variant; every other is contextual."""
-
-
-def find_problem(name: str) -> Question:
-    return dict(zip(PROBLEMS, problems(), strict=True))[name]
+"""Problems by the variant of a model; every other is contextual."""
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_problem_is_a_question_and_a_learner(name: str) -> None:
-    question = find_problem(name)
-    learner = find_learner(question)
-    assert issubclass(learner.Recipe, Recipe)
+    question = find_question(name)
+    assert callable(find_learner(question).open_run)
+    assert issubclass(question.Recipe, Recipe)
     assert type(question).KIND in {"run", "classifier"}
     assert issubclass(question.evaluation, Evaluation)
+    assert name == question.evaluation.PROBLEM
     for variant in question.VARIANTS:
         assert type(problem_of({"variant": variant})) is type(question)
 
@@ -54,12 +52,12 @@ def test_a_problem_is_a_question_and_a_learner(name: str) -> None:
 def test_every_recipe_belongs_to_the_problem_that_trains_it(recipe: str) -> None:
     loaded = load_recipe(recipe)
     question = problem_of({"variant": loaded.variant})
-    assert type(question) is type(find_problem(OWNERS.get(loaded.variant, "contextual")))
-    assert type(loaded) is find_learner(question).Recipe
+    assert type(question) is type(find_question(OWNERS.get(loaded.variant, "contextual")))
+    assert type(loaded) is question.Recipe
 
 
 def test_a_model_without_a_variant_is_contextual_and_an_unknown_variant_is_that_of_no_problem() -> None:
-    assert type(problem_of({})) is type(find_problem("contextual"))
+    assert type(problem_of({})) is type(find_question("contextual"))
     with pytest.raises(DataError, match="the variant 'modul'") as caught:
         problem_of({"variant": "modul"})
     assert "module" in str(caught.value.hint)
@@ -130,7 +128,7 @@ SMALL: dict[str, tuple[str, tuple[str, ...], Callable[[Path], object], Callable[
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path) -> None:
     recipe, changes, draw_dataset, is_same = SMALL[name]
-    question, dataset, work = find_problem(name), tmp_path / "dataset", tmp_path / "work"
+    question, dataset, work = find_question(name), tmp_path / "dataset", tmp_path / "work"
     draw_dataset(dataset)
     if name != "entailment":
         changes = (*changes, f"encoder=local-dir:{make_folder(tmp_path / 'encoder')}")
@@ -151,4 +149,5 @@ def test_what_a_problem_trains_is_opened_and_evaluated(name: str, tmp_path: Path
     evaluation = evaluation_of(EvalRequest(config, Silent()))
     measure(evaluation, config, Silent())
     assert evaluation.findings.tables
-    assert all(0 <= one.interval.value <= 1 for one in evaluation.findings.figures)
+    values = [one.interval.value for one in evaluation.findings.figures]
+    assert all(value is not None and 0 <= value <= 1 for value in values)

@@ -15,7 +15,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ctxr import problems
 from ctxr.engine.options import Choices
 from ctxr.metrics.columns import RatioColumn, mean_columns
 from ctxr.models.training import loop
@@ -24,9 +23,8 @@ from ctxr.pipelines.inspection import report
 from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.modelling import eval, train
 from ctxr.pipelines.modelling.config import Eval, Train
-from ctxr.problems import protocols, runs
+from ctxr.problems import protocols, question, registry, runs, training
 from ctxr.problems.evaluation import EvalRequest, Evaluation
-from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.artifacts import Parent
 from ctxr.store.scores import read_scores
 
@@ -43,7 +41,7 @@ class Points(list[dict[str, Any]]):
         self.x, self.above = torch.tensor([row["x"] for row in self]), torch.tensor([row["above"] for row in self])
 
 
-class LineObjective(loop.Objective):
+class LineObjective(loop.Objective[None, Any]):
     def __init__(self, recipe: Recipe, train: Points, run: loop.TrainingRun) -> None:
         self.recipe, self.train, self.run = recipe, train, run
 
@@ -54,16 +52,16 @@ class LineObjective(loop.Objective):
         return torch.split(torch.randperm(len(self), generator=generator), self.recipe.batch)
 
     def updates(self, rows: Tensor, apply: bool) -> Iterator[loop.Update]:
-        yield loop.Update(((loop.Step((rows,), len(rows)), 1.0),), apply=apply)
+        yield loop.Update(((loop.Step((rows,), len(rows), None), 1.0),), apply=apply)
 
     def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
         return model(self.train.x[rows])[:, 0]
 
-    def loss(self, model: nn.Module, encoded: Sequence[Any], step: loop.Step) -> Any:
+    def loss(self, model: nn.Module, encoded: Sequence[Any], step: loop.Step[None]) -> Any:
         return (nn.functional.softplus(encoded[0]) - encoded[0] * self.train.above[step.towers[0]]).sum()
 
 
-class LineJob(TrainJob):
+class LineJob(training.TrainJob):
     KIND, device, encoder, key, dataset = "run", "cpu", "", {}, "points"
 
     def __init__(self, options: Any, recipe: Recipe, progress: Any) -> None:
@@ -72,30 +70,32 @@ class LineJob(TrainJob):
         self.queries = {"train": len(self.train)}
 
     def seed_key(self, seed: int) -> str:
-        return f"{self.decisive()} {seed}"
+        return f"{self.recipe.key()} {seed}"
 
     def checkpoint(self, folder: Path) -> Any:
         file = folder / "config.json"
         return SimpleNamespace(**json.loads(file.read_text())) if file.exists() else SimpleNamespace(made_by="")
 
-    def fit(self, seed: int, train: SeedTrainer) -> Callable[[Path], Any]:
+    def fit(self, seed: int, train: training.SeedTrainer) -> Callable[[Path], Any]:
         state = train(nn.Linear(2, 1), len(self.train), partial(LineObjective, self.recipe, self.train))
         (train.folder / "config.json").write_text(json.dumps({"epoch": state.best, "made_by": self.seed_key(seed)}))
         return partial(shutil.copytree, train.folder)
 
 
-class LineEvaluation(Evaluation):
+class LineEvaluation(Evaluation[Points, runs.EvaluatedRun]):
+    PROBLEM = "line"
+
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
-        self.dataset, self.splits = "points", [Points(self.options.dataset, "test")]
-        self.runs = [runs.AnyRun(Path(source).stem, Parent(source, "run", "")) for source in self.options.runs]
-        self.parents = [Parent("dataset", "dataset", "0" * 64)]
+        self.dataset, self.splits = "points", [Points(request.path, "test")]
+        self.runs = [runs.EvaluatedRun(one.name, one.origin) for one in request.sources]
+        self.places: Any = {one.name: one.place for one in request.sources}
 
     def columns(self, split: Points, run: Any, summariser: Any) -> Any:
-        if folder := runs.run_folder(run.origin.name, self.options.workdir):
-            scores = problems.open_run(folder, self.request.scoring, self.progress).score(split)
+        if (place := self.places[run.name]).is_dir():
+            scores = registry.open_run(place, self.request.scoring, self.progress).score(split)
         else:
-            values = read_scores(Path(run.origin.name))[""].values
+            values = read_scores(place)[""].values
             scores = {run.name: np.array([values[row["id"]]["above"] for row in split])}
         each = mean_columns([self.measured(split.above.numpy() * 1.0, values > 0) for values in scores.values()])
         return [(("overall", "all", name), column) for name, column in each.items()]
@@ -106,12 +106,12 @@ class LineEvaluation(Evaluation):
         return {"accuracy": accuracy, "F1": RatioColumn(rows, 2 * called * above, called + above)}
 
 
-class Line(protocols.Question, protocols.Learner):
-    LEARNER, KIND, VARIANTS = f"{__name__}:Line", "run", ("line",)
-    Recipe, job, evaluation = LineRecipe, LineJob, LineEvaluation
+class Line(question.Question, protocols.Learner):
+    LEARNER, KIND, VARIANTS, Recipe, job = f"{__name__}:Line", "run", ("line",), LineRecipe, LineJob
+    evaluation = LineEvaluation
 
     def takes(self, request: EvalRequest) -> bool:
-        return bool(request.options.dataset.name == "points.jsonl")
+        return request.path.name == "points.jsonl"
 
     def open_run(self, source: Path | str, options: protocols.ScoringOptions, progress: Any) -> Any:
         def score(points: Points) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Line(protocols.Question, protocols.Learner):
 
 
 def test_a_seventh_problem_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problems, "PROBLEMS", {"line": f"{__name__}:Line", **problems.PROBLEMS})
+    monkeypatch.setattr(registry, "PROBLEMS", {"line": f"{__name__}:Line", **registry.PROBLEMS})
     points, work, always, recipe = (tmp_path / name for name in ("points.jsonl", "work", "always.jsonl", "line.toml"))
     rows: list[dict[str, Any]] = []
     for number, (x, y) in enumerate(np.random.default_rng(0).uniform(-1, 1, (240, 2)).tolist()):

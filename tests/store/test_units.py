@@ -14,9 +14,9 @@ from ctxr.store.units import (
     SourceUnit,
     Stamp,
     file_names,
-    finished_unit,
     merge_units,
     read_unit,
+    scanned_unit,
     tidy,
     unit_folder,
     write_unit,
@@ -72,7 +72,7 @@ def test_a_unit_that_calls_itself_otherwise_than_its_folder_is_refused(tmp_path:
     edit(unit_folder(tmp_path, "clip") / "source.json", '"name": "clip"', f'"name": "{name}"')
     with pytest.raises(DataError, match=r"source\.json is of"):
         read_unit(tmp_path, "clip")
-    assert finished_unit(tmp_path, "clip", lambda stamp: True) is None
+    assert scanned_unit(tmp_path, "clip", unit().stamp.scan) is None
 
 
 @pytest.mark.parametrize("name", ["..", "../x", ".hidden", "a/b", "", "/etc"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy import Connection, Engine, RowMapping, Select, create_engine, event
+from sqlalchemy import Connection, Engine, RowMapping, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
@@ -71,15 +71,15 @@ class Transaction:
         """The row of a table that has these values, which must exist."""
         return self.connection.execute(_find(table, *values), values).mappings().one()
 
-    def row(self, query: Select[Any], **values: object) -> RowMapping | None:
+    def row(self, query: sql.Executable, **values: object) -> RowMapping | None:
         """The row of a query; None without one."""
         return self.connection.execute(query, values).mappings().one_or_none()
 
-    def rows(self, query: Select[Any], **values: object) -> list[RowMapping]:
+    def rows(self, query: sql.Executable, **values: object) -> list[RowMapping]:
         """All rows of a query."""
         return list(self.connection.execute(query, values).mappings())
 
-    def column(self, query: Select[Any], **values: object) -> list[Any]:
+    def column(self, query: sql.Executable, **values: object) -> list[Any]:
         """The first value of each row of a query."""
         return list(self.connection.scalars(query, values))
 
@@ -107,7 +107,7 @@ _insert = cache(sql.insert)
 
 
 @cache
-def _find(table: sql.Table, *names: str) -> Select[Any]:
+def _find(table: sql.Table, *names: str) -> sql.Executable:
     return sql.select(table).where(*(table.c[name] == sql.bindparam(name) for name in names))
 
 
@@ -117,7 +117,7 @@ def _update(table: sql.Table, *names: str) -> sql.Update:
 
 
 @cache
-def _greatest(column: sql.Column[int]) -> Select[Any]:
+def _greatest(column: sql.Column[int]) -> sql.Executable:
     return sql.select(sql.func.max(column))
 
 
@@ -155,15 +155,20 @@ class Database:
         name: how messages call it; without a password.
     """
 
-    def __init__(self, url: str | Path, busy_seconds: float = 30.0) -> None:
+    def __init__(self, url: str | Path, busy_seconds: float = 30.0, *, read_only: bool = False) -> None:
         address = _address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         self.name = str(address.database) if self.sqlite else address.render_as_string(hide_password=True)
         self._turns = Turns()
-        self._engine = _sqlite_engine(address, busy_seconds) if self.sqlite else _server_engine(address)
+        if not self.sqlite:
+            self._engine = _server_engine(address)
+        elif read_only:
+            self._engine = _file_reader(Path(self.name), busy_seconds)
+        else:
+            self._engine = _sqlite_engine(address, busy_seconds)
         self._writer = self._engine.execution_options(writing=True)
         with self.errors():
-            if self.sqlite:
+            if self.sqlite and not read_only:
                 _write_ahead(self._engine, busy_seconds)
             else:
                 self._engine.connect().close()
@@ -259,7 +264,7 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
     engine = create_engine(address, pool_size=16, max_overflow=-1, connect_args={"timeout": busy_seconds})
 
     @event.listens_for(engine, "connect")
-    def prepare(connection: Any, record: object) -> None:
+    def prepare(connection: sqlite3.Connection, record: object) -> None:
         connection.isolation_level = None  # transactions begin where `begin` says, not where the driver guesses
         connection.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
         connection.execute("PRAGMA synchronous = FULL")
@@ -271,6 +276,16 @@ def _sqlite_engine(address: URL, busy_seconds: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def _file_reader(path: Path, busy_seconds: float) -> Engine:
+    """The engine of a file that is there, which makes no file beside it."""
+    # without a log nobody has the file open to write, and SQLite needs neither log nor locks to read it
+    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    address = f"{path.absolute().as_uri()}?{mode}"
+    return create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(address, uri=True, timeout=busy_seconds, check_same_thread=False)
+    )
 
 
 def _write_ahead(engine: Engine, busy_seconds: float) -> None:

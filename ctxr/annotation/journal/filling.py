@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Table, Text, bindparam, cast, func, insert, literal_column, select
@@ -84,11 +84,11 @@ def _insert(tx: Transaction, table: Table, rows: Sequence[Mapping[str, object]])
         tx.connection.execute(insert(table), rows)
         return
     # the driver sends one statement for each row, or is slow with thousands of parameters: all rows travel as one
-    row: ColumnElement[Any] = literal_column(f"CAST(NULL AS {table.name})")
+    row: ColumnElement[object] = literal_column(f"CAST(NULL AS {table.name})")
     recordset = func.json_populate_recordset(row, cast(bindparam("rows", type_=Text), JSON))
     names = [column.name for column in table.columns]
     defaults = {column.name: 0 for column in table.columns if column.default is not None}
-    columns: list[ColumnElement[Any]] = [literal_column(name) for name in names]
+    columns: list[ColumnElement[object]] = [literal_column(name) for name in names]
     payload = msgspec.json.encode([defaults | dict(row) for row in rows]).decode()
     tx.connection.execute(
         insert(table).from_select(names, select(*columns).select_from(recordset), include_defaults=False),

@@ -1,5 +1,6 @@
 """Who is behind a pseudonym, and who came with which submission: a file in the private folder, never in the journal."""
 
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -63,15 +64,18 @@ class Visit:
     ending: str = ""
 
 
+FILE = "identities.sqlite"
+
+
 class Identities:
-    """Platform and platform id of each pseudonym, in `folder/identities.sqlite`, readable to its owner alone.
+    """Platform and platform id of each pseudonym, in the file `FILE` of a folder, readable to its owner alone.
 
     Args:
         folder: the crowd's private folder; made where it is not. key: see `pseudonyms.read_key`.
     """
 
     def __init__(self, folder: Path, key: bytes) -> None:
-        path = folder / "identities.sqlite"
+        path = folder / FILE
         with disk_errors(path):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._key = key
@@ -131,15 +135,18 @@ class Identities:
         with self._database.reading() as connection:
             return _find(connection, submission)
 
-    def visits(self) -> list[Visit]:
-        """Everybody who came, once for each submission, in the order of its id."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()
-            return list(map(_visit_of, rows))
-
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
+
+
+def read_visits(folder: Path) -> list[Visit]:
+    """Everybody who came from Prolific, once for each submission, in the order of its id; the file in `folder` stays as it is."""
+    if not (folder / FILE).is_file():
+        return []
+    with closing(Database(folder / FILE, read_only=True)) as database, database.reading() as connection:
+        rows = connection.execute(select(_visit).order_by(_visit.c.submission)).mappings()
+        return list(map(_visit_of, rows))
 
 
 def _find(connection: Connection, submission: str) -> Visit | None:

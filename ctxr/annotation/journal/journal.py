@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, select
+from sqlalchemy import RowMapping, and_, bindparam, case, exists, func, insert, inspect, select
 
 from ctxr.annotation.dialogues import Event
 from ctxr.annotation.journal import filling, leasing, rooms, submitting, tables, worker_state
@@ -18,6 +18,7 @@ from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Answer, Purpose, Unit
 from ctxr.annotation.tasks.values import Exposure, Values
 from ctxr.errors import DataError
+from ctxr.store.hashing import sha256_of
 from ctxr.store.records import ImageSet
 
 Ending = Literal["complete", "stopped"]
@@ -73,7 +74,7 @@ def open_journal(
         exported: ids of all exported units; others are withdrawn, unless they follow from an answer.
 
     Raises CtxrError, with a hint, for a database that cannot be opened; DataError for a unit whose content differs
-    from the stored one, for an answered unit that is not in `exported`, and for a newer schema; UsageError for an invalid address.
+    from the stored one, for an answered unit that is not in `exported`, and for another schema; UsageError for an invalid address.
     """
     rules = Rules((protocol or Protocol()).check(), lease_for)
     database = Database(url, busy_seconds)
@@ -85,11 +86,8 @@ def open_journal(
             if schema is None:
                 tables.metadata.create_all(connection)
                 connection.execute(insert(tables.about).values(name="schema", value=str(tables.SCHEMA)))
-            elif schema != str(tables.SCHEMA):
-                raise DataError(
-                    f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
-                    hint="use the version of ctxr that made it, or a newer one",
-                )
+            else:
+                _refuse_other_schema(database, schema)
         with database.writing() as connection:
             tx = Transaction(connection, rules)
             filling.add_sets(tx, image_sets)
@@ -101,6 +99,31 @@ def open_journal(
         database.close()
         raise
     return Journal(database, rules)
+
+
+def read_journal(url: str | Path) -> "Journal":
+    """The journal at a path or URL, to be read alone: nothing is written, also no file beside it.
+
+    Raises CtxrError for a database that cannot be opened, DataError for another schema.
+    """
+    database, about = Database(url, read_only=True), tables.about.c
+    try:
+        with database.reading() as connection:
+            found = inspect(connection).has_table(tables.about.name)
+            schema = connection.scalar(select(about.value).where(about.name == "schema")) if found else None
+        _refuse_other_schema(database, schema)
+    except BaseException:
+        database.close()
+        raise
+    return Journal(database, Rules(Protocol()))
+
+
+def _refuse_other_schema(database: Database, schema: str | None) -> None:
+    if schema != str(tables.SCHEMA):
+        raise DataError(
+            f"the journal in {database.name} has schema {schema}, this ctxr knows {tables.SCHEMA}",
+            hint="use the version of ctxr that made it",
+        )
 
 
 class Journal:
@@ -299,6 +322,13 @@ class Journal:
         with self._reading() as tx:
             return list(map(submitting.decoded, tx.column(select(answer.payload).order_by(answer.number))))
 
+    def identity(self) -> str:
+        """What tells the journal from one with other answers or other changes of workers: a hash of the last of both, which are
+        only ever added to. Leases and events of talks do not count, nor do the bytes of the database."""
+        last = [select(table).order_by(table.c.number.desc()).limit(1) for table in (tables.answer, tables.change)]
+        with self._reading() as tx:
+            return sha256_of([dict(row) if (row := tx.row(query)) else None for query in last])
+
     def waited(self) -> list[Waited]:
         """Who gave time to talks that could not be, oldest first."""
         row = tables.waited.c
@@ -312,6 +342,14 @@ class Journal:
         with self._reading() as tx:
             rows = tx.rows(select(tables.worker).order_by(tables.worker.c.enrolled, tables.worker.c.id))
             return list(map(worker_state.state_of, rows))
+
+    def blocked(self, *, ever: bool = False) -> tuple[str, ...]:
+        """Everybody on the block list, sorted; `ever`: also who was on it once, whose units the server gave to others."""
+        worker, change = tables.worker.c, tables.change.c
+        query = select(worker.id).where(worker.state == "blocked")
+        with self._reading() as tx:
+            names = tx.column(query.union(select(change.worker).where(change.after == "blocked")) if ever else query)
+        return tuple(sorted(names))
 
     def changes(self, worker: str) -> list[Change]:
         """Every change of the worker's state with its reason, oldest first."""

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from ctxr.annotation.records import Turn, Unit
+from ctxr.annotation.records import Unit
 from ctxr.annotation.wording import Problem
 from ctxr.errors import CtxrError
+from ctxr.store.records import Turn
 
 LeaseState = Literal["live", "answered", "expired", "returned"]
 Pool = Literal["train", "eval", "both"]

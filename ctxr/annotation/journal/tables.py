@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, I
 from sqlalchemy.schema import SchemaItem
 
 SCHEMA = 1
-"""Grows with every change that an older program cannot read."""
+"""Grows with every change of the tables."""
 
 metadata = MetaData()
 

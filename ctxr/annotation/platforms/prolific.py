@@ -19,7 +19,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from ctxr.annotation.config import ExportTasks, listed
+from ctxr.annotation.config import COUNTRIES, ExportTasks, listed
 from ctxr.annotation.cost import bundle_counts
 from ctxr.annotation.forms import Form
 from ctxr.annotation.journal.identities import Visit
@@ -56,6 +56,11 @@ class ProlificClient:
     def studies(self, internal_name: str) -> list[str]:
         """Ids of studies with an internal name: whether one was made by a request whose answer was lost."""
         return [str(row["id"]) for row in self._pages("/studies/") if row.get("internal_name") == internal_name]
+
+    def choices(self, name: str) -> dict[str, str]:
+        """Ids of the choices of a filter, by what participants read."""
+        found = (row for row in self._pages("/filters/") if row.get("filter_id") == name)
+        return {str(label): str(choice) for row in found for choice, label in (row.get("choices") or {}).items()}
 
     def publish(self, study: str) -> str:
         """Publish a study, from when on people come and are paid; returns its status."""
@@ -177,7 +182,8 @@ def bundles(units: Sequence[Unit], config: ExportTasks, key: bytes) -> list[Bund
 
 
 def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[str, Any]:
-    """The body of the request that makes the study, but for the completion codes, which stay in the private folder."""
+    """The body of the request that makes the study, with countries by name, and without the completion codes, which stay in
+    the private folder."""
     server, task = config.server.rstrip("/"), config.folder().name
     offer = config.offer(part.raters for part in parts for _ in part.units)
     addresses = {part.id: f"{server}/p/{quote(task)}?bundle={part.id}&{PLACEHOLDERS}" for part in parts}
@@ -191,9 +197,34 @@ def payload(parts: Sequence[Bundle], config: ExportTasks, form: Form) -> dict[st
         "reward": offer.pay,
         "device_compatibility": list(listed(config.devices)),
         "peripheral_requirements": [],
-        "filters": [],
+        "filters": filters(config),
         "access_details": [{"external_url": addresses[part.id], "total_allocation": part.raters} for part in parts],
     }
+
+
+APPROVAL = "approval_rate"
+"""Prolific's filter of the share of submissions that were approved, in whole percent, both ends included."""
+
+RESIDENCE = "current-country-of-residence"
+"""Prolific's filter of the country where somebody lives; its choices have ids, which Prolific lists."""
+
+
+def filters(config: ExportTasks, ids: Mapping[str, str] | None = None) -> list[dict[str, object]]:
+    """Who may take part; countries by their `ids` on Prolific, without these by name. Raises DataError for one without an id."""
+    rows: list[dict[str, object]] = []
+    if config.approved:
+        rows.append({"filter_id": APPROVAL, "selected_range": {"lower": config.approved + 1, "upper": 100}})
+    names = [COUNTRIES[country] for country in listed(config.countries)]
+    if ids is not None and (missing := [name for name in names if name not in ids]):
+        raise DataError(f"Prolific lists no country {missing[0]!r}", hint="leave it out of --countries")
+    if names:
+        rows.append({"filter_id": RESIDENCE, "selected_values": [ids[name] for name in names] if ids else names})
+    return rows
+
+
+def internal_name(key: bytes, task: str) -> str:
+    """The name by which a study is found on Prolific again; it tells nobody which project it is from."""
+    return f"ctxr-{hmac.new(key, b'project', hashlib.sha256).hexdigest()[:12]}-{task}"
 
 
 def with_codes(body: Mapping[str, Any], codes: Mapping[str, str], internal_name: str) -> dict[str, Any]:

@@ -1,13 +1,9 @@
 """A unit as one rater sees it: image order, form, and a seal that detects edited pages."""
 
-import hashlib
 from dataclasses import dataclass
 
-import msgspec
-
-from ctxr.annotation.cost import MANY
 from ctxr.annotation.forms import Form, Passage, Picture
-from ctxr.annotation.protocol import Protocol, shown_order, wanted
+from ctxr.annotation.protocol import Protocol, shown_order
 from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import task_of
 
@@ -20,14 +16,6 @@ class Sheet:
     slot: int
     order: tuple[str, ...]
     form: Form
-
-    @property
-    def seal(self) -> str:
-        """16 hex digits of what is judged, which change with its order or wording. The text of the form around it does not count."""
-        unit = self.unit
-        shown = (unit.target, unit.texts, unit.speakers, unit.statement, unit.labels)
-        content = msgspec.json.encode([unit.id, self.slot, self.order, shown])
-        return hashlib.sha256(content).hexdigest()[:16]
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
@@ -62,20 +50,6 @@ def sheet(unit: Unit, slot: int, seed: int) -> Sheet:
 def raters(unit: Unit, protocol: Protocol) -> int:
     """Raters of a unit on platforms that cannot stop early; checks of the worker get as many as an evaluation unit."""
     return unit.most if unit.purpose == "work" else protocol.eval_most
-
-
-def first_raters(unit: Unit, protocol: Protocol) -> int:
-    """Raters of a unit in the first round; undecided units get more later."""
-    return first_votes(wanted(unit, 0, 0), unit.most) if unit.purpose == "work" else protocol.eval_most
-
-
-def first_votes(needed: int, most: int) -> int:
-    """Assignments of a new HIT: those needed, or `MANY` where it may want as many, because it could not get them later.
-
-    >>> first_votes(2, 3), first_votes(6, 11)
-    (2, 10)
-    """
-    return max(needed, MANY) if most >= MANY else needed
 
 
 def passage_text(passage: Passage) -> str:

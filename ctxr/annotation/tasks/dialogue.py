@@ -7,10 +7,10 @@ and what a finished talk is worth.
 import msgspec
 
 from ctxr.annotation.forms import Form, Line, Passage, Talk, gallery_of
-from ctxr.annotation.records import Answer, Dialogue, Outcome, Turn, Unit
+from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import ODD_CHARACTERS, Exposure, Values, misfits, odd, stable_id
 from ctxr.annotation.wording import Problem
-from ctxr.store.records import Judgment, Query, Text
+from ctxr.store.records import Dialogue, Judgment, Query, Text, Turn
 from ctxr.store.tables import UNREADABLE
 
 SEATS = 2

@@ -15,12 +15,13 @@ from starlette.types import ASGIApp
 
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.web.chat import Bell, Chat
-from ctxr.annotation.web.guard import Guard, RateLimited, TooLarge
-from ctxr.annotation.web.pages import HttpProblem, Pages, static
+from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.sign_in import Prolific, SignIn
 from ctxr.annotation.web.site import Site
 from ctxr.annotation.web.work import Work
 from ctxr.errors import CtxrError
+from ctxr.web.guard import Guard, RateLimited, TooLarge
+from ctxr.web.static import HttpProblem
 
 
 def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
@@ -39,7 +40,7 @@ def make_app(site: Site, bell: Bell | None = None) -> ASGIApp:
             "/w/{link}/picture/{key}": work.picture,
             "/w/{link}/talk": chat.show,
             "/w/{link}/talk/events": chat.events,
-            "/static/{version}/{name}": static,
+            "/static/{version}/{name}": pages.static.serve,
         },
         "POST": {
             "/enter": sign_in.enter,

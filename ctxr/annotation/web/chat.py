@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, get_args
+from typing import get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -11,9 +11,10 @@ from starlette.responses import JSONResponse, Response
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.journal.journal import Step
 from ctxr.annotation.journal.results import ChatRoom, Refused
-from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.work import LeasedUnit, Work, leased_unit, received
 from ctxr.errors import plural
+from ctxr.web.static import HttpProblem
 
 HELD_SECONDS = 20.0
 """How long a request for new messages stays open."""
@@ -91,7 +92,7 @@ class Chat:
             **self.work.around(unit),
         )
 
-    def news(self, unit: LeasedUnit) -> dict[str, Any]:
+    def news(self, unit: LeasedUnit) -> dict[str, object]:
         """The room as this seat may see it, ready for a page or for JSON; `go` leads on when it is over."""
         journal = self.site.journal
         unit = unit.current()  # a new partner may have brought another unit and another seat

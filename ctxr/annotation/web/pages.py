@@ -3,27 +3,25 @@
 What a page says about a picture is its position; its id would tell a frame's number, and so the order of a shuffled set.
 """
 
-import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ctxr.annotation.forms import Form, Pick, Talk, Write, without_blanks
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.guard import RateLimited
-from ctxr.annotation.web.signing import SESSION_DAYS, Session
+from ctxr.annotation.web.signing import Session
 from ctxr.annotation.web.site import Site
+from ctxr.web.guard import RateLimited
+from ctxr.web.signing import SESSION_DAYS
+from ctxr.web.static import HttpProblem, StaticFiles
+from ctxr.web.templates import environment
 
 COOKIE = "ctxr"
-
-_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True)
@@ -89,49 +87,11 @@ def values_of(form: Form, key: Callable[[str], str], posted: Values) -> dict[str
     return without_blanks(form, values)
 
 
-class HttpProblem(Exception):
-    """Something that a worker is told instead of a page; `kept` are texts of theirs that must not be lost."""
-
-    def __init__(self, status: int, title: str, *lines: str, kept: Sequence[str] = ()) -> None:
-        super().__init__(title)
-        self.status, self.title, self.lines, self.kept = status, title, lines, tuple(kept)
-
-
 @cache
-def static_files() -> dict[str, bytes]:
-    """The styles and scripts by name."""
-    folder = files("ctxr.annotation.web") / "static"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.split(".")[-1] in _TYPES}
-
-
-@cache
-def static_version() -> str:
-    """A hash of all styles and scripts, for cached addresses that never go stale."""
-    return hashlib.sha256(b"".join(content for _, content in sorted(static_files().items()))).hexdigest()[:12]
-
-
-def static(request: Request) -> Response:
-    """One of our own styles or scripts, looked up by name."""
-    name = request.path_params["name"]
-    content = static_files().get(name)
-    if content is None:
-        raise HttpProblem(404, "This page does not exist")
-    headers = {"cache-control": "public, max-age=31536000, immutable"}
-    return Response(content, media_type=_TYPES[name.split(".")[-1]], headers=headers)
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("ctxr.annotation.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    environment.globals["kind_of"] = lambda field: type(field).__name__.lower()
-    return environment
+def _templates() -> Environment:
+    found = environment("ctxr.annotation.web")
+    found.globals["kind_of"] = lambda field: type(field).__name__.lower()
+    return found
 
 
 class Pages:
@@ -140,13 +100,14 @@ class Pages:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.at = site.access.at
+        self.static = StaticFiles("ctxr.annotation.web")
 
-    def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+    def page(self, template: str, status: int = 200, **context: object) -> HTMLResponse:
         """A template with `context`."""
-        steady = {"at": self.at, "static": f"{self.at}/static/{static_version()}", "round": None, "stop": ""}
-        return HTMLResponse(_environment().get_template(template).render({**steady, **context}), status)
+        steady = {"at": self.at, "static": f"{self.at}/static/{self.static.version}", "round": None, "stop": ""}
+        return HTMLResponse(_templates().get_template(template).render({**steady, **context}), status)
 
-    def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: Any) -> HTMLResponse:
+    def message(self, title: str, lines: Sequence[str] = (), status: int = 200, **parts: object) -> HTMLResponse:
         """A page that only says something.
 
         Parts: `links` (text, address) to go on by; `code`, by which somebody is paid; `kept`, texts that could not be taken;

@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from ctxr.annotation.journal.identities import LEFT, Visit
 from ctxr.annotation.journal.results import Refused
-from ctxr.annotation.web.guard import RateLimited, read_form
-from ctxr.annotation.web.pages import HttpProblem, Pages
+from ctxr.annotation.web.pages import Pages
 from ctxr.annotation.web.signing import Session
 from ctxr.errors import plural
+from ctxr.web.guard import RateLimited, read_form
+from ctxr.web.static import HttpProblem
 
 LONGEST_NAME = 60
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ctxr.annotation.journal.identities import Identities
 from ctxr.annotation.journal.journal import Journal
-from ctxr.annotation.web.guard import Buckets
-from ctxr.annotation.web.signing import Signer
+from ctxr.annotation.web.signing import CrowdSigner
+from ctxr.web.guard import Buckets
 
 ADDRESS_SHARE = 20
 """An address may ask as often as so many workers: a team sits behind one."""
@@ -68,7 +68,7 @@ class Site:
     journal: Journal
     identities: Identities
     pseudonym: Callable[[str, str], str]
-    signer: Signer
+    signer: CrowdSigner
     pictures: Mapping[str, Path]
     sizes: Mapping[str, tuple[int, int]]
     access: Access

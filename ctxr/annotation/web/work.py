@@ -11,10 +11,11 @@ from ctxr.annotation.forms import Form, Talk, Write
 from ctxr.annotation.journal.results import Lease, NoWork, Refused
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.tasks.values import Values
-from ctxr.annotation.web.guard import read_form
-from ctxr.annotation.web.pages import FormView, HttpProblem, Pages, values_of, view_of
+from ctxr.annotation.web.pages import FormView, Pages, values_of, view_of
 from ctxr.annotation.web.sign_in import WAIT_SECONDS, Prolific
 from ctxr.annotation.web.signing import LeaseLink, Session
+from ctxr.web.guard import read_form
+from ctxr.web.static import HttpProblem
 
 
 @dataclass(frozen=True)

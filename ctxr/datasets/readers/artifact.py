@@ -1,6 +1,6 @@
 """Our own artifacts: `image_sets` (by build-sets and filter) and `dataset` (the same with texts, queries and judgments)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -8,16 +8,27 @@ from typing import NoReturn, TypeVar
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.frames import in_string_order
 from ctxr.errors import DataError
-from ctxr.store.artifacts import Artifact, open_artifact
+from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import DATASET, IMAGE_SETS
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import read_table
+from ctxr.store.tables import SIDE_TABLES, read_side_tables, read_table
 
 KINDS = (IMAGE_SETS, DATASET)
 """Kinds of artifacts that hold sets."""
 
 R = TypeVar("R", bound=Record)
+
+
+def manifest_of(path: Path) -> list[Path]:
+    """The manifest at a path, or in it."""
+    file = path / MANIFEST if path.is_dir() else path
+    return [file] if file.name == MANIFEST and file.is_file() else []
+
+
+def read_manifest(_path: Path, files: Sequence[Path], _passed: Callable[[], None] | None = None) -> Dataset:
+    """The artifact of a manifest. Raises what `read_artifact` raises."""
+    return read_artifact(files[0].parent)
 
 
 def read_artifact(path: Path) -> Dataset:
@@ -62,6 +73,7 @@ def dataset_of(artifact: Artifact) -> Dataset:
         splits={row.group: row.split for row in optional("splits.jsonl", Split)},
         sources=tuple(optional("sources.jsonl", Source)),
         footage=tuple(optional("groups.jsonl", SharedFootage)),
+        side=read_side_tables(path, artifact.manifest.files),
         facts={by_path[row.path]: row for row in optional("facts.jsonl", Facts) if row.path in by_path},
     )
     _check_references(path, dataset)
@@ -90,7 +102,7 @@ def _check_references(path: Path, dataset: Dataset) -> None:
         if lost := next((name for name in image_set.images if name not in images), None):
             _refuse(path / "sets.jsonl", f"set {image_set.id!r} names {lost!r}, which images.jsonl does not have")
         numbers = (index for name in image_set.images if (index := images[name].index) is not None)
-        if image_set.kind == "video" and in_string_order(numbers):
+        if image_set.ordered and in_string_order(numbers):
             order = "its frames in string order (img10 before img2), so targets would point at wrong pictures"
             _refuse(path / "sets.jsonl", f"set {image_set.id!r} has {order}", hint="sort the frames by their number")
     for query in dataset.queries.values():
@@ -104,10 +116,15 @@ def _check_references(path: Path, dataset: Dataset) -> None:
         if row.candidate not in candidates:
             what = f"on {row.query!r} names {row.candidate!r}, which is not a candidate there"
             _refuse(path / "judgments.jsonl", f"judgment of {row.worker!r} {what}")
+    owners: dict[str, Collection[str]] = {"query": dataset.queries, "image": images, "image_set": sets}
+    for name, rows in dataset.side.items():
+        table = SIDE_TABLES[name]
+        if lost := next((owner for row in rows if (owner := table.owner_of(row)) not in owners[table.of]), None):
+            _refuse(path / f"{name}.jsonl", f"a row is about {lost!r}, which does not exist")
 
 
-def open_sets(path: Path) -> tuple[Artifact, Dataset]:
-    """An artifact of image sets, or a dataset made of them, and what it holds.
+def open_sets(path: Path) -> Dataset:
+    """What an artifact of image sets, or a dataset made of them, holds.
 
     Raises UnfinishedError without a finished artifact, DataError when a table of it was changed or damaged.
     """
@@ -118,4 +135,4 @@ def open_sets(path: Path) -> tuple[Artifact, Dataset]:
             hint="name the right folder, or the --workdir that it is in",
         )
     artifact.refuse_changed()
-    return artifact, dataset_of(artifact)
+    return dataset_of(artifact)

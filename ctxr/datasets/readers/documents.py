@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import GOLD, DocumentTables, Links, validate_size
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import JsonFile
+from ctxr.datasets.readers.text_files import read_json, value_starts
 from ctxr.errors import DataError, plural
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Image, SplitName
@@ -36,8 +36,13 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     meta: object = None
 
 
-_FIELDS: list[Any] = [(name, list[_Row], msgspec.field(default_factory=list)) for name in SPLIT_NAMES]
-_Splits = msgspec.defstruct("_Splits", _FIELDS, forbid_unknown_fields=True)
+class _Splits(msgspec.Struct, forbid_unknown_fields=True):
+    """By the names in `SPLIT_NAMES`."""
+
+    train: list[_Row] = []
+    val: list[_Row] = []
+    valid: list[_Row] = []
+    test: list[_Row] = []
 
 
 class _Info(msgspec.Struct):
@@ -99,21 +104,29 @@ def _located(at: str) -> Iterator[None]:
         raise DataError(f"{at}: {error}", hint=_EXPECTED) from error
 
 
-def read_links(file: JsonFile, passed: Callable[[], None] | None = None) -> Dataset:
+def link_files(path: Path) -> list[Path]:
+    """The JSON at a path, or `documents.json` in it, if it lists documents by split."""
+    file = path / "documents.json" if path.is_dir() else path
+    starts = value_starts(file) if file.suffix == ".json" and file.is_file() else {}
+    return [file] if any(starts.get(split, b"").startswith(b"[") for split in SPLIT_NAMES) else []
+
+
+def read_links(_path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
     """Documents of {train, val, test: [[images, sentences, meta]]} with lists of `Item`. Raises DataError naming document and item."""
-    reading = DocumentFiles(Galleries(file.path.parent), passed)
-    with _located(str(file.path)):
-        splits = msgspec.json.decode(file.text, type=_Splits)
+    (file,) = files
+    reading = DocumentFiles(Galleries(file.parent), passed)
+    with _located(str(file)):
+        splits = msgspec.json.decode(read_json(file).text, type=_Splits)
     for key, split in SPLIT_NAMES.items():
         for number, row in enumerate(getattr(splits, key)):
-            with _located(f"{file.path}: {key}[{number}]"):
+            with _located(f"{file}: {key}[{number}]"):
                 # an export of predicted links names who predicted them
                 worker = row.meta.get("worker") if isinstance(row.meta, dict) else None
                 reading.tables.worker = worker if isinstance(worker, str) and worker else GOLD
                 reading.add(f"{split}/{number:05}", split, row.sentences, row.images)
     if not reading.tables.sets:
-        raise DataError(f"{file.path}: there is no document in it", hint="restore the file")
-    return reading.dataset(file.path.stem)
+        raise DataError(f"{file}: there is no document in it", hint="restore the file")
+    return reading.dataset(file.stem)
 
 
 def _links(sentences: Sequence[int | None], images: Sequence[int | None]) -> Links:
@@ -139,21 +152,29 @@ def _side(what: str, ends: Sequence[int | None], others: int) -> Links:
     return np.where(np.isnan(named), np.nan, named == np.arange(others))
 
 
-def is_mmc4(path: Path) -> bool:
-    """Whether the first line of a JSONL file is a document of MMC4."""
+def mmc4_files(path: Path) -> list[Path]:
+    """The JSONL at a path, or all in it, if the first line of one is a document of MMC4."""
+    lines = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    # an export has judgments beside the documents
+    lines = [file for file in lines if file.suffix == ".jsonl" and file.name != "judgments.jsonl" and file.is_file()]
+    return lines if any(map(_is_mmc4, lines)) else []
+
+
+def _is_mmc4(path: Path) -> bool:
     with path.open("rb") as file:
         line = file.readline(1 << 24)
     return b'"text_list"' in line and b'"image_info"' in line
 
 
-def read_mmc4(root: Path, paths: list[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_mmc4(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
     """Documents of MMC4, one a line, in files that may be named like splits. Raises DataError naming file:line."""
+    root = path if path.is_dir() else path.parent
     reading = DocumentFiles(Galleries(root), passed, DocumentTables(WORKER))
-    for path in paths:
-        for number, line in numbered_lines(path):
-            with _located(f"{path}:{number}"):
+    for file in files:
+        for number, line in numbered_lines(file):
+            with _located(f"{file}:{number}"):
                 row = msgspec.json.decode(line, type=_Line)
                 images = [(info.image_name, info.matched_text_index) for info in row.image_info]
                 sentences = [(text, None) for text in row.text_list]
-                reading.add(f"{path.stem}/{number:05}", SPLIT_NAMES.get(path.stem), sentences, images)
-    return reading.dataset(root.resolve().name if len(paths) > 1 else paths[0].stem)
+                reading.add(f"{file.stem}/{number:05}", SPLIT_NAMES.get(file.stem), sentences, images)
+    return reading.dataset(root.resolve().name if len(files) > 1 else files[0].stem)

@@ -8,11 +8,11 @@ set to a list of descriptions. Beside them may lie `annotator_split_valid*.json`
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.dataset import Annotations, Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
 from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json, read_object
@@ -41,17 +41,53 @@ class _Described:
     descriptions: list[tuple[int | None, str]]
 
 
-def read_release(
-    root: Path,
-    descriptions: list[Path],
-    writers: list[Path],
-    phenomena: list[Path],
-    passed: Callable[[], None] | None = None,
-) -> Dataset:
-    """A release in the folder `root`, from the files named; `passed` is called after each image.
+def release_files(path: Path) -> list[Path]:
+    """The file at a path, or those in it, that hold descriptions or phenomena, and beside them who wrote descriptions."""
+    if path.is_file():
+        return [path] if path.suffix in {".yaml", ".yml"} or DESCRIPTIONS.fullmatch(path.name) else []
+    # the publisher's repository keeps what was annotated in a folder of its own
+    files = {file.name: file for file in (*sorted((path / "analysis").glob("*.*")), *sorted(path.glob("*.*")))}
+    files = {name: file for name, file in files.items() if file.is_file()}
+    own = [file for name, file in files.items() if DESCRIPTIONS.fullmatch(name) and file.parent == path]
+    own += [file for name, file in files.items() if PHENOMENA_FILE.fullmatch(name)]
+    return own and own + [file for name, file in files.items() if WRITERS.fullmatch(name)]
+
+
+def repository_files(path: Path) -> list[Path]:
+    """Those of the publisher's repository as it is cloned, in its folder of data."""
+    files = release_files(path / "data") if path.is_dir() else []
+    return files if any(DESCRIPTIONS.fullmatch(file.name) for file in files) else []
+
+
+def read_repository(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """The release in the publisher's repository, by the name of that. Raises what `read_release` raises."""
+    return replace(read_release(path / "data", files, passed), name=path.resolve().name)
+
+
+def json_file(path: Path) -> list[Path]:
+    """The JSON at a path."""
+    return [path] if path.suffix == ".json" and path.is_file() else []
+
+
+def read_described(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """A release from one file of any name. Raises DataError for one that says who wrote descriptions, and what `read_release` raises."""
+    described = read_json(path).value
+    values = described.values() if isinstance(described, dict) else ()
+    written = {text for entry in values if isinstance(entry, dict) for text in entry.values() if isinstance(text, str)}
+    if WRITERS.fullmatch(path.name) or (written and written <= {"train_worker", "unseen_worker"}):
+        raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
+    return read_release(path, files, passed)
+
+
+def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """A release from files that their names tell apart; `passed` is called after each image.
 
     Raises DataError naming file:line and the id for whatever does not fit.
     """
+    root = path if path.is_dir() else path.parent
+    phenomena = [file for file in files if file.suffix in {".yaml", ".yml"}]
+    writers = [file for file in files if WRITERS.fullmatch(file.name)]
+    descriptions = [file for file in files if file not in phenomena and file not in writers]
     described: dict[str, _Described] = {}
     notes = [note for path in descriptions if (note := _add(described, path))]
     annotated = [row for path in phenomena for row in read_annotations(path)]
@@ -77,9 +113,9 @@ def read_release(
         for name in names
     )
     authors = _authors(writers, described, notes)
-    texts, queries, judgments = _queries(described, order, authors)
-    extra, labelled, labels = label_queries(annotated, texts)
-    notes += _join_notes(annotated, texts, extra) + pictures.notes
+    asked = _queries(described, order, authors)
+    labelled = label_queries(annotated, asked.texts)
+    notes += _join_notes(annotated, asked.texts, labelled.texts) + pictures.notes
     if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
     return Dataset(
@@ -87,9 +123,9 @@ def read_release(
         root=root if pictures.files else None,
         sets=sets,
         images=images,
-        texts=texts | extra,
-        queries=queries | labelled,
-        judgments=tuple(sorted([*judgments, *labels], key=lambda row: row.key())),
+        texts=asked.texts | labelled.texts,
+        queries=asked.queries | labelled.queries,
+        judgments=tuple(sorted([*asked.judgments, *labelled.judgments], key=lambda row: row.key())),
         splits=splits,
         notes=tuple(notes),
     )
@@ -99,18 +135,16 @@ def _queries(
     described: Mapping[str, _Described],
     order: Mapping[str, Sequence[str]],
     authors: Mapping[tuple[str, int | None], str],
-) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
-    texts: dict[str, Text] = {}
-    queries: dict[str, Query] = {}
-    judgments: list[Judgment] = []
+) -> Annotations:
+    asked = Annotations()
     for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
         for position, (index, text) in enumerate(entry.descriptions):
             key = f"{name}/{position if index is None else index}" + ("?" if index is None else "")
-            texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), position)
-            queries[key] = Query(key, name, (key,))
+            asked.texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), position)
+            asked.queries[key] = Query(key, name, (key,))
             if index is not None:
-                judgments.append(Judgment(key, order[name][index], "gold", 1.0))
-    return texts, queries, judgments
+                asked.judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    return asked
 
 
 def collection_of(image_set: ImageSet) -> str:

@@ -4,33 +4,44 @@ The published figures of COCO 1K are means over five parts of the test pictures 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import coco_image, file_names
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import JsonFile, check_name, is_text, value_of
-from ctxr.errors import DataError
+from ctxr.datasets.readers.text_files import check_name, is_text, read_json, value_of, value_starts
+from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
 SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
 """What a picture's `split` makes of it: `restval`, COCO's validation pictures that are not evaluated on, is trained on."""
 
 
-def is_split(file: JsonFile) -> bool:
-    """Whether a parsed JSON lists pictures with their sentences, as Karpathy's splits do, and is no COCO captions."""
-    rows = file.value.get("images") if isinstance(file.value, dict) and "annotations" not in file.value else None
-    return isinstance(rows, list) and any(isinstance(row, dict) and row.keys() & {"sentences", "split"} for row in rows)
+def split_files(path: Path) -> list[Path]:
+    """The JSON at a path, or each dataset_*.json in it, that lists pictures with their sentences and is no COCO captions."""
+    files = sorted(path.glob("dataset_*.json")) if path.is_dir() else [path]
+    return [file for file in files if file.suffix == ".json" and file.is_file() and _is_split(file)]
 
 
-def read_split(file: JsonFile, passed: Callable[[], None] | None = None) -> Dataset:
+def _is_split(file: Path) -> bool:
+    begins = value_starts(file)
+    rows = b"" if "annotations" in begins else begins.get("images", b"")
+    return rows.startswith(b"[") and (b'"sentences"' in rows or b'"split"' in rows)
+
+
+def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
     """The galleries of a split, with every sentence of each picture; `passed` is called after each image.
 
     Images are searched beside the file by folder and name (`filepath`, `filename`), else by name in any folder below.
-    Raises DataError naming row and id for what does not fit, and for a duplicate image or sentence.
+    Raises UsageError for several files, DataError naming row and id for what does not fit, and for a duplicate image or sentence.
     """
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise UsageError(f"{path} holds several splits, {names}", hint=f"name one: {files[0]}")
+    file = read_json(files[0])
     reading = _Reading(Galleries(file.path.parent))
     for reading.row, row in enumerate(file.value["images"]):
         reading.take(f"{file.path}: images[{reading.row}]", row)
@@ -40,7 +51,10 @@ def read_split(file: JsonFile, passed: Callable[[], None] | None = None) -> Data
         raise DataError(f"{file.path}: there is no sentence in it", hint="restore the file, or fetch it again")
     named = file.value.get("dataset")
     name = named if is_text(named) and named else file.path.stem.removeprefix("dataset_")
-    return reading.galleries.dataset(name, reading.splits, reading.notes())
+    notes = reading.notes()
+    if captions := ", ".join(sorted(other.name for other in path.glob("captions_*.json"))):
+        notes.append(f"{file.path.name} says what is in each gallery; {captions} beside it was not read")
+    return reading.galleries.dataset(name, reading.splits, notes)
 
 
 @dataclass
@@ -53,7 +67,11 @@ class _Reading:
     silent: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
     ambiguous: list[str] = field(default_factory=list)
-    files: dict[str, list[Path]] | None = None
+
+    @cached_property
+    def files(self) -> dict[str, list[Path]]:
+        """All files below the folder by their names."""
+        return files_below(self.galleries.root)
 
     def take(self, at: str, row: object) -> None:
         name = value_of(at, row, "filename", str)
@@ -96,8 +114,6 @@ class _Reading:
         root, holds = self.galleries.root, self.galleries.holds
         if holds(root / folder / name):
             return root / folder / name
-        if self.files is None:
-            self.files = files_below(root)
         base_name = PurePosixPath(name).name
         others = file_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
         for candidate in dict.fromkeys((base_name, *others)):

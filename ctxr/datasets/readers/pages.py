@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from html import unescape
 from pathlib import Path
@@ -36,15 +36,22 @@ _INLINE = re.compile(
 )
 
 
-def read_pages(root: Path, passed: Callable[[], None] | None = None) -> Dataset | None:
-    """The Markdown and HTML files below a folder, but for hidden ones and artifacts, with their images from it; None without a file.
+def page_files(path: Path) -> list[Path]:
+    """The Markdown and HTML files below a folder, but for hidden ones and artifacts."""
+    if not path.is_dir():
+        return []
+    files, folder = files_below(path), Galleries(Path(os.path.realpath(path)))
+    artifacts = {file.parent for name in (MANIFEST, MARKER) for file in files.get(name, ())}
+    named = [file for name, paths in files.items() if Path(name).suffix.lower() in MOST_BYTES for file in paths]
+    return sorted(file for file in named if artifacts.isdisjoint(file.parents) and folder.holds(file))
+
+
+def read_pages(root: Path, pages: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """Markdown and HTML files as documents, with their images from the folder `root`.
 
     The folders train, valid or val, and test are splits. Raises DataError where no file has text and such an image.
     """
-    files, reading = files_below(root), DocumentFiles(Galleries(Path(os.path.realpath(root))), passed)
-    artifacts = {file.parent for name in (MANIFEST, MARKER) for file in files.get(name, ())}
-    named = [file for name, paths in files.items() if Path(name).suffix.lower() in MOST_BYTES for file in paths]
-    pages = sorted(file for file in named if artifacts.isdisjoint(file.parents) and reading.photos.holds(file))
+    reading = DocumentFiles(Galleries(Path(os.path.realpath(root))), passed)
     for page in pages:
         path, suffix = page.relative_to(root), page.suffix.lower()
         if page.stat().st_size > MOST_BYTES[suffix]:
@@ -59,10 +66,10 @@ def read_pages(root: Path, passed: Callable[[], None] | None = None) -> Dataset 
             reading.tables.add(name, SPLIT_NAMES.get(path.parts[0]), sentences, list(images.values()))
         else:
             reading.left["documents without text or images, which were left out"].append(name)
-    if pages and not reading.tables.sets:
+    if not reading.tables.sets:
         sentence = f"{root}: none of its {len(pages)} Markdown or HTML files has text and an image of this folder"
         raise DataError(sentence, hint="save the images beside the pages, and name them there by relative paths")
-    return reading.dataset(reading.photos.root.name) if pages else None
+    return reading.dataset(reading.photos.root.name)
 
 
 def parse_html(text: str) -> tuple[list[str], list[str]]:

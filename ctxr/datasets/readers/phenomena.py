@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ctxr.datasets.dataset import Annotations
 from ctxr.datasets.readers.text_files import check_name, is_text, read_utf8
 from ctxr.errors import DataError
 from ctxr.store.records import Judgment, Query, Text
@@ -95,26 +96,22 @@ def read_annotations(path: Path) -> list[Annotated]:
     return rows
 
 
-def label_queries(
-    rows: Iterable[Annotated], texts: dict[str, Text]
-) -> tuple[dict[str, Text], dict[str, Query], list[Judgment]]:
-    """Annotated rows as queries with labels and the judgments on them; texts that the release lacks are returned too.
+def label_queries(rows: Iterable[Annotated], texts: dict[str, Text]) -> Annotations:
+    """Annotated rows as queries with labels and the judgments on them; the texts are those that the release lacks.
 
     Rows after the annotated range give nothing.
     """
-    extra: dict[str, Text] = {}
-    queries: dict[str, Query] = {}
-    judgments: list[Judgment] = []
+    labelled = Annotations()
     for row in rows:
         if not row.looked:
             continue
         text = f"{row.image_set}/{row.index}"
         query = f"{WORKER}/{text}"
         if text not in texts:
-            extra[query] = Text(query, row.text, "unknown", row.row)
-        queries[query] = Query(query, row.image_set, (text if text in texts else query,), row.looked)
-        judgments += [Judgment(query, tag, WORKER, float(tag in row.tags)) for tag in row.looked]
-    return extra, queries, judgments
+            labelled.texts[query] = Text(query, row.text, "unknown", row.row)
+        labelled.queries[query] = Query(query, row.image_set, (text if text in texts else query,), row.looked)
+        labelled.judgments.extend(Judgment(query, tag, WORKER, float(tag in row.tags)) for tag in row.looked)
+    return labelled
 
 
 def _tags(where: str, codes: str) -> tuple[str, ...]:

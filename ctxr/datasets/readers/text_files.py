@@ -4,15 +4,20 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
 
 from ctxr.errors import CtxrError, DataError, UsageError
+
+V = TypeVar("V")
 
 _DEEPEST = "brackets are nested too deeply for a dataset"
 
 
-class Repeated(dict[str, Any]):
+class Repeated(dict[str, object]):
     """A JSON object in which a key stood twice; `key` is the first such key, and its last value was kept."""
 
     key: str = ""
@@ -85,6 +90,31 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
     return JsonFile(path, text, value)
 
 
+MOST_BYTES = 1 << 31
+"""A larger JSON or YAML is not read: it would not fit into memory several times over."""
+
+
+def value_starts(path: Path) -> dict[str, bytes]:
+    """How the values of the JSON object in a file begin, by key; nothing of them is built. Empty for any other file."""
+    status = path.stat()
+    return _value_starts(path, status.st_mtime_ns, status.st_size) if status.st_size <= MOST_BYTES else {}
+
+
+@lru_cache(maxsize=8)
+def _value_starts(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        values = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        return {key: bytes(memoryview(value)[:_BEGINNING]).lstrip() for key, value in values.items()}
+    except (msgspec.DecodeError, RecursionError):  # half surrogates too, which the reader of such a file names
+        loose = json_object(content)
+        return {key: json.dumps(value).encode()[:_BEGINNING] for key, value in (loose or {}).items()}
+
+
+_BEGINNING = 1 << 12
+"""Bytes of a value that tell what its rows hold."""
+
+
 def read_object(path: Path, expected: str, entry: str) -> JsonFile:
     """A parsed JSON file that holds an object of entries, none of them twice. Raises DataError, also what `read_json` raises."""
     file = read_json(path)
@@ -96,7 +126,7 @@ def read_object(path: Path, expected: str, entry: str) -> JsonFile:
     return file
 
 
-def json_object(text: str) -> dict[str, Any] | None:
+def json_object(text: str | bytes) -> dict[str, Any] | None:
     """The JSON object in a line; None if it holds none."""
     try:
         value = json.loads(text)
@@ -131,18 +161,19 @@ def class_names(text: str) -> dict[str, list[str]]:
 _KINDS: dict[type, str] = {str: "text", int: "a whole number", list: "a list"}
 
 
-def value_of(at: str, row: object, name: str, kind: type, default: object = None) -> Any:
+def value_of(at: str, row: object, name: str, kind: type[V], default: V | None = None) -> V:
     """The value of a key of a JSON object. Raises DataError `at` the object for another kind, and for a key that appears twice."""
     if not isinstance(row, dict):
         raise DataError(f"{at} is {kind_of(row)}, not an object", hint="restore the row")
     if isinstance(row, Repeated):
         raise DataError(f"{at}: the key {row.key!r} appears twice", hint="delete one of the two")
-    value = row.get(name, default)
+    value: Any = row.get(name, default)
     fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
     if not fits:
         is_now = kind_of(value) if name in row else "missing"
         raise DataError(f"{at}: `{name}` must be {_KINDS[kind]} and is {is_now}", hint="restore the row")
-    return value
+    found: V = value
+    return found
 
 
 def kind_of(value: object) -> str:
@@ -172,7 +203,7 @@ def check_name(where: Callable[[], str], name: str) -> None:
         )
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) == len(pairs):
         return members

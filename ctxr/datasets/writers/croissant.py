@@ -1,6 +1,7 @@
 """Croissant 1.0: JSON Lines, pictures, and a `croissant.json` from which a reader finds and joins them."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
 from ctxr.store.atomic import write_bytes
@@ -9,37 +10,46 @@ from ctxr.store.tables import encode_row, pretty_json
 
 _TYPES = {str: "sc:Text", int: "sc:Integer", float: "sc:Float"}
 
-Columns = dict[str, tuple[Any, str]]
-"""Of each column: what it holds (a list stands for repeated) and what that means."""
+
+class Column(NamedTuple):
+    """What a column holds, what that means, and whether it holds several in order."""
+
+    kind: type
+    meaning: str
+    repeated: bool = False
+
+
+Columns = dict[str, Column]
+"""Columns of a table by name."""
 
 _SET: Columns = {
-    "id": (str, "Name of the set."),
-    "split": (str, "Side of the benchmark: train, valid, test or unsplit."),
-    "kind": (str, "video (ten frames of one shot) or photos (near neighbours)."),
-    "file": (str, "File name of the video or folder of the album that the set comes from."),
-    "shot": (int, "Number of the shot in its video."),
-    "closest": (float, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
-    "mean_distance": (float, "Mean distance of two images of the set; smaller is harder."),
-    "images": ([str], "Ids of the images, in order."),
+    "id": Column(str, "Name of the set."),
+    "split": Column(str, "Side of the benchmark: train, valid, test or unsplit."),
+    "kind": Column(str, "video (ten frames of one shot) or photos (near neighbours)."),
+    "file": Column(str, "File name of the video or folder of the album that the set comes from."),
+    "shot": Column(int, "Number of the shot in its video."),
+    "closest": Column(float, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
+    "mean_distance": Column(float, "Mean distance of two images of the set; smaller is harder."),
+    "images": Column(str, "Ids of the images, in order.", repeated=True),
 }
 
 _QUERY: Columns = {
-    "id": (str, "Name of the query."),
-    "image_set": (str, "The set that is asked about."),
-    "split": (str, "Side of the benchmark."),
-    "texts": ([str], "What is asked, in order."),
-    "targets": ([int], "Positions of the right images, from 0."),
+    "id": Column(str, "Name of the query."),
+    "image_set": Column(str, "The set that is asked about."),
+    "split": Column(str, "Side of the benchmark."),
+    "texts": Column(str, "What is asked, in order.", repeated=True),
+    "targets": Column(int, "Positions of the right images, from 0.", repeated=True),
 }
 
 _IMAGE: Columns = {
-    "path": (str, "The file in this folder."),
-    "id": (str, "Name of the image: its source, and its frame number or file name."),
-    "sha256": (str, "Of the file's bytes."),
-    "width": (int, "Pixels."),
-    "height": (int, "Pixels."),
-    "frame": (int, "Number of the frame in its video, from 0."),
-    "seconds": (str, "Exact time in its video as numerator/denominator seconds."),
-    "licence": (str, "Licence of the image."),
+    "path": Column(str, "The file in this folder."),
+    "id": Column(str, "Name of the image: its source, and its frame number or file name."),
+    "sha256": Column(str, "Of the file's bytes."),
+    "width": Column(int, "Pixels."),
+    "height": Column(int, "Pixels."),
+    "frame": Column(int, "Number of the frame in its video, from 0."),
+    "seconds": Column(str, "Exact time in its video as numerator/denominator seconds."),
+    "licence": Column(str, "Licence of the image."),
 }
 
 
@@ -47,7 +57,7 @@ def write(job: ExportJob) -> ExportResult:
     """Write the tables, the pictures in `images/`, and `croissant.json` last."""
     check_names(job.dataset)
     files = {source.name: source.file for source in job.dataset.sources}
-    images: list[dict[str, Any]] = []
+    images: list[dict[str, object]] = []
     with job.progress.task("export pictures", len(job.dataset.images)) as task:
         for number, image in enumerate(sorted(job.dataset.images.values(), key=lambda image: image.id)):
             path = f"images/{number:07d}{suffix_of(image)}"
@@ -67,31 +77,32 @@ def write(job: ExportJob) -> ExportResult:
         content = b"".join(encode_row({column: row.get(column) for column in columns}) for row in rows)
         write_bytes(job.out / f"{name}.jsonl", content)
         distribution.append(_file(name, content))
-        records.append(_record_set(name, columns))
+        fields = []
+        for column, about in columns.items():
+            source = {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
+            fields.append(_field(name, column, about.meaning, _TYPES[about.kind], source, repeated=about.repeated))
+        records.append(_records(name, "path" if name == "images" else "id", fields))
     kinds = sorted({suffix_of(image) for image in job.dataset.images.values()})
     distribution += [_pictures(kind) for kind in kinds]
     records += [_picture_records(kind) for kind in kinds]
-    about = _about(job) | {"distribution": distribution, "recordSet": records}
-    write_bytes(job.out / "croissant.json", pretty_json(about))
-    return ExportResult(_LOAD)
-
-
-def _about(job: ExportJob) -> dict[str, Any]:
     licence = job.licences.shared(job.dataset.images.values())
-    extra = {"license": licence} if licence else {}
-    counts = job.counts()
-    return {
+    card = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "name": job.dataset.name,
         "version": "1.0.0",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "description": f"{counts['sets']} sets of minimally contrastive images ({counts['images']} images) for finding the right "
+        "description": f"{job.counts.sets} sets of minimally contrastive images ({job.counts.images} images) for finding the right "
         "image from a contextual text. README.md says where they come from and under which licences.",
-    } | extra
+        **({"license": licence} if licence else {}),
+        "distribution": distribution,
+        "recordSet": records,
+    }
+    write_bytes(job.out / "croissant.json", pretty_json(card))
+    return ExportResult(_LOAD)
 
 
-def _file(name: str, content: bytes) -> dict[str, Any]:
+def _file(name: str, content: bytes) -> dict[str, object]:
     return {
         "@type": "cr:FileObject",
         "@id": f"{name}.jsonl",
@@ -103,7 +114,7 @@ def _file(name: str, content: bytes) -> dict[str, Any]:
     }
 
 
-def _pictures(suffix: str) -> dict[str, Any]:
+def _pictures(suffix: str) -> dict[str, object]:
     kind = suffix.removeprefix(".")
     return {
         "@type": "cr:FileSet",
@@ -114,21 +125,12 @@ def _pictures(suffix: str) -> dict[str, Any]:
     }
 
 
-def _record_set(name: str, columns: Columns) -> dict[str, Any]:
-    fields = []
-    for column, (kind, text) in columns.items():
-        repeated = isinstance(kind, list)
-        source = {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
-        fields.append(_field(name, column, text, _TYPES[kind[0] if repeated else kind], source, repeated=repeated))
-    return _records(name, "path" if name == "images" else "id", fields)
-
-
-def _picture_records(suffix: str) -> dict[str, Any]:
+def _picture_records(suffix: str) -> dict[str, object]:
     """Records of the pictures themselves, by path, which `images` says more of."""
     kind = suffix.removeprefix(".")
     name = f"pictures-{kind}"
 
-    def field(column: str, text: str, data_type: str, what: str) -> dict[str, Any]:
+    def field(column: str, text: str, data_type: str, what: str) -> dict[str, object]:
         source = {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": what}}
         return _field(name, column, text, data_type, source)
 
@@ -137,8 +139,8 @@ def _picture_records(suffix: str) -> dict[str, Any]:
 
 
 def _field(
-    records: str, column: str, text: str, data_type: str, source: dict[str, Any], *, repeated: bool = False
-) -> dict[str, Any]:
+    records: str, column: str, text: str, data_type: str, source: Mapping[str, object], *, repeated: bool = False
+) -> dict[str, object]:
     return {
         "@type": "cr:Field",
         "@id": f"{records}/{column}",
@@ -150,7 +152,7 @@ def _field(
     }
 
 
-def _records(name: str, key: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+def _records(name: str, key: str, fields: list[dict[str, object]]) -> dict[str, object]:
     return {
         "@type": "cr:RecordSet",
         "@id": name,
@@ -168,7 +170,7 @@ _TERMS = (
     "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references",
     "regex", "repeated", "replace", "samplingRate", "sc", "separator", "source", "subField", "transform",
 )  # fmt: skip
-_ELSEWHERE: dict[str, Any] = {
+_ELSEWHERE: dict[str, object] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "conformsTo": "dct:conformsTo",

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -45,7 +44,7 @@ def _scored(job: ExportJob) -> list[tuple[Document, Doubles]]:
 def write_links(job: ExportJob) -> ExportResult:
     """Write `documents.json` with pictures in `images/`. Raises DataError for a document that is in no split."""
     result, lost, unlinked = ExportResult(_LINKS), 0, 0
-    splits: dict[str, list[Any]] = {"train": [], "val": [], "test": []}
+    splits: dict[str, list[object]] = {"train": [], "val": [], "test": []}
     for document in [document for document, _ in _scored(job)] if job.scores else documents_of(job.dataset):
         if document.split is None:
             raise DataError(f"the document {document.id} is in none of train, valid and test", hint="export to mmc4")

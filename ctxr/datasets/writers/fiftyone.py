@@ -3,7 +3,7 @@
 It is the plain JSON layout (`LegacyFiftyOneDataset`), which every version reads; the newer layout is a dump of FiftyOne's database.
 """
 
-from typing import Any
+from dataclasses import asdict
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
 from ctxr.store.atomic import write_bytes
@@ -14,7 +14,7 @@ from ctxr.store.tables import pretty_json
 def write(job: ExportJob) -> ExportResult:
     """Write `metadata.json`, `samples.json`, and pictures in `data/<set>/`."""
     check_names(job.dataset)
-    samples: list[dict[str, Any]] = []
+    samples: list[dict[str, object]] = []
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
         for image_set in job.dataset.sets:
             for position, image in enumerate(job.members(image_set)):
@@ -22,13 +22,17 @@ def write(job: ExportJob) -> ExportResult:
                 job.pictures.link(image, job.out / path)
                 samples.append(_sample(job, image_set, position, image, path))
             task.advance()
-    about = {"name": job.dataset.name, "media_type": "image", "info": {"format": "ctxr image sets"} | job.counts()}
+    about = {
+        "name": job.dataset.name,
+        "media_type": "image",
+        "info": {"format": "ctxr image sets"} | asdict(job.counts),
+    }
     write_bytes(job.out / "metadata.json", pretty_json(about))
     write_bytes(job.out / "samples.json", pretty_json({"samples": samples}))
     return ExportResult(_LOAD, counts={"samples": len(samples)})
 
 
-def _sample(job: ExportJob, image_set: ImageSet, position: int, image: Image, path: str) -> dict[str, Any]:
+def _sample(job: ExportJob, image_set: ImageSet, position: int, image: Image, path: str) -> dict[str, object]:
     row = job.image_row(image)
     described = [
         " ".join(job.words(query))

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import ModuleType
-from typing import IO, Any
+from typing import IO
 
 from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, Shards, suffix_of
-from ctxr.store.records import ImageSet
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
 """Our names of the sides, and theirs."""
@@ -18,10 +17,19 @@ _GROUP_BYTES = 64 * 2**20
 
 _GROUP_ROWS = 5000
 
-_JUDGMENT = {"candidate": "string", "worker": "string", "value": "float64", "at": "string", "seconds": "float64"}
+Kind = str | list["Kind"] | dict[str, "Kind"]
+"""A column: a name is a type, a list holds its one element, a mapping is a record."""
+
+_JUDGMENT: dict[str, Kind] = {
+    "candidate": "string",
+    "worker": "string",
+    "value": "float64",
+    "at": "string",
+    "seconds": "float64",
+}
 _JUDGMENT["round"] = "int64"
 
-SETS: dict[str, Any] = {
+SETS: dict[str, Kind] = {
     "id": "string",
     "kind": "string",
     "source": "string",
@@ -43,9 +51,9 @@ SETS: dict[str, Any] = {
         }
     ],
 }
-"""Columns of the configuration `sets`: a name is a type, a list holds its one element, a mapping is a record."""
+"""Columns of the configuration `sets`."""
 
-QUERIES: dict[str, Any] = {
+QUERIES: dict[str, Kind] = {
     "id": "string",
     "image_set": "string",
     "texts": ["string"],
@@ -63,7 +71,7 @@ def write(job: ExportJob) -> ExportResult:
 
     sets, queries = job.by_split(), {}
 
-    def shards(folder: str, split: str, columns: dict[str, Any]) -> Shards[dict[str, Any]]:
+    def shards(folder: str, split: str, columns: dict[str, Kind]) -> Shards[dict[str, object]]:
         begin = partial(_parquet, arrow, parquet, columns)
         return Shards(job.out / folder, f"{SPLITS[split]}-{{number:05d}}.parquet", job.shard_bytes, begin)
 
@@ -71,7 +79,15 @@ def write(job: ExportJob) -> ExportResult:
         for split, own in sets.items():
             with shards("data", split, SETS) as files:
                 for image_set in own:
-                    files.add(*_set_row(job, image_set))
+                    members = job.members(image_set)
+                    pictures = [job.pictures.content(image) for image in members]
+                    # the path serves to guess the format and is no place
+                    names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
+                    row = job.set_row(image_set) | {
+                        "images": [{"bytes": one, "path": name} for one, name in zip(pictures, names, strict=True)],
+                        "members": [job.image_row(image) for image in members],
+                    }
+                    files.add(row, sum(map(len, pictures)))
                     task.advance()
     for split, own in sets.items():
         if rows := [row for image_set in own for row in job.query_rows(image_set)]:
@@ -99,28 +115,16 @@ def _configs(folders: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
             yield f"    path: {folder}/{SPLITS[split]}-*.parquet"
 
 
-def _set_row(job: ExportJob, image_set: ImageSet) -> tuple[dict[str, Any], int]:
-    members = job.members(image_set)
-    pictures = [job.pictures.content(image) for image in members]
-    # the path serves to guess the format and is no place
-    names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
-    row = job.set_row(image_set) | {
-        "images": [{"bytes": content, "path": name} for content, name in zip(pictures, names, strict=True)],
-        "members": [job.image_row(image) for image in members],
-    }
-    return row, sum(map(len, pictures))
-
-
 @contextmanager
 def _parquet(
-    arrow: ModuleType, parquet: ModuleType, columns: dict[str, Any], stream: IO[bytes]
-) -> Iterator[Add[dict[str, Any]]]:
+    arrow: ModuleType, parquet: ModuleType, columns: dict[str, Kind], stream: IO[bytes]
+) -> Iterator[Add[dict[str, object]]]:
     """A parquet file, written in row groups that are held in memory until they are full."""
     features = {name: _feature(kind) for name, kind in columns.items()}
     described = json.dumps({"info": {"features": features}}, separators=(",", ":"))
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in columns.items()], {"huggingface": described})
     writer = parquet.ParquetWriter(stream, schema)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     sizes: list[int] = []
 
     def flush() -> None:
@@ -129,7 +133,7 @@ def _parquet(
         rows.clear()
         sizes.clear()
 
-    def add(row: dict[str, Any], size: int) -> None:
+    def add(row: dict[str, object], size: int) -> None:
         rows.append(row)
         sizes.append(size)
         if sum(sizes) >= _GROUP_BYTES or len(rows) >= _GROUP_ROWS:
@@ -144,7 +148,7 @@ def _parquet(
             writer.close()
 
 
-def _type(arrow: ModuleType, kind: Any) -> Any:
+def _type(arrow: ModuleType, kind: Kind) -> object:
     if isinstance(kind, list):
         return arrow.list_(_type(arrow, kind[0]))
     if isinstance(kind, dict):
@@ -154,7 +158,7 @@ def _type(arrow: ModuleType, kind: Any) -> Any:
     return getattr(arrow, kind)()
 
 
-def _feature(kind: Any) -> Any:
+def _feature(kind: Kind) -> object:
     if isinstance(kind, list):
         return {"feature": _feature(kind[0]), "_type": "List"}
     if isinstance(kind, dict):

@@ -5,8 +5,6 @@ pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of th
 `open-images` in their name: that is how its code tells them from video.
 """
 
-from typing import Any
-
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, numbered
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import write_bytes
@@ -22,7 +20,7 @@ _FILES = {"train": "train_data.json", "valid": "valid_data.json", "test": "test_
 def write(job: ExportJob) -> ExportResult:
     """Write the release's layout. Raises DataError for a set that is on no side, besides what `Pictures` raises."""
     check_names(job.dataset)
-    tables: dict[str, dict[str, Any]] = {name: {} for name in _FILES}
+    tables: dict[str, dict[str, dict[str, str] | list[str]]] = {name: {} for name in _FILES}
     skipped: list[str] = []
     taken: set[str] = set()
     encoded, named = 0, 0

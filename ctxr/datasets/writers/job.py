@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Generic, TypeVar
 
 from PIL import Image as Pillow
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.readers.coco import licences_of_files
+from ctxr.datasets.readers.captions import licences_of_files
 from ctxr.datasets.readers.text_files import read_utf8
 from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
@@ -25,7 +25,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import plain_name, stays_inside
 from ctxr.store.records import Image, ImageSet, Judgment, Query
-from ctxr.store.tables import encode_other
+from ctxr.store.tables import SIDE_TABLES, encode_other, side_rows
 
 COLUMNS = ["source", "licence", "attribution", "url"]
 
@@ -82,7 +82,14 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
     if path is None:
         return Licences()
     if path.suffix.lower() == ".json":
-        return _of_captions(path, dataset)
+        by_file = licences_of_files(path, _HINT)
+        photos = [image.id for image in dataset.images.values() if image.index is None]
+        known = {photo: Licence(*by_file[name]) for photo in photos if (name := photo.rpartition("/")[2]) in by_file}
+        if not known:
+            raise DataError(
+                f"{path} names the licence of no image here", hint="it names them by the files of the photos"
+            )
+        return Licences(known)
     text = read_utf8(path, _HINT)
     every = [*source_names(dataset), *dataset.images, *(source.name for source in dataset.sources)]
     names = {source.file: source.name for source in dataset.sources} | {name: name for name in every}
@@ -104,16 +111,6 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
     return Licences(licences)
 
 
-def _of_captions(path: Path, dataset: Dataset) -> Licences:
-    """Licences of the images whose files a COCO JSON names."""
-    by_file = licences_of_files(path, _HINT)
-    photos = [image.id for image in dataset.images.values() if image.index is None]
-    licences = {photo: Licence(*by_file[name]) for photo in photos if (name := photo.rpartition("/")[2]) in by_file}
-    if not licences:
-        raise DataError(f"{path} names the licence of no image here", hint="it names them by the files of the photos")
-    return Licences(licences)
-
-
 def _add(licences: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
     if len(values) == 1 and values[0].count(";") >= len(COLUMNS) - 1:
         raise DataError(
@@ -125,16 +122,13 @@ def _add(licences: dict[str, Licence], where: str, values: list[str], names: dic
         )
     name, licence, attribution, url = values
     if name not in names:
-        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {_sources(names)}")
+        sources = sorted({known for known in names.values() if "/" not in known})
+        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {some(sources, 5)}")
     if url and not url.startswith(("https://", "http://")):
         raise DataError(f"{where}: {url!r} is not a web address", hint="begin it with https://, or leave it empty")
     if names[name] in licences:
         raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
     licences[names[name]] = Licence(licence, attribution, url)
-
-
-def _sources(names: dict[str, str]) -> str:
-    return some(sorted({name for name in names.values() if "/" not in name}), 5)
 
 
 _ORIENTATION = 0x0112
@@ -193,7 +187,12 @@ class ExportPictures:
     def save_jpeg(self, image: Image, copy: Path) -> bool:
         """Make `copy` an upright JPEG of the image; returns whether it had to be re-encoded."""
         file = self.checked(image)
-        if _is_upright_jpeg(file):
+        try:
+            with Pillow.open(file) as opened:
+                is_upright = opened.format == "JPEG" and opened.getexif().get(_ORIENTATION, 1) == 1
+        except (OSError, ValueError, SyntaxError) as error:
+            raise DataError(f"{file} is not a readable picture ({error})") from error
+        if is_upright:
             link_or_copy(file, copy)
             return False
         write_bytes(copy, encode_jpeg(read_image(file)), durable=False)
@@ -203,14 +202,6 @@ class ExportPictures:
 def suffix_of(image: Image) -> str:
     """The picture's file type in lower case, with its dot."""
     return Path(image.path).suffix.lower() or ".jpg"
-
-
-def _is_upright_jpeg(file: Path) -> bool:
-    try:
-        with Pillow.open(file) as opened:
-            return opened.format == "JPEG" and opened.getexif().get(_ORIENTATION, 1) == 1
-    except (OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"{file} is not a readable picture ({error})") from error
 
 
 def _compare(image: Image, file: Path, digest: str) -> None:
@@ -233,6 +224,16 @@ def _cure(folder: Path) -> str:
 
 UNSPLIT = "unsplit"
 """The split of sets without one."""
+
+
+@dataclass(frozen=True)
+class ExportCounts:
+    """Sets, images and queries of an export, and its sets by side."""
+
+    sets: int
+    images: int
+    queries: int
+    splits: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,7 @@ class ExportJob:
             raise DataError(f"the query {query.id} names the text {missing[0]!r}, which the dataset does not have")
         return [self.dataset.texts[name].text for name in query.texts]
 
-    def image_row(self, image: Image) -> dict[str, Any]:
+    def image_row(self, image: Image) -> dict[str, object]:
         """An image as JSON types; its time is exact, "numerator/denominator" seconds."""
         return {
             "id": image.id,
@@ -344,12 +345,12 @@ class ExportJob:
             "licence": self.licences.name_of(image),
         }
 
-    def set_row(self, image_set: ImageSet) -> dict[str, Any]:
+    def set_row(self, image_set: ImageSet) -> dict[str, object]:
         """A set as JSON types, without its images."""
         names = ("id", "kind", "source", "group", "shot", "closest", "mean_distance")
         return {name: getattr(image_set, name) for name in names}
 
-    def query_rows(self, image_set: ImageSet) -> list[dict[str, Any]]:
+    def query_rows(self, image_set: ImageSet) -> list[dict[str, object]]:
         """The queries of a set as JSON types, with targets and judgments."""
         columns = ("candidate", "worker", "value", "at", "seconds", "round")
         return [
@@ -366,14 +367,12 @@ class ExportJob:
             for query in self.queries.get(image_set.id, [])
         ]
 
-    def counts(self) -> dict[str, Any]:
-        """Sets, images and queries, in all and by side."""
-        return {
-            "sets": len(self.dataset.sets),
-            "images": len(self.dataset.images),
-            "queries": sum(len(queries) for queries in self.queries.values()),
-            "splits": {name: len(sets) for name, sets in self.by_split().items()},
-        }
+    @cached_property
+    def counts(self) -> ExportCounts:
+        """How much is exported."""
+        queries = sum(len(queries) for queries in self.queries.values())
+        splits = {name: len(sets) for name, sets in self.by_split().items()}
+        return ExportCounts(len(self.dataset.sets), len(self.dataset.images), queries, splits)
 
 
 @dataclass
@@ -385,19 +384,27 @@ class ExportResult:
     load: str
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    counts: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int | dict[str, int]] = field(default_factory=dict)
     front_matter: str = ""
     software: dict[str, str] = field(default_factory=dict)
 
 
 def without_test_answers(dataset: Dataset) -> Dataset:
-    """The dataset without what anybody answered about sets of the test side."""
+    """The dataset without what anybody answered about sets of the test side, and rows of side tables that tell an answer."""
     splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
     for row in dataset.judgments:
         if row.query not in dataset.queries:
             raise DataError(f"a judgment by {row.worker} is about {row.query!r}, which is not a query")
     kept = [row for row in dataset.judgments if splits.get(dataset.queries[row.query].image_set) != "test"]
-    return replace(dataset, judgments=tuple(kept))
+    shown = [image_set for image_set in dataset.sets if splits[image_set.id] != "test"]
+    told = {name: rows for name, rows in dataset.side.items() if SIDE_TABLES[name].answers}
+    owners = {
+        "query": {query.id for query in dataset.queries.values() if splits.get(query.image_set) != "test"},
+        "image": {image for image_set in shown for image in image_set.images},
+        "image_set": {image_set.id for image_set in shown},
+    }
+    side = {name: rows for name, rows in dataset.side.items() if name not in told} | side_rows(told, owners)
+    return replace(dataset, judgments=tuple(kept), side=side)
 
 
 def check_names(dataset: Dataset) -> None:

@@ -49,7 +49,13 @@ def write(job: ExportJob) -> ExportResult:
         for name, images in by_source.items()
         for image in images
     ]
-    _write_tables(job, rows, [sources[name] for name in by_source])
+    dataset = job.dataset
+    groups = {image.group for image in dataset.images.values()} | {image_set.group for image_set in dataset.sets}
+    splits = [Split(group, split) for group, split in dataset.splits.items() if group in groups]
+    tables = {name: table for name, table in dataset.tables().items() if table}
+    tables |= {"groups": dataset.footage} if dataset.footage else {}
+    tables |= {"images": rows, "sets": dataset.sets, "sources": [sources[name] for name in by_source], "splits": splits}
+    write_tables(job.out, tables)
     models = open_artifact(job.origin).manifest.models
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, pretty_json(head))
@@ -70,17 +76,10 @@ def _source_of(image: Image, sources: dict[str, Source]) -> Source:
 def _row(job: ExportJob, image: Image, source: Source, seen: _Seen | None) -> RecipeImage:
     """A photo, or a frame as it was `seen`."""
     return RecipeImage(
-        id=image.id,
-        path=image.path,
-        sha256=image.sha256,
-        group=image.group,
-        width=image.width,
-        height=image.height,
+        **msgspec.structs.asdict(image),
         source=source.name,
         source_sha256=image.sha256 if seen is None else source.sha256,
         stream=None if seen is None else seen.stream,
-        index=image.index,
-        time=image.time,
         decoder=None if seen is None else source.decoder or "pyav",
         pixels=pixels_sha256(read_image(job.pictures.checked(image))) if seen is None else seen.pixels,
     )
@@ -143,15 +142,6 @@ class _Memory:
 
     def _file(self, source: Source) -> Path:
         return self._folder / f"{sha256_of([source.sha256, source.decoder])}.json"
-
-
-def _write_tables(job: ExportJob, rows: list[RecipeImage], sources: list[Source]) -> None:
-    dataset = job.dataset
-    groups = {image.group for image in dataset.images.values()} | {image_set.group for image_set in dataset.sets}
-    splits = [Split(group, split) for group, split in dataset.splits.items() if group in groups]
-    tables = {name: table for name, table in dataset.tables().items() if table}
-    tables |= {"groups": dataset.footage} if dataset.footage else {}
-    write_tables(job.out, tables | {"images": rows, "sets": dataset.sets, "sources": sources, "splits": splits})
 
 
 _LOAD = """This is a recipe: for each image the frame, the video (by sha256), the exact time, and the hashes of its pixels and its

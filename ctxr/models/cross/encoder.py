@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ctxr.models.layers import EPSILON, Block, attend, cut, feed_forward, require_heads
+from ctxr.models.layers import EPSILON, Block, FeedForward, attend, cut, require_heads
 from ctxr.store.regions import BOX
 
 Stage = Literal["text", "vision", "both", "crossed", "joint"]
@@ -129,7 +129,7 @@ def present(items: Tensor) -> Tensor:
     return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
 
 
-class CoAttention(nn.Module):
+class CoAttention(FeedForward):
     """One stream's part of a crossed stage: asks the other stream, then transforms what it heard.
 
     Args:
@@ -152,7 +152,7 @@ class CoAttention(nn.Module):
         """What items [P, T, width] after attending to others [P, R, ...] where `mask` [P, R] is True."""
         projected = self.query(items), other.key(others), other.value(others)
         seen = attend(*projected, self.heads, mask, dropout=self.rate if self.training else 0.0)
-        return feed_forward(self, self.after_attention(items + self.dropout(self.out(seen))))
+        return self.feed_forward(self.after_attention(items + self.dropout(self.out(seen))))
 
 
 class Crossed(nn.Module):

@@ -57,7 +57,7 @@ def _is_size(value: object, least: int = 1) -> bool:
 
 
 class _Reader:
-    def __init__(self, path: Path, raw: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, raw: Mapping[str, object]) -> None:
         self.path, self.raw = path, raw
 
     def config(self) -> CrossConfig:
@@ -161,10 +161,12 @@ class _Reader:
         return int(self._take(key, None, _is_size, "a whole number"))
 
     def _share(self, key: str, default: float) -> float:
-        fitting = (lambda value: type(value) in (int, float) and 0 <= value < 1), "a number from 0 to 1"
-        return float(self._take(key, default, *fitting))
+        def fits(value: object) -> bool:
+            return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
 
-    def _take(self, key: str, default: object, fits: Callable[[Any], bool], wanted: str) -> Any:
+        return float(self._take(key, default, fits, "a number from 0 to 1"))
+
+    def _take(self, key: str, default: object, fits: Callable[[object], bool], wanted: str) -> Any:
         """The value of a key. Raises DataError for one that does not fit."""
         value = self.raw.get(key, default)
         if not fits(value):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ctxr.errors import UsageError
 from ctxr.models.encoders import EncoderSource, find_source
 from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.modules import ImageTextModel
 
 WORDS_AT_ONCE = 64
 
@@ -23,7 +24,9 @@ LITTLE = 0.1
 
 
 @torch.no_grad()
-def words_of(model: Any, source: EncoderSource, pieces: Sequence[str], width: int) -> tuple[Tensor, Tensor, Tensor]:
+def words_of(
+    model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Words as the text tower has them: (their mean [E], axes [E, D] along which they differ most, the meaning [V, D] of each, of the
     norm sqrt(D) on average) for a `width` of D. Raises UsageError for an encoder of fewer dimensions."""
     most = min(len(pieces), source.dim)
@@ -58,7 +61,10 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     for part in (fusion.places.weight, fusion.kinds.weight, vision.places):
         part.mul_(LITTLE)
     for layer in (*vision.blocks, *fusion.text, *fusion.fusion):
-        _quieten(layer)
+        # at first a layer passes words and patches on nearly unchanged
+        for holder, name in ((layer, "narrow"), (layer, "out"), (getattr(layer, "attention", None), "out")):
+            if (added := getattr(holder, name, None)) is not None:
+                added.weight.mul_(LITTLE)
     for layer in fusion.fusion:
         crossed: Any = layer.crossed
         for projection in (crossed.query, crossed.key, crossed.value, crossed.out):
@@ -67,14 +73,14 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
 
 
 @torch.no_grad()
-def word_vectors(model: Any, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
+def word_vectors(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str]) -> Tensor:
     """Unit vectors [V, E] of words, each told to the text tower by itself."""
     words = [piece.strip("[]").lower() if len(piece) > 2 else piece for piece in pieces]
     parts = (words[start : start + WORDS_AT_ONCE] for start in range(0, len(words), WORDS_AT_ONCE))
     return torch.cat([model.encode_text(source.tokenize(part), normalize=True) for part in parts])
 
 
-def into_space(tower: Any) -> tuple[Tensor, Tensor]:
+def into_space(tower: nn.Module) -> tuple[Tensor, Tensor]:
     """Weights [E, F] and bias [E] that take a cell of the last feature map to the encoder's space, as pooling does.
 
     Raises UsageError for a tower that does more than that between its cells and its vector.
@@ -88,11 +94,3 @@ def into_space(tower: Any) -> tuple[Tensor, Tensor]:
         f"the cells of {type(tower).__name__} cannot be told in the space of its texts",
         hint="--set image=aligned:ctxr-tiny",
     )
-
-
-def _quieten(layer: Any) -> None:
-    """Scale down what a layer adds: at first it passes words and patches on nearly unchanged."""
-    for holder, name in ((layer, "narrow"), (layer, "out"), (getattr(layer, "attention", None), "out")):
-        part = getattr(holder, name, None)
-        if part is not None:
-            part.weight.mul_(LITTLE)

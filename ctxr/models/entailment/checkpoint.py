@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,16 +13,19 @@ import torch
 from safetensors import safe_open
 
 from ctxr.errors import DataError
-from ctxr.media.images import read_image
+from ctxr.media.images import Pixels, read_image
 from ctxr.models.entailment.base import Claim, Judge
+from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.image_branches import FINEST, black_picture, cells_of
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
-from ctxr.models.entailment.sources import Branches, find_branches, new_classifier
+from ctxr.models.entailment.sources import find_branches, new_classifier
 from ctxr.models.entailment.training import PairTable, make_claims, probabilities
+from ctxr.models.hub import placeless
 from ctxr.models.regions import GridRegions
-from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, fill, read_config, write_config
+from ctxr.models.training.checkpoint import CONFIG, TRAIN_AGAIN, SeedConfig, fill, read_config, write_config
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.paths import portable
 from ctxr.store.tables import UNREADABLE
 
 WEIGHTS, TRAINED_ON = "weights.safetensors", "trained_on.json"
@@ -36,22 +38,20 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Notes:
+class Notes(SeedConfig):
     """How to build a trained classifier.
 
     Attributes:
-        recipe: the fields of `ClassifierRecipe`. text_fingerprint, image_fingerprint: of the branches below; "" for none.
+        text_fingerprint, image_fingerprint: of the branches below; "" for none.
         threshold: from which probability on a claim counts as entailed. reached: its precision on dev 0..1, None where dev had no
-            pair or none was called. epoch: the one that was chosen, from 1. made_by: hash over what decided the training.
+            pair or none was called.
     """
 
-    recipe: dict[str, Any]
+    recipe: ClassifierRecipe
     text_fingerprint: str
     image_fingerprint: str
     threshold: float
     reached: float | None
-    epoch: int
-    made_by: str
 
 
 def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequence[str]) -> None:
@@ -63,13 +63,13 @@ def write_classifier(folder: Path, trained: Path, notes: Notes, trained_on: Sequ
 
 
 def read_notes(folder: Path) -> Notes:
-    """The config of a trained classifier. Raises DataError for one that is missing, damaged, or of a removed kind."""
-    return read_config(folder, Notes, "a trained classifier", ClassifierRecipe)
+    """The config of a trained classifier. Raises what `read_config` raises."""
+    return read_config(folder, Notes, "a trained classifier")
 
 
 def fingerprint_of(folder: Path) -> str:
     """What a trained classifier is known by: its config and its weights."""
-    return sha256_of([asdict(read_notes(folder)), _sha256(folder / WEIGHTS)])
+    return sha256_of([portable(asdict(read_notes(folder)), folder / "../../.."), _sha256(folder / WEIGHTS)])
 
 
 class TrainedClassifier(Judge):
@@ -84,16 +84,28 @@ class TrainedClassifier(Judge):
     def __init__(self, folder: Path, name: str, device: str = "cpu", toy: bool = False) -> None:
         notes = read_notes(folder)
         self.name, self.threshold, self.device, self.toy = name, notes.threshold, device, toy
-        self.recipe = ClassifierRecipe(**notes.recipe)
-        self.family = self.recipe.image.partition(":")[2] if self.recipe.image.startswith("aligned:") else ""
-        self.branches = _same(find_branches(self.recipe, device), notes, folder)
+        self.recipe = notes.recipe
+        self.family = placeless(self.recipe.image).partition(":")[2] if self.recipe.image.startswith("aligned:") else ""
+        self.branches = find_branches(self.recipe, device)
+        wanted = (notes.text_fingerprint, notes.image_fingerprint)
+        for source, fingerprint in zip((self.branches.text, self.branches.image), wanted, strict=True):
+            if (source.fingerprint if source else "") != fingerprint:
+                other = source.name if source else "no branch"
+                raise DataError(
+                    f"{folder} was trained with another {other} than the one that is here",
+                    hint="bring back its files, or train again",
+                )
         self.fingerprint = fingerprint_of(folder)
-        self.trained_on = _trained_on(folder / TRAINED_ON)
+        try:
+            self.trained_on = msgspec.json.decode((folder / TRAINED_ON).read_bytes(), type=frozenset[str])
+        except (OSError, *UNREADABLE) as error:
+            message = f"{folder / TRAINED_ON} holds no list of what was trained on"
+            raise DataError(message, hint=TRAIN_AGAIN) from error
         self._folder = folder
         self._grid: GridRegions | None = None
 
     @cached_property
-    def model(self) -> Any:
+    def model(self) -> EntailmentClassifier:
         """The classifier, on its device; read once it is asked, since that takes seconds."""
         model = new_classifier(self.recipe, self.branches)
         fill(model, self._folder / WEIGHTS, f"the classifier that {self._folder / CONFIG} describes")
@@ -128,7 +140,7 @@ class TrainedClassifier(Judge):
             rows.append((row.get(claim.image, 0), claim.premise, claim.hypothesis, 0, theta))
         return make_claims(lambda used: stack[used], rows, self.branches.tokenize)
 
-    def _seen(self, pictures: Sequence[Any]) -> torch.Tensor:
+    def _seen(self, pictures: Sequence[Pixels]) -> torch.Tensor:
         source = self.branches.image
         if source is None:
             return torch.zeros(1, 1)
@@ -139,28 +151,9 @@ class TrainedClassifier(Judge):
         return torch.from_numpy(cells_of(self._grid, pictures))
 
 
-def _same(branches: Branches, notes: Notes, folder: Path) -> Branches:
-    """The branches, if they are those of the notes."""
-    for source, wanted in ((branches.text, notes.text_fingerprint), (branches.image, notes.image_fingerprint)):
-        if (source.fingerprint if source else "") != wanted:
-            name = source.name if source else "no branch"
-            raise DataError(
-                f"{folder} was trained with another {name} than the one that is here",
-                hint="bring back its files, or train again",
-            )
-    return branches
-
-
 def _sha256(file: Path) -> str:
     try:
         with safe_open(file, "pt"):
             return sha256_file(file)
     except Exception as error:  # safetensors has errors of its own
         raise DataError(f"{file} cannot be read as weights", hint=TRAIN_AGAIN) from error
-
-
-def _trained_on(file: Path) -> frozenset[str]:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=frozenset[str])
-    except (OSError, *UNREADABLE) as error:
-        raise DataError(f"{file} holds no list of what was trained on", hint=TRAIN_AGAIN) from error

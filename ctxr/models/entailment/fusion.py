@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.models.entailment.vision import VisionTransformer
-from ctxr.models.layers import EPSILON, Attention, Block, attend, feed_forward
+from ctxr.models.layers import EPSILON, Attention, Block, FeedForward, attend
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CrossAttention(nn.Module):
         return mixed
 
 
-class CrossBlock(nn.Module):
+class CrossBlock(FeedForward):
     """BERT's layer with a look at the picture between attention and widening, normalised behind it as they are."""
 
     def __init__(
@@ -75,7 +75,7 @@ class CrossBlock(nn.Module):
         seen = self.crossed(words, image)
         if self.products is not None:
             seen = seen + self.products(words * seen)
-        return feed_forward(self, self.after_crossed(words + self.dropout(seen)))
+        return self.feed_forward(self.after_crossed(words + self.dropout(seen)))
 
 
 class FusionEncoder(nn.Module):

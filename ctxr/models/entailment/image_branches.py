@@ -4,20 +4,22 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ctxr.media.images import Pixels
 from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabulary
 from ctxr.models.entailment.aligned import start_aligned
 from ctxr.models.entailment.base import ImageSource
 from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
+from ctxr.models.hub import placeless
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.regions import GridRegions
+from ctxr.models.regions import Extractor, GridRegions
+from ctxr.store.regions import Array
 
 RANDOM = {"random:albef": (384, 16), "random:albef-tiny": (32, 8)}
 """Untrained weights of ALBEF's sizes, and of tests: pixels of a side, and of a patch."""
@@ -80,12 +82,12 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
     return untrained(name, build, config, pieces, encoder, decides=([grid.describe(), recipe.vision_layers], SEED))
 
 
-def black_picture() -> Any:
+def black_picture() -> Pixels:
     """Stands for a picture that is missing: uint8 [16, 16, 3] of zeros (paper, section 3.4)."""
-    return torch.zeros(16, 16, 3, dtype=torch.uint8).numpy()
+    return np.zeros((16, 16, 3), np.uint8)
 
 
-def cells_of(grid: Any, pictures: Sequence[Any]) -> Any:
+def cells_of(grid: Extractor, pictures: Sequence[Pixels]) -> Array:
     """float32 [N, P, F], row by row from the top left, without the whole picture and without boxes."""
     return np.stack([regions[1:, : grid.features] for regions in grid.regions(pictures)])
 
@@ -108,7 +110,7 @@ def untrained(
         looks: preprocessing of pixels, or the name of the encoder whose cells are used.
         decides: what the weights follow from, beside name, config and word pieces.
     """
-    settings = json.dumps([name, asdict(config), list(pieces), *decides], sort_keys=True, default=str)
+    settings = json.dumps([placeless(name), asdict(config), list(pieces), *decides], sort_keys=True, default=str)
     return ImageSource(
         name=name,
         fingerprint=hashlib.sha256(settings.encode()).hexdigest(),

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, Range
 from ctxr.models.training.recipe import Count, Natural, Recipe, Share
+from ctxr.store.kinds import MODEL
 
 ENTAILMENT = "entailment"
 """The only variant."""
@@ -13,15 +14,12 @@ ENTAILMENT = "entailment"
 
 @dataclass(frozen=True)
 class ClassifierRecipe(Recipe):
-    """How a classifier is trained: the keys of `Recipe` that are about steps and rates, and these."""
+    """How a classifier is trained: branches, heads, and what they learn from."""
 
     DOCS: ClassVar[str] = "docs/models.md and docs/entailment.md"
-    UNUSED: ClassVar[tuple[str, ...]] = ("weak", "rerank", "start_at_cosine")
 
     variant: Annotated[str, Choices((ENTAILMENT,))] = ENTAILMENT
     """A classifier."""
-    encoder: str = ""
-    """None: the branches have names of their own."""
     text: str = "bert:google-bert/bert-base-uncased"
     """Text branch, as `find_text` takes it; "shared" for the layers over words of the image branch; empty for none."""
     image: str = "albef:ALBEF"
@@ -32,6 +30,8 @@ class ClassifierRecipe(Recipe):
     """Gates of one number; else one for each dimension."""
     head_width: Count = 0
     """Of the heads' hidden layers; 0 for that of the branches."""
+    dropout: Share = 0.1
+    """Before each head."""
     masking: Share = 0.4
     """Share of patches that are blackened to make a negative of a positive; 0 = no masking."""
     masked: Count = 4
@@ -55,6 +55,12 @@ class ClassifierRecipe(Recipe):
     fusion_layers: Natural = 2
     """Of a fusion that starts from nothing."""
 
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """See `Recipe`."""
+        yield "image", MODEL
+        if self.text != SHARED:
+            yield "text", MODEL
+
     def column(self, premise: bool, image: bool) -> int:
         """The head that judges a claim: over both where there are both, of the one that there is, else of the branch that the
         classifier has, which then sees an empty premise or a black picture."""
@@ -66,12 +72,6 @@ class ClassifierRecipe(Recipe):
     def rules(self) -> Iterator[tuple[str, str]]:
         """Branches that exist and fit each other, and data to learn from."""
         yield from super().rules()
-        for name, value in (("text", self.text), ("image", self.image)):
-            if instead := REMOVED.get(value.partition(":")[0]):
-                yield (
-                    f"{name} = {value!r} is a branch that ctxr no longer has",
-                    f"ctxr train --recipe entailment --set {name}={instead}",
-                )
         if not self.image and self.text in ("", SHARED):
             yield "a classifier needs a text branch or an image branch", "--set text=random:bert-tiny"
         if self.frozen_text and self.text in ("", SHARED):
@@ -88,9 +88,6 @@ TEXT, IMAGE, JOINT = 0, 1, 2
 
 SHARED = "shared"
 """Text branch of that name: the layers over words of the image branch (paper, Table 3, without BERT)."""
-
-REMOVED = {"sbert": "late:DIRECTORY", "grid": "aligned:ENCODER"}
-"""Kinds of branches that earlier versions had, each with what to train instead."""
 
 SEED = 0
 """Of the first weights of branches that start from nothing."""

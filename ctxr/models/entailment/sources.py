@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.blip import is_blip, load_blip
+from ctxr.models.blip import BlipEncoder, is_blip, load_blip
 from ctxr.models.entailment.albef import albef_source
 from ctxr.models.entailment.base import ImageSource, TextSource
 from ctxr.models.entailment.classifier import EntailmentClassifier
@@ -23,20 +23,20 @@ class BlipBranch(nn.Module):
     """A branch as `FusionBranch` is one.
 
     Args:
-        encoder: a `BlipEncoder`. black: a picture without light, as it looks at it, [1, 3, 1, 1].
+        black: a picture without light, as it looks at it, [1, 3, 1, 1].
     """
 
     black: Tensor
 
-    def __init__(self, encoder: Any, black: Tensor) -> None:
+    def __init__(self, encoder: BlipEncoder, black: Tensor) -> None:
         super().__init__()
-        self.encoder, self.width = encoder, int(encoder.width)
+        self.encoder, self.width = encoder, encoder.width
         self.register_buffer("black", black)
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
         """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
         mask = torch.ones(len(place), 1, dtype=torch.bool, device=place.device)
-        return cast("Tensor", self.encoder.pairs(images, tokens, place[:, None], mask)[:, 0])
+        return self.encoder.pairs(images, tokens, place[:, None], mask)[:, 0]
 
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
@@ -60,7 +60,7 @@ def blip_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     dark = -torch.tensor(preprocess.mean).view(1, 3, 1, 1) / torch.tensor(preprocess.std).view(1, 3, 1, 1)
 
     def build() -> BlipBranch:
-        return BlipBranch(source.build(), dark).requires_grad_(True)
+        return BlipBranch(cast("BlipEncoder", source.build()), dark).requires_grad_(True)
 
     return ImageSource(name, source.fingerprint, source.width, build, source.tokenize, preprocess)
 

@@ -21,6 +21,7 @@ from ctxr.models.entailment.base import TextSource
 from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
+from ctxr.models.hub import placeless
 from ctxr.models.layers import cut
 from ctxr.models.published import careful, fingerprint_of, load, model_folder
 from ctxr.models.training import checkpoint
@@ -185,7 +186,8 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
         return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width)[2]))
 
     name = f"aligned:{encoder}" if encoder else TINY
-    decides = [name, config, pieces, SEED, *([checkpoint.fingerprint_of(find_source(encoder))] if encoder else [])]
+    own = [checkpoint.fingerprint_of(find_source(encoder))] if encoder else []
+    decides = [placeless(name), config, pieces, SEED, *own]
     print_of = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return TextSource(name, print_of, recipe.width, build, paired(pieces, PREMISE))
 
@@ -224,6 +226,14 @@ def _comparing(model: Any, words: Tensor) -> Any:
     return model
 
 
+def bert_folder(name: str) -> Path:
+    """The folder of "KIND:DIRECTORY" or "KIND:OWNER/NAME". Raises as `bert_source` does."""
+    kind, _, source = name.partition(":")
+    if not source:
+        raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
+    return model_folder(kind, source, [_FILES])
+
+
 def bert_source(name: str) -> TextSource:
     """The encoder in a folder that transformers wrote (config.json, model.safetensors, a tokenizer), or of the hub.
 
@@ -233,17 +243,15 @@ def bert_source(name: str) -> TextSource:
     Raises UsageError for no folder; DataError for a folder whose files are not all there, cannot be read, or hold no encoder with
     padding 0; CtxrError for files that cannot be fetched.
     """
-    kind, _, source = name.partition(":")
-    if not source:
-        raise UsageError(f"{name!r} names no folder", hint=f"{kind}:DIRECTORY, or {kind}:OWNER/NAME of the hub")
-    folder = model_folder(kind, source, [_FILES])
-    separate, pooling = kind == LATE, read_pooling(folder)
+    folder = bert_folder(name)
+    separate, pooling = name.startswith(f"{LATE}:"), read_pooling(folder)
     branch = LateBranch if separate else BertBranch
     what = f"text branch {name!r}"
     build = careful(what, lambda: branch(_pretrained(folder), pooling))
     tokenize, words = careful(what, lambda: _tokenizer(folder, separate))()
     model = build()
-    about = json.dumps([model.model.config.to_dict(), words], sort_keys=True, default=str).encode()
+    config = model.model.config.to_dict() | {"_name_or_path": ""}
+    about = json.dumps([config, words], sort_keys=True, default=str).encode()
     how = f"{pooling} {LATE if separate else 'at once'}".encode() if separate or pooling != CLS else b""
     return TextSource(name, fingerprint_of(model.state_dict(), about, how), model.width, build, tokenize)
 

@@ -59,7 +59,7 @@ def make_claims(
     return PairTable(images, place, premises, hypotheses, label, theta, tokenize)
 
 
-class EntailmentObjective(Objective):
+class EntailmentObjective(Objective[Tensor, tuple[PairBatch, Tensor]]):
     """The joint loss over claims, some of whose pictures are masked to make negatives; arguments as for `Objective`."""
 
     recipe: ClassifierRecipe
@@ -91,7 +91,7 @@ class EntailmentObjective(Objective):
             batch = with_masked(batch, cast(EntailmentClassifier, model).image, self.recipe.masking, masked)
         return batch, model(batch)
 
-    def loss(self, model: nn.Module, encoded: Sequence[tuple[PairBatch, Tensor]], step: Step) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[tuple[PairBatch, Tensor]], step: Step[Tensor]) -> Tensor:
         """The joint loss, summed over claims."""
         batch, logits = encoded[0]
         return joint_loss(logits, batch)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,9 @@ from ctxr.models import chat
 from ctxr.models.chat import ChatClient, Completion, PricedRequest
 from ctxr.models.endpoint import ServerLimits, resolve_address
 from ctxr.models.entailment.base import Claim, Estimate, Judge
-from ctxr.store.append_only import read_appended
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.records import Record
+from ctxr.store.tables import read_appended
 
 VERSION = 1
 """Of the prompt: answers to another are not mixed with those to this one."""
@@ -195,7 +195,9 @@ class EndpointJudge(Judge):
         client = ChatClient(self._address, self._options, self._journal, *state, 1, self.pause)
 
         def ask(request: PricedRequest) -> JudgeReply:
-            self._replies[request.identity] = reply = client.ask(request, self._messages(request.asked), reply_of)
+            content = [part for part in (request.asked.image, question(request.asked)) if part is not None]
+            messages = chat.chat_messages(SYSTEM, content, self._options.side)
+            self._replies[request.identity] = reply = client.ask(request, messages, reply_of)
             return reply
 
         with self._progress.task(label, len(distinct)) as task:
@@ -210,7 +212,3 @@ class EndpointJudge(Judge):
                 f"--max-cost {self._options.max_cost:g} is reached: {self.name} answered {done}, {len(self._replies)} in all",
                 hint="run the same command with a higher --max-cost: no answer is paid for twice",
             )
-
-    def _messages(self, claim: Claim) -> list[dict[str, Any]]:
-        content = [part for part in (claim.image, question(claim)) if part is not None]
-        return chat.chat_messages(SYSTEM, content, self._options.side)

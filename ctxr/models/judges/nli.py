@@ -40,8 +40,7 @@ class NliJudge(Judge):
     """
 
     def __init__(self, source: str, device: str = "cpu") -> None:
-        patterns = [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]]
-        folder = model_folder("nli", source, patterns)
+        folder = nli_folder(source)
         self.name = f"nli:{Path(source).resolve().name}"
         self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
         self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
@@ -80,6 +79,11 @@ class NliJudge(Judge):
         fits = len(self.tokenizer(hypothesis, add_special_tokens=False)["input_ids"]) < room
         cut = "only_first" if fits else "longest_first"
         return self.tokenizer(premise, hypothesis, truncation=cut, max_length=self.most)
+
+
+def nli_folder(source: str) -> Path:
+    """Where the files of a model lie. Raises what `model_folder` raises."""
+    return model_folder("nli", source, [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]])
 
 
 def entailment_class(config: Path) -> int:

@@ -1,11 +1,12 @@
 """What a training leaves behind: weights in safetensors, and a config that says how to build what they belong to."""
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from math import gcd
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -18,11 +19,13 @@ from ctxr.models.encoders import EncoderSource, fingerprint
 from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import memory_for
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.scorers import ClipScorer, PairScorer
-from ctxr.models.training.recipe import Recipe, ScorerRecipe
+from ctxr.models.scorers import ClipScorer, ModuleT, PairScorer
+from ctxr.models.training.recipe import Recipe, ScorerShape
 from ctxr.models.training.state import save_tensors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.paths import portable, rooted
+from ctxr.store.tables import UNREADABLE
 
 CONFIG, ENCODER, HEAD, ALONE = "config.json", "encoder.safetensors", "head.safetensors", "score.safetensors"
 _PARTS = {"encoder": ENCODER, "head": HEAD, "alone": ALONE}
@@ -30,45 +33,39 @@ _PARTS = {"encoder": ENCODER, "head": HEAD, "alone": ALONE}
 
 TRAIN_AGAIN = "train it again: ctxr train"
 
-ConfigT = TypeVar("ConfigT")
+
+@dataclass(frozen=True)
+class SeedConfig:
+    """What every checkpoint says of its training.
+
+    Attributes:
+        epoch: the one that was chosen, from 1; 0 where nothing was trained.
+        made_by: hash over what decided the training: recipe, seed, dataset.
+    """
+
+    epoch: int
+    made_by: str
+
+
+ConfigT = TypeVar("ConfigT", bound=SeedConfig)
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(SeedConfig):
     """How to build a trained scorer.
 
     Attributes:
-        variant: of the recipe. encoder: name of the published encoder below.
-        fingerprint: of the encoder with the weights in use. width: of its vectors.
-        layers, heads, inner, fusion, scale: of the head.
-        epoch: the one that was chosen, from 1; 0 where nothing was trained.
-        made_by: hash over what decided the training: recipe, seed, dataset.
-        frozen, new_score, all_positions, regions, dropout, dropout_in_evaluation, highway_positions: as in `ScorerRecipe`.
+        shape: of the scorer. fingerprint: of its encoder with the weights in use. width: of the vectors of that.
+        frozen: whether the encoder did not learn.
+        seed: of the training, and of what is drawn while it scores with `dropout_in_evaluation`.
     """
 
-    variant: str
-    encoder: str
+    shape: ScorerShape
     fingerprint: str
     width: int
-    layers: int
-    heads: int
-    inner: int
-    fusion: str
-    scale: float
-    epoch: int
-    made_by: str
-    frozen: bool = True
-    new_score: bool = False
-    all_positions: bool = False
-    regions: str = ""
-    dropout: float = 0.1
+    frozen: bool
+    seed: int
     dropout_in_evaluation: bool = False
-    highway_positions: bool = False
-
-    @property
-    def chance(self) -> int:
-        """Seed of what is drawn while it scores, where dropout stays on in evaluation."""
-        return int(sha256_of(self.made_by)[:15], 16)
 
 
 class EverywhereOrdered(ContextHead):
@@ -87,48 +84,47 @@ class ExactLinear(nn.Linear):
         return (pairs * self.weight[0]).sum(-1, keepdim=True) + self.bias
 
 
-def new_scorer(recipe: ScorerRecipe, width: int, encoder: Any = None, seed: int = 0) -> Any:
-    """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed` decides the first weights of what is new.
-
-    It is a `PairScorer` for an encoder of pairs, else a `ClipScorer`.
-    """
-    pairs = makes_pairs(recipe.encoder)
+def new_scorer(
+    shape: ScorerShape, width: int, encoder: nn.Module | None = None, seed: int = 0
+) -> ClipScorer | PairScorer:
+    """An untrained scorer for vectors or pairs of `width`, or around `encoder`; `seed` decides the first weights of what is new."""
+    pairs, head = makes_pairs(shape.encoder), shape.head
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if not recipe.has_head:
-            linear = ExactLinear(width, 1) if pairs and recipe.new_score and recipe.learns else None
+        if head is None:
+            linear = ExactLinear(width, 1) if pairs and shape.new_score else None
             return PairScorer(encoder, None, linear) if pairs else ClipScorer(encoder)
-        kind = EverywhereOrdered if recipe.all_positions else ContextHead
-        head = kind(
-            _pair_width(recipe, width), recipe.layers, recipe.heads, recipe.inner, recipe.dropout,
-            positions=recipe.variant == "temporal",
-        )  # fmt: skip
-        head.highway_positions = recipe.highway_positions
+        kind = EverywhereOrdered if head.all_positions else ContextHead
+        module = kind(
+            _pair_width(shape, width), head.layers, head.heads, head.inner, head.dropout, positions=head.positions
+        )
+        module.highway_positions = head.highway_positions
     if pairs:
-        return PairScorer(encoder, head)
-    return ClipScorer(encoder, head, cast(Fusion, recipe.fusion), recipe.scale)
+        return PairScorer(encoder, module)
+    return ClipScorer(encoder, module, cast(Fusion, head.fusion), head.scale)
 
 
-def check_head(recipe: ScorerRecipe, width: int, device: str) -> None:
-    """Build the head of a recipe over `width` and discard it, before hours go into computing its inputs.
+def check_head(shape: ScorerShape, width: int, device: str) -> None:
+    """Build the head of a scorer over `width` and discard it, before hours go into computing its inputs.
 
     Raises UsageError for a number of heads that does not divide the width, CtxrError where memory does not hold it.
     """
-    if not recipe.has_head:
+    if (head := shape.head) is None:
         return
-    pair = _pair_width(recipe, width)
-    if pair % recipe.heads:
+    pair = _pair_width(shape, width)
+    if pair % head.heads:
         raise UsageError(
-            f"{recipe.heads} heads do not divide the {pair} numbers of a pair of {recipe.encoder}",
+            f"{head.heads} heads do not divide the {pair} numbers of a pair of {shape.encoder}",
             hint=f"--set heads={gcd(pair, 8)}",
         )
-    with memory_for(f"a head of {recipe.layers} layers, {recipe.inner} wide", device, "--set inner=3072"):
-        new_scorer(recipe, width).to(device)
+    with memory_for(f"a head of {head.layers} layers, {head.inner} wide", device, "--set inner=3072"):
+        new_scorer(shape, width).to(device)
 
 
-def _pair_width(recipe: ScorerRecipe, width: int) -> int:
+def _pair_width(shape: ScorerShape, width: int) -> int:
     """Length of what the head is given of each pair."""
-    return width if makes_pairs(recipe.encoder) or recipe.fusion == "multiply" else 2 * width
+    concatenated = shape.head is not None and shape.head.fusion == "concat" and not makes_pairs(shape.encoder)
+    return 2 * width if concatenated else width
 
 
 def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> None:
@@ -147,22 +143,21 @@ def write_weights(folder: Path, trained: Path | None, encoder: Path | None) -> N
             save_tensors(folder / name, own, {})
 
 
-def write_config(folder: Path, notes: Any) -> None:
+def write_config(folder: Path, config: SeedConfig) -> None:
     """Write how to build the model, last: a checkpoint without it is unfinished."""
-    write_bytes(folder / CONFIG, json.dumps(asdict(notes), indent=1).encode() + b"\n")
+    write_bytes(folder / CONFIG, json.dumps(portable(asdict(config), folder / "../../.."), indent=1).encode() + b"\n")
 
 
-def read_config(folder: Path, kind: type[ConfigT], what: str, recipe: type[Recipe] | None = None) -> ConfigT:
-    """The config of a checkpoint, with a `recipe` where one is named. Raises DataError for one that is missing, damaged, or not of
-    `what`."""
+def read_config(folder: Path, kind: type[ConfigT], what: str) -> ConfigT:
+    """The config of a checkpoint. Raises DataError for one that is missing, damaged, or not of `what`."""
     try:
-        notes = kind(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
-        if recipe is not None:
-            recipe(**cast(Any, notes).recipe).check()
-        return notes
+        config = msgspec.convert(rooted(msgspec.json.decode((folder / CONFIG).read_bytes()), folder / "../../.."), kind)
+        if isinstance(recipe := getattr(config, "recipe", None), Recipe):
+            recipe.check()
+        return config
     except UsageError as error:
         raise DataError(f"{folder} cannot be opened: {error}", hint=error.hint) from error
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise DataError(f"{folder / CONFIG} is not a config of {what}", hint=TRAIN_AGAIN) from error
 
 
@@ -171,20 +166,18 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     return read_config(folder, Checkpoint, "a trained scorer")
 
 
-def load_head(folder: Path, encoder: Any = None) -> Any:
+def load_head(folder: Path, encoder: nn.Module | None = None) -> ClipScorer | PairScorer:
     """The trained scorer of vectors or pair features, or around `encoder`, in evaluation mode unless its quirk leaves dropout on.
 
     Raises DataError where weights and config do not fit.
     """
-    notes = read_checkpoint(folder)
-    names = {field.name for field in fields(ScorerRecipe)}
-    recipe = ScorerRecipe(**{name: value for name, value in asdict(notes).items() if name in names})
-    scorer = new_scorer(recipe, notes.width, encoder)
+    config = read_checkpoint(folder)
+    scorer = new_scorer(config.shape, config.width, encoder)
     for part in ("head", "alone"):
         module = getattr(scorer, part, None)
         if module is not None:
             fill(module, folder / _PARTS[part], f"the head that {folder / CONFIG} describes")
-    return scorer.train(notes.dropout_in_evaluation)
+    return scorer.train(config.dropout_in_evaluation)
 
 
 def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> EncoderSource | CrossSource:
@@ -192,15 +185,17 @@ def tuned(source: EncoderSource | CrossSource, folder: Path, name: str) -> Encod
     file = folder / ENCODER
     if not file.exists():
         return source
-    if isinstance(source, CrossSource):
-        source = replace(source, fingerprint=sha256_of([source.fingerprint, sha256_file(file)]))
 
-    def build() -> Any:
-        model = source.build()
+    def filled(model: ModuleT) -> ModuleT:
         fill(model, file, source.name)
         return model
 
-    return replace(source, name=name, build=build)
+    if isinstance(source, CrossSource):
+        untrained = source.build
+        weights = sha256_of([source.fingerprint, sha256_file(file)])
+        return replace(source, name=name, fingerprint=weights, build=lambda: filled(untrained()))
+    published = source.build
+    return replace(source, name=name, build=lambda: filled(published()))
 
 
 def fill(module: nn.Module, file: Path, what: str) -> None:

@@ -5,7 +5,7 @@ Letters: Q queries, K candidates, N images, R regions, F features of a region, D
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.scorers import Batch
+from ctxr.models.scorers import Batch, marks_at, only_position
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,9 @@ class ExampleTable:
         texts: [Q, T] token ids, or [Q, D] unit vectors.
         candidates: [Q, K] rows of images, in the order of each set; where there is none, the first of the same set again.
         mask: [Q, K] bool, True where there is a candidate.
-        ordered: [Q] bool. target: [Q] position, -1 where unknown.
+        ordered: [Q] bool. targets: [Q, K] bool, the candidates that are right; none where unknown.
         sets: [Q] number of the image set.
+        payload: what else a problem knows of its queries, [Q, ...] by name.
         entailed: for which further rows of images each query was found to hold; None where none of them was. unsure: likewise, may.
     """
 
@@ -111,39 +112,50 @@ class ExampleTable:
     candidates: Tensor
     mask: Tensor
     ordered: Tensor
-    target: Tensor
+    targets: Tensor
     sets: Tensor
+    payload: Mapping[str, Tensor] = field(default_factory=dict, kw_only=True)
     entailed: PositivePairs | None = field(default=None, kw_only=True)
     unsure: PositivePairs | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
-        cls, images: Images, columns: Mapping[str, npt.NDArray[Any]], weak: Sequence[tuple[int, int]] = ()
+        cls, images: Images, columns: Mapping[str, npt.NDArray[np.generic]], weak: Sequence[tuple[int, int]] = ()
     ) -> "ExampleTable":
         """Queries from arrays, by the names of the attributes; `weak` are pairs of a query and a further picture that it holds for."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
-        entailed = PositivePairs.of(weak, len(columns["target"])) if weak else None
-        return cls(images, **tensors, entailed=entailed, unsure=None)
+        entailed = PositivePairs.of(weak, len(columns["targets"])) if weak else None
+        return cls(images, **tensors, payload={}, entailed=entailed, unsure=None)
 
     def __len__(self) -> int:
-        return len(self.target)
+        return len(self.targets)
+
+    @property
+    def target(self) -> Tensor:
+        """[Q] int64 position of the only right candidate, -1 where it is not known. Raises ValueError for a query with several."""
+        return only_position(self.targets)
 
     def batch(self, rows: Tensor) -> Batch:
         """Some of the queries; an image that several of them ask about stands in the batch once."""
         unique, positions = torch.unique(self.candidates[rows], return_inverse=True)
         return Batch(
-            self.images(unique), self.texts[rows], positions, self.mask[rows], self.ordered[rows], self.target[rows]
+            self.images(unique),
+            self.texts[rows],
+            positions,
+            self.mask[rows],
+            self.ordered[rows],
+            self.targets[rows],
+            {name: tensor[rows] for name, tensor in self.payload.items()},
         )
 
     def weak_marks(self, rows: Tensor) -> Tensor | None:
         """Which candidates of these queries [B] are weak positives, bool [B, K]; None where nothing was found to hold.
 
-        The target is none, whatever else was found.
+        The targets are none, whatever else was found.
         """
         if self.entailed is None:
             return None
-        others = self.mask[rows] & (torch.arange(self.mask.shape[1]) != self.target[rows, None])
-        return self.entailed.among(rows, self.candidates[rows]) & others
+        return self.entailed.among(rows, self.candidates[rows]) & self.mask[rows] & ~self.targets[rows]
 
     def unsure_marks(self, rows: Tensor) -> Tensor | None:
         """Which candidates are neither right nor wrong, as `weak_marks`."""
@@ -151,10 +163,11 @@ class ExampleTable:
 
     def part(self, rows: Tensor) -> "ExampleTable":
         """Some of the queries as questions of their own."""
-        names = ("texts", "candidates", "mask", "ordered", "target", "sets")
+        names = ("texts", "candidates", "mask", "ordered", "targets", "sets")
         columns = {name: getattr(self, name)[rows] for name in names}
+        payload = {name: tensor[rows] for name, tensor in self.payload.items()}
         entailed, unsure = (None if one is None else one.part(rows) for one in (self.entailed, self.unsure))
-        return replace(self, **columns, entailed=entailed, unsure=unsure)
+        return replace(self, **columns, payload=payload, entailed=entailed, unsure=unsure)
 
 
 def by_sets(sets: Tensor, chance: torch.Generator) -> Tensor:
@@ -182,7 +195,7 @@ def with_distractors(questions: ExampleTable, count: int, chance: torch.Generato
         candidates=candidates,
         mask=torch.ones_like(candidates, dtype=torch.bool),
         ordered=torch.zeros_like(questions.ordered),
-        target=torch.zeros_like(questions.target),
+        targets=_first(candidates),
     )
 
 
@@ -197,13 +210,17 @@ def with_shared_distractors(
     """
     own = questions.candidates.gather(1, questions.target[:, None])
     candidates, mask = own.repeat(1, count + 1), torch.zeros(len(own), count + 1, dtype=torch.bool)
-    targets_only = replace(
-        questions, candidates=own, mask=mask.new_ones(own.shape), target=torch.zeros_like(questions.target)
-    )
+    targets_only = replace(questions, candidates=own, mask=mask.new_ones(own.shape), targets=_first(own))
     for rows in steps:
         draws = with_distractors(targets_only.part(rows), count, chance).candidates
         candidates[rows, : draws.shape[1]], mask[rows, : draws.shape[1]] = draws, True
-    return replace(targets_only, candidates=candidates, mask=mask, ordered=torch.zeros_like(questions.ordered))
+    ordered = torch.zeros_like(questions.ordered)
+    return replace(targets_only, candidates=candidates, mask=mask, ordered=ordered, targets=_first(candidates))
+
+
+def _first(candidates: Tensor) -> Tensor:
+    """The first candidate of each query [Q, K] as its target."""
+    return marks_at(torch.zeros(len(candidates), dtype=torch.int64), candidates.shape[1])
 
 
 def with_weak_targets(
@@ -236,7 +253,7 @@ def with_weak_targets(
     both = replace(
         questions.part(torch.cat([every, rows])),
         candidates=candidates,
-        target=torch.cat([questions.target, target[:, 0]]),
+        targets=torch.cat([questions.targets, marks_at(target[:, 0], candidates.shape[1])]),
         entailed=PositivePairs.marked(weak, candidates),
     )
     return both, second

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from ctxr.errors import CtxrError
 from ctxr.models.precision import is_memory
-from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at, round_to_fp16
+from ctxr.models.training.optimising import laid_out_as, make_optimiser, rate_at
 from ctxr.models.training.recipe import Recipe
 from ctxr.models.training.state import Epoch, TrainingState, load_state, save_state, save_tensors
 
@@ -94,6 +94,9 @@ def _add(total: Gradients, more: Sequence[Tensor | None]) -> None:
 
 
 T = TypeVar("T")
+FactsT = TypeVar("FactsT", covariant=True)
+GivenT = TypeVar("GivenT")
+EncodedT = TypeVar("EncodedT")
 
 STATE, BEST = "state.safetensors", "best.safetensors"
 """In the folder of a training: everything after the last epoch, and the weights of the best one."""
@@ -135,19 +138,19 @@ class TrainingRun:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Generic[FactsT]):
     """Rows to encode.
 
     Attributes:
         towers: int64 rows of each tower. queries: number of queries in the loss.
-        facts: arguments of encoding and loss about the whole step.
+        facts: arguments of encoding and loss about the whole step, None for none.
     """
 
     towers: tuple[Tensor, ...]
     queries: int
-    facts: Any = None
+    facts: FactsT
 
-    def part(self, start: int, stop: int) -> "Step":
+    def part(self, start: int, stop: int) -> "Step[FactsT]":
         """Some of its rows, in a pass of their own."""
         return replace(self, towers=tuple(rows[start:stop] for rows in self.towers))
 
@@ -161,33 +164,12 @@ class Update:
         rate: factor on the learning rate. apply: False leaves the gradients for the next update.
     """
 
-    steps: Iterable[tuple[Step, float]]
+    steps: Iterable[tuple[Step[object], float]]
     rate: float = 1.0
     apply: bool = True
 
 
-def weighted_updates(recipe: Recipe, first: Step, second: Callable[[], Step | None], apply: bool) -> Iterator[Update]:
-    """The updates for a step whose queries may be repeated with a weak positive as the target (specs A3.2).
-
-    With `weak = "extra-batch"` the second step gets an update of its own at `alpha` times the rate; with "loss-weight" its loss
-    counts `alpha` times in the first update.
-
-    Args:
-        second: draws the repeated queries; None where there are none.
-    """
-    separate = recipe.weak == "extra-batch"
-
-    def steps() -> Iterator[tuple[Step, float]]:
-        yield first, 1.0
-        if not separate and (repeated := second()) is not None:
-            yield repeated, recipe.alpha
-
-    yield Update(steps(), apply=apply)
-    if separate and apply and (repeated := second()) is not None:
-        yield Update(((repeated, 1.0),), rate=recipe.alpha)
-
-
-class Objective(ABC):
+class Objective(ABC, Generic[GivenT, EncodedT]):
     """What the loop asks of a problem, bound to a recipe, to data and to a run.
 
     Args:
@@ -203,6 +185,11 @@ class Objective(ABC):
     recipe: Recipe
     run: TrainingRun
 
+    @property
+    def sums(self) -> bool:
+        """Whether gradients are those of the summed loss of a step; else of its mean over the queries."""
+        return False
+
     @abstractmethod
     def __len__(self) -> int:
         """Queries of an epoch."""
@@ -215,12 +202,16 @@ class Objective(ABC):
     def updates(self, rows: Tensor, apply: bool) -> Iterator[Update]:
         """The updates for a batch of queries; the loss of the first is that of the batch."""
 
+    def defers(self, rows: Tensor) -> bool:
+        """Whether the gradients of a batch wait for the next step instead of making one of their own."""
+        return False
+
     @abstractmethod
-    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Any:
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: GivenT) -> EncodedT:
         """What the loss is computed from; vectors [n, D] where the loss does not split."""
 
     @abstractmethod
-    def loss(self, model: nn.Module, encoded: Sequence[Any], step: Step) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[EncodedT], step: Step[GivenT]) -> Tensor:
         """The loss of a pass, or of a whole step where it does not split."""
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
@@ -234,11 +225,11 @@ class Objective(ABC):
         """What the last validation measured, where it is more than an accuracy; it chooses nothing."""
         return {}
 
-    def after_step(self, model: nn.Module) -> None:  # noqa: B027 (most objectives need none)
+    def after_step(self, model: nn.Module) -> None:
         """Called after each optimiser step, for instance to keep a weight within bounds."""
 
 
-ObjectiveT = TypeVar("ObjectiveT", bound=Objective)
+ObjectiveT = TypeVar("ObjectiveT", bound=Objective[Any, Any])
 
 
 class Trainer(Generic[ObjectiveT]):
@@ -269,11 +260,10 @@ class Trainer(Generic[ObjectiveT]):
             self.callbacks.advance(kept.epochs * len(self.objective))
             if kept.epochs < self.recipe.epochs and not self._is_stale():
                 self.callbacks.note(f"seed {self.seed} resumes after epoch {kept.epochs} of {self.recipe.epochs}")
-        elif self.recipe.fp16_masters:
-            round_to_fp16(self.scorer)
+        gpus = range(torch.cuda.device_count()) if self.device.startswith("cuda") else ()
         while self.progress.epochs < self.recipe.epochs and not self._is_stale():
             number = self.progress.epochs + 1
-            with torch.random.fork_rng(devices=self._gpus()):
+            with torch.random.fork_rng(devices=gpus):
                 torch.manual_seed(self.seed * 1_000_003 + number)
                 row = self._epoch(number)
             self._keep(row)
@@ -295,20 +285,24 @@ class Trainer(Generic[ObjectiveT]):
                 self._step(rate * update.rate)
         return losses[0]
 
-    def accumulate(self, step: Step, weight: float = 1.0) -> float:
-        """Add `weight` times the gradient of a step's loss, its mean or sum as the recipe says; the sum of its losses."""
+    def accumulate(self, step: Step[object], weight: float = 1.0) -> float:
+        """Add `weight` times the gradient of a step's loss, its mean or sum as the objective says; the sum of its losses."""
         loss = self._accumulate_passes(step, weight) if self.objective.SPLITS else self._accumulate_whole(step, weight)
         return loss * step.queries if self.objective.AVERAGES else loss
 
-    def _accumulate_passes(self, step: Step, weight: float) -> float:
+    def _accumulate_passes(self, step: Step[object], weight: float) -> float:
         total, done, rows, averages = 0.0, 0, len(step.towers[0]), self.objective.AVERAGES
-        share = weight if self.recipe.summed_gradients else weight / step.queries
+        share = 1.0 if averages else weight if self.objective.sums else weight / step.queries
         summed: Gradients = [None] * len(self.weights)
+
+        def differentiate(part: Step[object]) -> tuple[float, Sequence[Tensor | None]]:
+            encoded = [self._encode(tower, rows, part.facts) for tower, rows in enumerate(part.towers)]
+            loss = self.objective.loss(self.scorer, encoded, part)
+            return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
+
         while done < rows:
             stop = min(done + self.progress.at_once, rows)
-            result = self._attempt(
-                partial(self._gradients, step.part(done, stop), 1.0 if averages else share), stop - done
-            )
+            result = self._attempt(partial(differentiate, step.part(done, stop)), stop - done)
             if result is None:
                 continue
             loss, gradients = result
@@ -323,33 +317,27 @@ class Trainer(Generic[ObjectiveT]):
         self._add(summed, weight)
         return total
 
-    def _accumulate_whole(self, step: Step, weight: float) -> float:
+    def _accumulate_whole(self, step: Step[object], weight: float) -> float:
+        def differentiate() -> tuple[float, Gradients]:
+            towers = [
+                [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
+                for tower, rows in enumerate(step.towers)
+            ]
+            return cached_gradients(
+                towers, lambda vectors: self.objective.loss(self.scorer, vectors, step), self.weights, self.device
+            )
+
         result, most = None, max(map(len, step.towers))
         while result is None:
-            result = self._attempt(partial(self._cached, step), min(self.progress.at_once, most))
+            result = self._attempt(differentiate, min(self.progress.at_once, most))
         loss, gradients = result
         self._add(gradients, weight)
         return loss
 
-    def _gradients(self, part: Step, share: float) -> tuple[float, Sequence[Tensor | None]]:
-        """(loss of a pass, gradient of `share` of it for each weight)."""
-        encoded = [self._encode(tower, rows, part.facts) for tower, rows in enumerate(part.towers)]
-        loss = self.objective.loss(self.scorer, encoded, part)
-        return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
-
-    def _cached(self, step: Step) -> tuple[float, Sequence[Tensor | None]]:
-        """(loss of a whole step, its gradient for each weight), vectors encoded in passes."""
-        towers = [
-            [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
-            for tower, rows in enumerate(step.towers)
-        ]
-        return cached_gradients(
-            towers, lambda vectors: self.objective.loss(self.scorer, vectors, step), self.weights, self.device
-        )
-
-    def _encode(self, tower: int, rows: Tensor, facts: Any) -> Any:
+    def _encode(self, tower: int, rows: Tensor, facts: object) -> Tensor:
+        """What the objective encodes: a tensor where its loss does not split."""
         with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
-            return self.objective.encode(self.scorer, tower, rows, facts)
+            return cast("Tensor", self.objective.encode(self.scorer, tower, rows, facts))
 
     def _attempt(self, work: Callable[[], T], rows: int) -> T | None:
         """What `work` on so many rows makes; None when memory ran out, and then fewer rows are in a pass from now on."""
@@ -381,8 +369,6 @@ class Trainer(Generic[ObjectiveT]):
             group["lr"] = rate
         self.optimiser.step()
         self.optimiser.zero_grad()
-        if self.recipe.fp16_masters:
-            round_to_fp16(self.scorer)
         self.objective.after_step(self.scorer)
 
     def _epoch(self, number: int) -> Epoch:
@@ -392,22 +378,18 @@ class Trainer(Generic[ObjectiveT]):
         total, measures = 0.0, [row.accuracy for row in self.progress.history]
         for index, rows in enumerate(batches):
             step = (number - 1) * len(batches) + index
-            leaks = recipe.leaked_gradients and len(rows) < recipe.batch
             rate = rate_at(recipe, step, recipe.epochs * len(batches), measures)
-            loss = self.update(rows, rate, apply=not leaks)
+            loss = self.update(rows, rate, apply=not self.objective.defers(rows))
             if not math.isfinite(loss):
                 raise self._broken(f"the loss is {loss} in epoch {number}, step {index + 1} of {len(batches)}")
             total += loss
             self.callbacks.advance(len(rows))
-        accuracy = self._validate(number)
-        loss, figures = total / max(1, len(self.objective)), self.objective.figures()
-        return Epoch(number, loss, accuracy, time.monotonic() - start, figures)
-
-    def _validate(self, number: int) -> float | None:
         try:
-            return self.objective.validate(self.scorer, number, self.progress.at_once)
+            accuracy = self.objective.validate(self.scorer, number, self.progress.at_once)
         except FloatingPointError as error:
             raise self._broken(str(error)) from error
+        loss, figures = total / max(1, len(self.objective)), self.objective.figures()
+        return Epoch(number, loss, accuracy, time.monotonic() - start, figures)
 
     def _keep(self, row: Epoch) -> None:
         """The state after an epoch; first its weights, if it is the best so far: a kill in between only repeats it."""
@@ -418,8 +400,7 @@ class Trainer(Generic[ObjectiveT]):
             progress.best = row.epoch
             save_tensors(self.folder / BEST, self.scorer.state_dict(), {"epoch": row.epoch, "key": self.key})
         progress.history.append(row)
-        leaked = self.recipe.leaked_gradients
-        save_state(self.folder / STATE, self.scorer, self.optimiser, progress, self.key, leaked=leaked)
+        save_state(self.folder / STATE, self.scorer, self.optimiser, progress, self.key)
         self.callbacks.epoch(row)
 
     def _is_stale(self) -> bool:
@@ -430,6 +411,3 @@ class Trainer(Generic[ObjectiveT]):
     def _broken(self, what: str) -> CtxrError:
         kept = f"the last good checkpoint is {self.folder / BEST}" if self.progress.best else "no epoch was finished"
         return CtxrError(f"{what}; {kept}", hint=f"try a smaller rate: --set lr={min(self.recipe.lr / 4, 1e-3):g}")
-
-    def _gpus(self) -> list[int]:
-        return list(range(torch.cuda.device_count())) if self.device.startswith("cuda") else []

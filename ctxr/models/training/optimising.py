@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,22 +25,13 @@ def laid_out_as(weights: Tensor, tensor: Tensor) -> Tensor:
 def make_optimiser(weights: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
     """Adam with L2, or AdamW, as the recipe says; each weight is read and written once a step where torch can do so."""
     weights, betas = list(weights), (recipe.beta1, recipe.beta2)
-    groups, fused = _decayed(weights, recipe), all(weight.device.type in _FUSED for weight in weights) or None
-    if recipe.optimiser == "adamw":
-        return torch.optim.AdamW(groups, recipe.lr, betas, recipe.eps, recipe.weight_decay, fused=fused)
-    # 0.2 was published for the sum over a batch: Adam makes nothing of a gradient's scale, but much of its ratio to the decay
-    averaged = not (recipe.summed_gradients or recipe.undivided_decay)
-    return torch.optim.Adam(
-        groups, recipe.lr, betas, recipe.eps, recipe.weight_decay / (recipe.batch if averaged else 1), fused=fused
-    )
-
-
-def _decayed(weights: list[Tensor], recipe: Recipe) -> list[dict[str, Any]]:
-    """Groups of weights: those under the recipe's decay, and biases and norms where they are free of it."""
-    if not recipe.undecayed_vectors:
-        return [{"params": weights}]
-    matrices, vectors = ([weight for weight in weights if (weight.ndim > 1) == wide] for wide in (True, False))
-    return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    fused = all(weight.device.type in _FUSED for weight in weights) or None
+    groups: list[dict[str, object]] = [{"params": weights}]
+    if recipe.undecayed_vectors:
+        matrices, vectors = ([weight for weight in weights if (weight.ndim > 1) == wide] for wide in (True, False))
+        groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    kind = torch.optim.AdamW if recipe.optimiser == "adamw" else torch.optim.Adam
+    return kind(groups, recipe.lr, betas, recipe.eps, recipe.decay, fused=fused)
 
 
 def rate_at(recipe: Recipe, step: int, steps: int, measures: Sequence[float | None] = ()) -> float:

@@ -65,17 +65,17 @@ def resolved(precision: str, device: str) -> str:
     return "bf16" if in_bf16(precision, device) else "fp32"
 
 
-def accuracy_of(scores: Tensor, target: Tensor) -> float | None:
-    """Share of queries 0..1 whose target scores highest; of n candidates that share the top each counts 1/n.
+def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:
+    """Share of queries 0..1 of which a target scores highest; of n candidates that share the top each counts 1/n.
 
-    None where no query has a known target. `scores` [Q, K], `target` [Q] with -1 where unknown.
+    None where no query has a known target. `scores` [Q, K], `targets` bool [Q, K].
     """
-    with_target = target >= 0
-    if not bool(with_target.any()):
+    known = targets.any(1)
+    if not bool(known.any()):
         return None
-    top = scores[with_target] == scores[with_target].amax(1, keepdim=True)
-    hit = top.gather(1, target[with_target][:, None]).squeeze(1)
-    return float((hit.double() / top.sum(1)).mean())
+    top = scores[known] == scores[known].amax(1, keepdim=True)
+    hits = (top & targets[known]).sum(1)
+    return float((hits.double() / top.sum(1)).mean())
 
 
 def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None, soft: float | None = 0.0) -> Tensor:
@@ -84,22 +84,22 @@ def loss_of(scores: Tensor, batch: Batch, kind: str, weak: Tensor | None = None,
     Args:
         scores: [B, K], -inf where there is no candidate.
         batch: with known targets.
-        kind: "softmax", cross-entropy over the candidates of a query; or "binary", cross-entropy of each candidate by itself
-            (target or not), averaged over the candidates of a query.
-        weak: bool [B, K], candidates beside the target that were found to be right too; None where none was.
+        kind: "softmax", cross-entropy over the candidates of a query, whose targets are right in equal shares; or "binary",
+            cross-entropy of each candidate by itself (target or not), averaged over the candidates of a query.
+        weak: bool [B, K], candidates beside the targets that were found to be right too; None where none was.
         soft: the share of a positive to which each of these is right: 0 makes them negatives like any other; None leaves
             them out, as if they were no candidates.
     """
-    counted, labels = batch.mask, functional.one_hot(batch.target, scores.shape[1]).to(scores.dtype)
+    counted, labels, one_each = batch.mask, batch.targets.to(scores.dtype), bool((batch.targets.sum(1) == 1).all())
     if weak is not None and soft is None:
         scores, counted = scores.masked_fill(weak, float("-inf")), counted & ~weak
     if weak is not None and soft:
-        labels = labels + soft * weak.to(scores.dtype)
-        if kind == "softmax":
-            logs = scores.log_softmax(1).masked_fill(labels == 0, 0.0)
-            return -(labels / labels.sum(1, keepdim=True) * logs).sum()
+        labels, one_each = labels + soft * weak.to(scores.dtype), False
     if kind == "softmax":
-        return functional.cross_entropy(scores, batch.target, reduction="sum")
+        if one_each:
+            return functional.cross_entropy(scores, batch.target, reduction="sum")
+        logs = scores.log_softmax(1).masked_fill(labels == 0, 0.0)
+        return -(labels / labels.sum(1, keepdim=True) * logs).sum()
     logits = torch.where(counted, scores, 0.0)
     losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none") * counted
     return (losses.sum(1) / counted.sum(1)).sum()

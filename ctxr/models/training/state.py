@@ -1,9 +1,9 @@
 """The state of a training after an epoch, in one safetensors file that is written atomically."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -53,7 +53,7 @@ class TrainingState:
         return len(self.history)
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
+def save_tensors(path: Path, tensors: dict[str, Tensor], notes: Mapping[str, object]) -> None:
     """Replace `path` in one step; `notes` go into the header as JSON."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,15 +64,14 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) 
 
 
 def save_state(
-    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainingState, key: str, *, leaked: bool
+    path: Path, scorer: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainingState, key: str
 ) -> None:
-    """Keep everything that the next epoch starts from; with `leaked`, gradients too. `key` names what is trained."""
+    """Keep everything that the next epoch starts from, with gradients that wait for its first step. `key` names what is trained."""
     tensors = {f"model.{name}": weights for name, weights in scorer.state_dict().items()}
     for number, kept in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{name}": value for name, value in kept.items()}
-    if leaked:
-        named = scorer.named_parameters()
-        tensors |= {f"gradient.{name}": weights.grad for name, weights in named if weights.grad is not None}
+    named = scorer.named_parameters()
+    tensors |= {f"gradient.{name}": weights.grad for name, weights in named if weights.grad is not None}
     save_tensors(path, tensors, {"key": key, "progress": asdict(progress)})
 
 

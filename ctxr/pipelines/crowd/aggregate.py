@@ -2,19 +2,18 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from ctxr.annotation.answers import collected, refused_answers
-from ctxr.annotation.artifacts import Answered, read_judgments
+from ctxr.annotation.answers import merge_journal, refused_answers
+from ctxr.annotation.artifacts import Answered, read_judgments, root_of
 from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
 from ctxr.annotation.protocol import DISJOINT, Protocol
-from ctxr.annotation.records import Dialogue
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.values import query_of
 from ctxr.annotation.tasks.verify import KEEP
@@ -28,14 +27,13 @@ from ctxr.pipelines.crowd import people
 from ctxr.pipelines.crowd import validation as figures
 from ctxr.pipelines.crowd import votes as acceptance
 from ctxr.pipelines.crowd.config import Aggregate, AggregateReport
-from ctxr.pipelines.crowd.people import Worker
-from ctxr.pipelines.crowd.votes import Acceptance, picks_of
-from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
+from ctxr.pipelines.crowd.votes import Acceptance, RetrieverPick, picks_of
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import read_table, write_table, write_tables
+from ctxr.store.tables import pretty_json, read_table, side_rows, write_table, write_tables
 
 
 def without_audits(answered: Answered, workdir: Path) -> Answered:
@@ -161,11 +159,10 @@ def write_dataset(
     answered: Answered,
     kept: Mapping[str, Query],
     judgments: Sequence[Judgment],
-    dialogues: Sequence[Dialogue],
     *,
     progress: Progress,
-) -> tuple[list[str], dict[str, int]]:
-    """Write tables and pictures of what was kept into `out`; returns the tables' names and how many rows each has.
+) -> dict[str, int]:
+    """Write tables and pictures of what was kept into `out`; returns how many rows each table has.
 
     Pictures are hard links where the file system can. Raises DataError for a picture that is gone.
     """
@@ -192,14 +189,15 @@ def write_dataset(
         "texts": [texts[name] for name in {name for query in usable.values() for name in query.texts}],
         "queries": usable.values(),
         "judgments": [row for row in judgments if row.query in usable],
-        "dialogues": dialogues,
         "splits": [Split(group, split) for group, split in splits.items() if group in groups],
         "sources": [row for row in _rows(root, "sources.jsonl", Source) if row.key()[0] in sources],
         "facts": [row for row in _rows(root, "facts.jsonl", Facts) if row.path in paths],
     }
     if footage := [row for row in _rows(root, GROUPS, SharedFootage) if {row.first, row.second} <= groups]:
         tables["groups"] = footage
-    return [f"{name}.jsonl" for name in tables], write_tables(out, tables)
+    owners = {"query": usable, "image": {image.id for image in images}, "image_set": used}
+    tables |= side_rows({"dialogues": answered.dialogues}, owners)
+    return write_tables(out, tables)
 
 
 def _pictures(answered: Answered, names: Sequence[str]) -> list[Image]:
@@ -258,74 +256,119 @@ def _link(original: Path, copy: Path, image: str) -> None:
     link_or_copy(original, copy)
 
 
-class DatasetStage(Stage):
-    """The dataset that the answers decide on."""
+@dataclass(frozen=True)
+class AggregateInputs(Inputs):
+    """What aggregation reads.
+
+    Attributes:
+        blocked: workers whose votes do not count. replaced: those who are or were blocked. disjoint: the separation to certify.
+    """
+
+    blocked: tuple[str, ...]
+    replaced: tuple[str, ...]
+    disjoint: str
+
+
+class DatasetStage(Stage[AggregateInputs]):
+    """The dataset that the answers in `source` decide on."""
 
     KIND = DATASET
+    IN_PLACE = True
     options: Aggregate
-    source: Path
-    figures: "_Figures"
 
-    def inputs(self, progress: Progress) -> Inputs:
-        """The answers, with everything that is decided and measured from them."""
+    def __init__(self, options: Aggregate, source: Path) -> None:
+        super().__init__(options)
+        self.source = source
+
+    def inputs(self, progress: Progress) -> AggregateInputs:
+        """The judgments with the sets that they are about, and who is blocked."""
         config, out = self.options, self.out()
-        self.source = config.input or collected(config.workdir, progress, config.database)
-        every = read_judgments(self.source)
-        if not every.answers:
+        judgments = open_artifact(self.source, JUDGMENTS, "ctxr import-answers")
+        if not judgments.manifest.counts["answers"]:
             raise DataError(f"{self.source} holds no answers", hint="ctxr serve   (or ctxr import-answers FILE)")
-        answered = without_audits(every, config.workdir)
+        verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
+        if verb != "aggregate":
+            self.answered()  # what they are about is the better reason
+            raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
+        blocked, replaced = (blocked_workers(config.workdir, config.database, ever=ever) for ever in (False, True))
+        blocked = () if config.keep_blocked else blocked
+        # without the option the strictest separation of workers that the tasks declare
+        folders = () if config.disjoint else (config.workdir / TASKS).glob(f"*/{MANIFEST}")
+        declared = {open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"] for file in folders}
+        disjoint = config.disjoint or next((name for name in DISJOINT if name in declared), Protocol.disjoint)
+        parents = [Parent("judgments", JUDGMENTS, judgments.content)]
+        root = root_of(self.source)
+        if (root / MANIFEST).is_file():  # no public release: a later verb detects that there are newer sets
+            sets = open_artifact(root)
+            parents.append(Parent("image_sets", sets.manifest.kind, sets.sha256))
+        people = {"blocked": blocked, "replaced": replaced}
+        key = (
+            config.key()
+            | {"disjoint": disjoint}
+            | {name: sha256_of(one) if one else "" for name, one in people.items()}
+        )
+        return AggregateInputs(parents, key, blocked, replaced, disjoint)
+
+    def answered(self) -> Answered:
+        """The answers. Raises DataError where all of them are about revised labels."""
+        answered = without_audits(read_judgments(self.source), self.options.workdir)
         if not answered.answers:
             raise DataError(
                 f"{self.source} holds only answers about revised labels, and nothing to aggregate",
                 hint="ctxr revise-labels --audit   reports them",
             )
-        verb = open_artifact(out).manifest.verb if (out / MANIFEST).is_file() else "aggregate"
-        if verb != "aggregate":
-            raise UsageError(f"{out} is an artifact that ctxr {verb} wrote", hint="choose another --out")
-        blocked = () if config.keep_blocked else blocked_workers(config.workdir, config.database)
-        self.figures = _Figures(answered, config, blocked)
-        parents = [Parent("judgments", JUDGMENTS, open_artifact(self.source).sha256)]
-        if (answered.root / MANIFEST).is_file():  # no public release: a later verb detects that there are newer sets
-            sets = open_artifact(answered.root)
-            parents.append(Parent("image_sets", sets.manifest.kind, sets.sha256))
-        return Inputs(parents, answered, {"blocked": sha256_of(sorted(blocked)) if blocked else ""})
+        return answered
 
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Write the dataset; what was dropped is in `dropped.jsonl` with its votes."""
-        answered, figures = inputs.data, self.figures
-        kept = kept_queries(answered, figures.decisions, figures.labels, figures.blocked)
-        judgments = judgments_of(answered, kept, figures.decisions, figures.labels, self.options.rule)
-        talks = [talk for talk in answered.dialogues if talk.id in kept]
-        names, counts = write_dataset(out, answered, kept, judgments, talks, progress=progress)
-        dropped = dropped_rows(answered, figures.decisions, kept, figures.blocked)
+    def write(self, inputs: AggregateInputs, out: Path, progress: Progress) -> Content:
+        """Decide, measure, certify, and write the dataset; what was dropped is in `dropped.jsonl` with its votes."""
+        config = self.options
+        answered = self.answered()
+        picks, blocked = picks_of(answered), inputs.blocked
+        decisions = acceptance.decide(picks, config.rule, blocked)
+        labels = acceptance.label_consensus(answered, config.labels, blocked)
+        measured = measure(answered, picks, decisions, blocked, config)
+        workers = people.people(answered, picks, blocked, config.good, config.poor)
+        take_manifest(out)
+        kept = kept_queries(answered, decisions, labels, blocked)
+        judgments = judgments_of(answered, kept, decisions, labels, config.rule)
+        written = write_dataset(out, answered, kept, judgments, progress=progress)
+        dropped = dropped_rows(answered, decisions, kept, blocked)
         write_table(out / "dropped.jsonl", dropped)
-        write_table(out / "workers.jsonl", figures.people)
-        for name, content in (("figures.json", figures.record()), ("certificate.json", figures.certificate)):
-            write_bytes(out / name, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
-        reasons = dict(sorted(Counter(row.reason for row in dropped).items()))
-        return Content(
-            [*names, "dropped.jsonl", "workers.jsonl", "figures.json", "certificate.json"],
-            counts | {"dropped": reasons, "workers": len(figures.people)},
-            {},
-        )
+        write_table(out / "workers.jsonl", workers)
+        tables = measured.tables | {"workers": people.table(workers)}
+        if (reasons := overruled(answered)).rows:
+            tables["overruled"] = reasons
+        documents = {
+            "figures.json": measured.figures,
+            CERTIFICATE: people.certificate(answered, inputs.disjoint, inputs.replaced),
+            TABLES: tables,
+        }
+        for name, content in documents.items():
+            write_bytes(out / name, pretty_json(content))
+        lost = dict(sorted(Counter(row.reason for row in dropped).items()))
+        names = [f"{name}.jsonl" for name in (*written, "dropped", "workers")]
+        counts = written | {"dropped": lost, "workers": len(workers), "blocked": len(blocked)}
+        return Content([*names, *documents], counts, {})
+
+
+CERTIFICATE, TABLES = "certificate.json", "tables.json"
 
 
 def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
-    """Decide, measure, certify, and write the dataset.
+    """Merge the answers of the journal, if no judgments are named; then decide, measure, certify, and write the dataset.
 
     Raises UnfinishedError without judgments, DataError where nothing was answered or a picture is gone, UsageError for an
     unknown rule.
     """
-    stage = DatasetStage(config)
-    result = execute(stage, progress)
-    artifact, figures = result.artifact, stage.figures
-    if artifact is None:
+    config.check()
+    source = config.input or merge_journal(config.workdir, progress, config.database)
+    result = execute(DatasetStage(config, source), progress)
+    if result.artifact is None:
         raise TypeError("a dataset is never written in part")
-    violations = tuple(figures.certificate["violations"])
-    workers = figures.certificate["workers"]
-    notes = []
-    waiting = sum(artifact.manifest.counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes"))
-    if waiting:
+    out, counts = result.artifact.path, dict(result.artifact.manifest.counts)
+    certified = msgspec.json.decode((out / CERTIFICATE).read_bytes(), type=people.Certificate)
+    workers, notes = certified.workers, []
+    if waiting := sum(counts["dropped"].get(reason, 0) for reason in ("not_asked", "too_few_votes")):
         notes.append(
             f"{plural(waiting, 'description')} still without enough retrievals: ctxr serve, then ctxr aggregate again"
         )
@@ -338,78 +381,67 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
             f"no enrolled worker may take {plural(len(units), 'open unit')} of pool {pool}, such as {units[0]}: "
             f"invite more people with ctxr serve --invite"
         )
-    if figures.blocked:
-        notes.append(
-            f"votes of {plural(len(figures.blocked), 'blocked worker')} are not counted (--keep-blocked counts them)"
-        )
+    if blocked := counts["blocked"]:
+        notes.append(f"votes of {plural(blocked, 'blocked worker')} are not counted (--keep-blocked counts them)")
     if workers["train"] and workers["eval"]:
         notes.append(
             f"{workers['both']} of {workers['train'] + workers['eval'] - workers['both']} workers are on train and on "
             f"validation or test; certificate.json says of each query whether its writer was seen in train"
         )
     return AggregateReport(
-        dataset=artifact.path,
-        read=stage.source,
+        dataset=out,
+        read=source,
         up_to_date=result.up_to_date,
-        counts=dict(artifact.manifest.counts),
-        tables=figures.tables(),
-        holds=not violations,
-        violations=violations,
-        refused=refused_answers(stage.source),
+        counts=counts,
+        tables=msgspec.json.decode((out / TABLES).read_bytes(), type=dict[str, Table]),
+        holds=certified.holds,
+        violations=tuple(certified.violations),
+        refused=refused_answers(source),
         unreachable=unreachable,
         notes=tuple(notes),
     )
 
 
-class _Figures:
-    """All decisions and measurements, computed from the answers."""
+@dataclass(frozen=True)
+class Measurements:
+    """What was measured: `figures` as plain values, `tables` for people."""
 
-    def __init__(self, answered: "Answered", config: Aggregate, blocked: Sequence[str]) -> None:
-        self.picks = picks_of(answered)
-        self.decisions = acceptance.decide(self.picks, config.rule, blocked)
-        self.labels = acceptance.label_consensus(answered, config.labels, blocked)
-        chance, votes = partial(np.random.default_rng, config.seed), (self.picks, self.decisions, blocked)
-        self.agreements = figures.agreements(*votes, chance(), config.resamples)
-        self.accuracies = figures.accuracies(*votes, chance(), config.resamples)
-        self.coefficients = figures.coefficients(answered, self.picks)
-        self.habits = figures.habits(self.picks, chance())
-        self.full_share_complete = figures.is_full_share_complete(answered, self.picks, blocked)
-        self.label_rows = acceptance.agreements(answered)
-        self.people: list[Worker] = people.people(answered, self.picks, blocked, config.good, config.poor)
-        replaced = blocked_workers(config.workdir, config.database, ever=True)
-        # without the option the strictest separation of workers that the tasks declare
-        folders = () if config.disjoint else (config.workdir / TASKS).glob(f"*/{MANIFEST}")
-        declared = {open_artifact(file.parent, TASKS).manifest.config["protocol"]["disjoint"] for file in folders}
-        disjoint = config.disjoint or next((name for name in DISJOINT if name in declared), Protocol.disjoint)
-        self.certificate = people.certificate(answered, disjoint, replaced)
-        self.overruled = overruled(answered)
-        self.blocked = tuple(blocked)
+    figures: dict[str, list[dict[str, object]]]
+    tables: dict[str, Table]
 
-    def record(self) -> dict[str, list[dict[str, Any]]]:
-        """The measurements as plain values."""
-        return {
-            "accuracy": [row.record() for row in self.accuracies],
-            "agreement": [row.record() for row in self.agreements],
-            "coefficients": [row.record() for row in self.coefficients],
-            "habits": [asdict(row) for row in self.habits],
-            "labels": [row.record() for row in self.label_rows],
-        }
 
-    def tables(self) -> dict[str, Table]:
-        """The measurements as tables for people."""
-        shown = {}
-        if self.picks:
-            shown["kept"] = figures.kept_table(self.decisions, self.picks)
-            shown["accuracy"] = figures.accuracy_table(self.accuracies)
-            shown["agreement"] = figures.agreement_table(self.agreements, self.full_share_complete)
-            shown["coefficients"] = figures.coefficients_table(self.coefficients)
-            shown["habits"] = figures.habits_table(self.habits)
-        if self.label_rows:
-            shown["labels"] = acceptance.table(self.label_rows)
-        shown["workers"] = people.table(self.people)
-        if self.overruled.rows:
-            shown["overruled"] = self.overruled
-        return shown
+def measure(
+    answered: Answered,
+    picks: Sequence[RetrieverPick],
+    decisions: Mapping[str, Acceptance],
+    blocked: Collection[str],
+    config: Aggregate,
+) -> Measurements:
+    """Accuracy, agreement and habits of the picks, and agreement on labels."""
+    chance, votes = partial(np.random.default_rng, config.seed), (picks, decisions, blocked)
+    accuracies = figures.accuracies(*votes, chance(), config.resamples)
+    agreements = figures.agreements(*votes, chance(), config.resamples)
+    coefficients = figures.coefficients(answered, picks)
+    habits = figures.habits(picks, chance())
+    labels = acceptance.agreements(answered)
+    tables = {}
+    if picks:
+        complete = figures.is_full_share_complete(answered, picks, blocked)
+        tables["kept"] = figures.kept_table(decisions, picks)
+        tables["accuracy"] = figures.accuracy_table(accuracies)
+        tables["agreement"] = figures.agreement_table(agreements, complete)
+        tables["coefficients"] = figures.coefficients_table(coefficients)
+        tables["habits"] = figures.habits_table(habits)
+    if labels:
+        tables["labels"] = acceptance.table(labels)
+    record = {
+        "accuracy": [row.record() for row in accuracies],
+        "agreement": [row.record() for row in agreements],
+        "coefficients": [row.record() for row in coefficients],
+        "habits": [asdict(row) for row in habits],
+        "labels": [row.record() for row in labels],
+    }
+    return Measurements(record, tables)
 
 
 def overruled(answered: Answered) -> Table:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks, listed
-from ctxr.annotation.cost import FLOOR, PLATFORMS
+from ctxr.annotation.cost import FLOOR, PLATFORMS, Forecast
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, Options, PathOption, Range, Since, Text, Workdir
-from ctxr.engine.report import Table
+from ctxr.engine.options import Choices, Options, Range, Text
+from ctxr.engine.report import Table, VerbReport
+from ctxr.errors import FindingsError, plural
 
 if TYPE_CHECKING:
-    from ctxr.annotation.cost import Forecast
     from ctxr.annotation.journal.results import Change, Waited
     from ctxr.pipelines.crowd.people import Worker
 
@@ -40,19 +40,19 @@ class Plan(Protocol):
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     platform: Annotated[str, Choices(PLATFORMS)] = "local"
-    """Platform of the workers: local, mturk, prolific."""
+    """Platform of the workers: local, prolific."""
     fee_percent: Annotated[float | None, Range(0, math.inf, "a percentage of the reward, 0 or more")] = None
     """The platform's fee in percent of the reward; required for Prolific."""
     describe_reward: Annotated[int | None, COUNT] = None
     """Pay per description in cents, on Prolific per bundle; default: as `ctxr export-tasks`."""
     retrieve_reward: Annotated[int | None, COUNT] = None
     """Pay per retrieval in cents, on Prolific per bundle; default: as `ctxr export-tasks`."""
-    bundle: Annotated[int, POSITIVE, Since(ExportTasks.bundle)] = ExportTasks.bundle
+    bundle: Annotated[int, POSITIVE] = ExportTasks.bundle
     """Units per submission (prolific)."""
-    currency: Annotated[str, Choices(tuple(PROLIFIC_FLOOR)), Since(ExportTasks.currency)] = ExportTasks.currency
+    currency: Annotated[str, Choices(tuple(PROLIFIC_FLOOR))] = ExportTasks.currency
     """Currency of the account: GBP or USD (prolific)."""
     floor: Annotated[int | None, Range(0, math.inf, "cents per hour, such as 800 for 8 dollars")] = None
-    """Minimum pay per hour in cents; default: 800, on Prolific its minimum. Nothing that pays less is launched."""
+    """Minimum pay per hour in cents; default: 800, on Prolific its minimum. A plan that pays less is refused."""
     describe_seconds: Annotated[float | None, SECONDS] = None
     """Seconds per description; default: the median of the answers so far, else an assumption."""
     retrieve_seconds: Annotated[float | None, SECONDS] = None
@@ -70,7 +70,7 @@ class Plan(Protocol):
         sizes = {"seconds": seconds, "bundle": self.bundle, "currency": self.currency}
         return ExportTasks(task=task, backend=self.platform, reward=reward, **sizes)  # type: ignore[arg-type]
 
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """With the pay and the floor that are the defaults."""
         pay = {f"{task}_reward": self.tasks(task).pay() for task in ("describe", "retrieve")}
         return super().key() | pay | {"floor": self.least_pay()}
@@ -83,7 +83,7 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
-class PlanReport:
+class StudyForecast:
     """The forecast of a study.
 
     Attributes:
@@ -92,9 +92,8 @@ class PlanReport:
         people: enough to finish it, by pool and in all. notes: assumptions that were not measured, one sentence each.
     """
 
-    plan: Path
     platform: str
-    forecasts: "tuple[Forecast, ...]"
+    forecasts: tuple[Forecast, ...]
     sets: dict[str, int]
     kept: float
     cost: int
@@ -105,6 +104,14 @@ class PlanReport:
     floor: int
     currency: str
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlanReport(StudyForecast, VerbReport):
+    """The forecast of a study, and where it was written."""
+
+    plan: Path
+    up_to_date: bool
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Collected:
+class Collected(VerbReport):
     """Answers collected while the server ran.
 
     Attributes:
@@ -209,7 +216,7 @@ class Workers(Options):
 
 
 @dataclass(frozen=True)
-class WorkersReport:
+class WorkersReport(VerbReport):
     """The workers and their quality.
 
     Attributes:
@@ -233,11 +240,11 @@ class Aggregate(Options):
 
     COMMAND: ClassVar[str] = "aggregate"
 
-    input: PathOption = None
+    input: Path | None = None
     """Artifact of judgments; default: `judgments` in the workdir, after importing what the local server has collected."""
-    out: PathOption = None
+    out: Path | None = None
     """Folder to write; default: `dataset` in the workdir."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     database: Text = ""
     """Database of `ctxr serve`, if it is not the file in the workdir."""
@@ -268,7 +275,7 @@ class Aggregate(Options):
 
 
 @dataclass(frozen=True)
-class AggregateReport:
+class AggregateReport(VerbReport):
     """The result of aggregation.
 
     Attributes:
@@ -287,3 +294,13 @@ class AggregateReport:
     refused: Mapping[str, int]
     unreachable: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...]
+
+    @property
+    def finding(self) -> FindingsError | None:
+        """The answers that break the rules of assignment."""
+        if not self.violations:
+            return None
+        return FindingsError(
+            f"{plural(len(self.violations), 'violation')} of the rules of assignment: {self.violations[0]}",
+            hint=f"{self.dataset / 'certificate.json'} names each; publish it with the figures",
+        )

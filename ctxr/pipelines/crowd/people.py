@@ -7,7 +7,6 @@ a person applies it and can undo it.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from statistics import median
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -189,14 +188,28 @@ SEEN, UNSEEN = "train_worker", "unseen_worker"
 """As the ImageCoDe release calls the descriptions by workers who also described for train, and the others."""
 
 
-def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = ()) -> dict[str, Any]:
-    """The certificate of an assignment.
+class Certificate(msgspec.Struct, frozen=True):
+    """Whether the rules of assignment were kept.
 
-    `queries` lists for each validation and test description whether its author also described for train, and how many of its
-    retrievers worked on train. `violations` names each answer that should not be there: an author who judged their own, a
-    worker who judged a set whose images they had met, more answers than places (see `places`), a worker in both pools of a
-    study declared wholly disjoint. Shown orders are compared with the seeded ones when answers are imported.
+    Attributes:
+        disjoint: the declared separation of workers. holds: no violation. workers: number on train, eval and both.
+        queries: of each validation and test description whether its author also described for train, and how many of its
+            retrievers worked on train.
+        violations: each answer that should not be there: an author who judged their own, a worker who judged a set whose images
+            they had met, more answers than places (see `places`), a worker in both pools of a study declared wholly disjoint.
+            Shown orders are compared with the seeded ones when answers are imported.
     """
+
+    disjoint: str
+    holds: bool
+    workers: dict[str, int]
+    shared_workers: list[str]
+    queries: dict[str, dict[str, str | int]]
+    violations: list[str]
+
+
+def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = ()) -> Certificate:
+    """The certificate of an assignment."""
     pools: dict[str, set[str]] = defaultdict(set)
     pairs = [(answered.units[answer.unit], answer) for answer in answered.answers]
     for unit, answer in pairs:
@@ -216,27 +229,24 @@ def certificate(answered: Answered, disjoint: str, replaced: Collection[str] = (
     ]
     if disjoint == "wholly":
         violations += [f"{worker} worked on train and on validation or test" for worker in shared]
-    return {
-        "disjoint": disjoint,
-        "holds": not violations,
-        "workers": {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)},
-        "shared_workers": shared,
-        "queries": _queries(pairs, pools["train"]),
-        "violations": violations,
-    }
+    counts_of = {"train": len(pools["train"]), "eval": len(pools["eval"]), "both": len(shared)}
+    return Certificate(disjoint, not violations, counts_of, shared, _queries(pairs, pools["train"]), violations)
 
 
-def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str, dict[str, Any]]:
+def _queries(pairs: Sequence[tuple[Unit, Answer]], train: set[str]) -> dict[str, dict[str, str | int]]:
     described = {answer.worker for unit, answer in pairs if (unit.task, unit.split) == ("describe", "train")}
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, str | int]] = {}
     for unit, answer in pairs:
         if unit.task == "describe" and unit.split in ("valid", "test"):
             describer = SEEN if answer.worker in described else UNSEEN
             rows[query_of(unit.id, answer.worker)] = {"split": unit.split, "describer": describer}
-    for unit, answer in pairs:
-        if unit.task == "retrieve" and unit.query in rows:
-            column = "retrievers_seen" if answer.worker in train else "retrievers_unseen"
-            rows[unit.query][column] = rows[unit.query].get(column, 0) + 1
+    looks = Counter(
+        (unit.query, "retrievers_seen" if answer.worker in train else "retrievers_unseen")
+        for unit, answer in pairs
+        if unit.task == "retrieve" and unit.query in rows
+    )
+    for (query, column), count in looks.items():
+        rows[query or ""][column] = count
     return dict(sorted(rows.items()))
 
 

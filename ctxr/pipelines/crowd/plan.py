@@ -1,14 +1,14 @@
 """`ctxr plan`: forecast the units, votes, cost with fees, hours and pay per hour of a study."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from ctxr.annotation import cost
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.journal.worker_state import people_needed
-from ctxr.annotation.platforms.sheets import first_votes
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.task_batch import check_counts
 from ctxr.annotation.tasks import task_of
@@ -20,41 +20,46 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import plural
-from ctxr.pipelines.crowd.config import Plan, PlanReport
-from ctxr.store.artifacts import Artifact, Content, Parent
-from ctxr.store.kinds import IMAGE_SETS, PLAN
+from ctxr.pipelines.crowd.config import Plan, PlanReport, StudyForecast
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
+from ctxr.store.atomic import write_bytes
+from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, PLAN
+from ctxr.store.tables import pretty_json
+
+FORECAST = "forecast.json"
 
 
-class PlanStage(Stage):
-    """The forecast of a study, as the options and counts of an artifact."""
+@dataclass(frozen=True)
+class PlanInputs(Inputs):
+    """What a plan is made from."""
+
+    sets: Path
+
+
+class PlanStage(Stage[PlanInputs]):
+    """The forecast of a study."""
 
     KIND = PLAN
     options: Plan
-    report: PlanReport
 
-    def inputs(self, progress: Progress) -> Inputs:
-        """The image sets. Raises UsageError where a task would pay less than the floor."""
-        source = chosen(self.options.input, self.options.workdir, SETS, progress)
-        artifact, dataset = open_sets(source)
+    def inputs(self, progress: Progress) -> PlanInputs:
+        """The image sets, and the answers so far, which say how long people take and how often they are right."""
+        config = self.options
+        sets, judgments = chosen(config.input, config.workdir, SETS, progress), config.workdir / JUDGMENTS
+        parents = [Parent("image_sets", IMAGE_SETS, open_artifact(sets).sha256)]
+        if (judgments / MANIFEST).is_file():
+            parents.append(Parent("judgments", JUDGMENTS, open_artifact(judgments, JUDGMENTS).content))
+        return PlanInputs(parents, config.key(), sets)
+
+    def write(self, inputs: PlanInputs, out: Path, progress: Progress) -> Content:
+        """Forecast. Raises UsageError where a task would pay less than the floor."""
+        dataset = open_sets(inputs.sets)
         alert_of_leaks(dataset, progress)
-        self.report = forecast_study(self.options, dataset)
-        return Inputs([Parent("image_sets", IMAGE_SETS, artifact.sha256)])
-
-    def key(self, inputs: Inputs) -> dict[str, Any]:
-        """The options but for paths."""
-        options = super().key(inputs)
-        return {name: value for name, value in options.items() if name not in ("input", "out", "workdir")}
-
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """Never: answers since then may have changed what is measured."""
-        return None
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Write the counts."""
-        forecasts = self.report.forecasts
-        votes = round(sum(row.votes for row in forecasts))
-        counts = {"sets": self.report.sets, "units": forecasts[0].units, "votes": votes, "cost": self.report.cost}
-        return Content([], counts, {})
+        study = forecast_study(self.options, dataset)
+        write_bytes(out / FORECAST, pretty_json(study))
+        votes = round(sum(row.votes for row in study.forecasts))
+        counts = {"sets": study.sets, "units": study.forecasts[0].units, "votes": votes, "cost": study.cost}
+        return Content([FORECAST], counts, {})
 
 
 def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
@@ -63,12 +68,12 @@ def run(config: Plan, progress: Progress = SILENT) -> PlanReport:
     Raises UsageError where a task would pay less than the floor, or for numbers that cannot be meant; UnfinishedError
     without finished sets.
     """
-    stage = PlanStage(config)
-    execute(stage, progress)
-    return stage.report
+    up_to_date, out = execute(PlanStage(config), progress).up_to_date, config.folder()
+    study = msgspec.json.decode((out / FORECAST).read_bytes(), type=StudyForecast)
+    return PlanReport(**vars(study), plan=out, up_to_date=up_to_date)
 
 
-def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
+def forecast_study(config: Plan, dataset: Dataset) -> StudyForecast:
     """Votes, hours and cost of describing and retrieving, and the expected number of kept descriptions."""
     splits = Counter(str(dataset.split_of(image_set) or "none") for image_set in dataset.sets)
     sets = dict(sorted(splits.items()))
@@ -99,8 +104,7 @@ def forecast_study(config: Plan, dataset: Dataset) -> PlanReport:
             f"each new worker also answers {config.qualification} qualification questions first; they are not counted here"
         )
     total = sum(row.cost for row in forecasts)
-    return PlanReport(
-        plan=config.folder(),
+    return StudyForecast(
         platform=config.platform,
         forecasts=forecasts,
         sets=sets,
@@ -130,21 +134,17 @@ def _expected(
     split_counts: list[_Side],
     accuracy: float,
 ) -> tuple[cost.Forecast, ...]:
-    """Both tasks, where counting stops once a description is decided; on Mechanical Turk a HIT is paid as `export-tasks`
-    makes it: its first assignments always, and the higher fee on a side whose HITs have so many."""
-    described, votes, fees = sum(count for count, _, _ in split_counts), 0.0, 0.0
+    """Both tasks, where counting stops once a description is decided."""
+    described, votes = sum(count for count, _, _ in split_counts), 0.0
     checks = sum(1 / (every - 1) for every in (config.gold_every, config.attention_every) if every)
     pay = {task: export.pay() for task, export in tasks.items()}
     for count, needed, most in split_counts:
-        first = first_votes(needed, most) if config.platform == "mturk" else 0
         full = config.full_share if most > needed else 0.0
-        answers = count * cost.expected_votes(accuracy, needed, most, full, first) * (1 + checks)
-        votes += answers
-        fees += answers * cost.platform_fee(config.platform, pay["retrieve"], most, config.fee_percent)
-    fee = described * cost.platform_fee(config.platform, pay["describe"], 1, config.fee_percent)
-    return (
-        cost.forecast("describe", described, described, times["describe"], reward=pay["describe"], fee=fee),
-        cost.forecast("retrieve", described, votes, times["retrieve"], reward=pay["retrieve"], fee=fees),
+        votes += count * cost.expected_votes(accuracy, needed, most, full) * (1 + checks)
+    fee = {task: cost.platform_fee(config.platform, cents, config.fee_percent) for task, cents in pay.items()}
+    return tuple(
+        cost.forecast(task, described, answers, times[task], reward=pay[task], fee=answers * fee[task])
+        for task, answers in (("describe", described), ("retrieve", votes))
     )
 
 
@@ -155,7 +155,7 @@ def _offered(config: Plan, export: ExportTasks, timed: _Times, split_counts: lis
     votes = [most if export.task == "retrieve" else 1 for count, _, most in split_counts for _ in range(count)]
     votes += [config.eval_most] * checks
     offer = export.offer(votes)
-    fee = cost.platform_fee(config.platform, offer.total, 1, config.fee_percent)
+    fee = cost.platform_fee(config.platform, offer.total, config.fee_percent)
     priced = cost.forecast(export.task, units, offer.places, timed, reward=offer.pay, fee=fee)
     return replace(priced, votes=sum(votes), offer=offer)
 

@@ -29,6 +29,7 @@ from ctxr.pipelines.crowd.votes import (
     votes_on_images,
     votes_on_positions,
 )
+from ctxr.store.kinds import SET_KINDS
 
 
 def coefficients(answered: Answered, picks: Sequence[RetrieverPick]) -> list[Measurement[Agreement]]:
@@ -131,7 +132,7 @@ def agreements(
             ("nominal", "image ids", votes_on_images),
             ("nominal", "positions", votes_on_positions),
         ]
-        if kind == "video":  # positions of a set without an order are names, not numbers
+        if SET_KINDS[kind].ordered:  # positions of a set without an order are names, not numbers
             levels.append(("interval", "positions", votes_on_positions))
         bases = {
             ALL: of_kind,

@@ -156,9 +156,9 @@ class Measurement(Generic[F]):
 
     of: dict[str, Any]
     figure: F
-    more: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, object] = field(default_factory=dict)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """As plain values."""
         return self.of | asdict(self.figure) | self.more
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxr.annotation.answers import collected, refused_answers
+from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import read_judgments
 from ctxr.annotation.config import PROLIFIC_ADVISED, ExportTasks
 from ctxr.annotation.cost import planned_floor
@@ -34,7 +34,7 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     """
     config.check()
     changed = _change(config) if config.block or config.allow or config.undo else ()
-    source = collected(config.workdir, progress, config.database)
+    source = merge_journal(config.workdir, progress, config.database)
     answered = read_judgments(source)
     blocked = blocked_workers(config.workdir, config.database)
     rows = people(answered, picks_of(answered), blocked, config.good, config.poor)
@@ -84,15 +84,15 @@ def owed_table(
         for (worker, platform, currency), (count, minutes, cents) in sorted(earned.items())
     )
     note = (
-        "mturk and prolific pay for answers that you approve; waiting is paid as a bonus; refused answers are not counted; "
+        "prolific pays for answers that you approve; waiting is paid as a bonus; refused answers are not counted; "
         "without a plan or a reward, an answer is counted at the paper's pay"
     )
     return Table("Owed", ("worker", "platform", "answers", "minutes waited", "owed", "currency"), rows, note, digits=2)
 
 
 def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
-    """Pay for an answer in minor units of a currency, by platform and task, on Prolific by unit: of the study, the HITs, the reward
-    that was set, or else the plan."""
+    """Pay for an answer in minor units of a currency, by platform and task, on Prolific by unit: of the study, the reward that was
+    set, or else the plan."""
     plan = open_artifact(workdir / PLAN).manifest.config if (workdir / PLAN / MANIFEST).is_file() else {}
     planned = {} if plan.get("platform") == "prolific" else plan
     rates: dict[tuple[str, str], tuple[float, str]] = {
@@ -106,14 +106,14 @@ def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
             offer = study_offer(config)
             for part in read_table(file.parent / "prolific" / "bundles.jsonl", Bundle):
                 rates |= {("prolific", unit): (offer.pay / len(part.units), offer.currency) for unit in part.units}
-        elif config.backend == "mturk" or config.reward is not None:
+        elif config.reward is not None:
             rates[config.backend, config.task] = config.pay(), "USD"
     return rates
 
 
 def _change(config: Workers) -> tuple[str, ...]:
     changed = []
-    with opened(config.workdir, config.database) as journal:
+    with opened(config.workdir, config.database, read_only=False) as journal:
         names = [state.worker for state in journal.workers()]
         now = datetime.now(UTC)
         options = (

@@ -1,12 +1,43 @@
 """`ctxr build-sets`: from videos and photos to image sets (ImageCoDe, section 3.1; specs C1 and C2)."""
 
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
 from ctxr.datasets.image_sets import report_on
+from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
-from ctxr.pipelines.curation.build_stage import BuildStage
+from ctxr.engine.stage import Inputs
+from ctxr.engine.units import RankShard, WorkUnit
+from ctxr.errors import DataError, UsageError, and_more, plural, some
+from ctxr.media.decoder_process import Scanner
+from ctxr.media.scan import SCAN_LIMITS, ScanOptions
+from ctxr.media.sources import InputSource, find_sources
+from ctxr.models.encoders import Encoder, check_name
+from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
-from ctxr.store.artifacts import open_artifact
+from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
+from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob, gone
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool, has_shard, hashes_of
+from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
+from ctxr.pipelines.curation.videos import (
+    Embedder,
+    Picking,
+    UnitContext,
+    VideoProgress,
+    pick_from_ledger,
+    scan_video,
+)
+from ctxr.store.artifacts import Artifact, Content, Manifest, Parent, earlier_manifest, open_artifact, package_versions
+from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.paths import last_path, remember_paths
+from ctxr.store.records import Failure, Split, SplitName
+from ctxr.store.tables import read_table
+from ctxr.store.units import SourceUnit, Stamp, read_unit, scanned_unit, unit_sources
 
 
 def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
@@ -14,6 +45,349 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
 
     Raises UsageError for wrong arguments, DataError when every source fails, CtxrError when the disk is full.
     """
-    if config.check().sources:
+    if config.sources:
         return BuildStage(config).report(progress, config.yield_curve)
+    config.check()
     return report_on(open_artifact(config.folder(), IMAGE_SETS, "ctxr build-sets videos/").path, True, curve=True)
+
+
+@dataclass(frozen=True)
+class BuildInputs(Inputs):
+    """The sources, which are known by their content, and the name of the encoder: of `auto`, that of the earlier result, if any."""
+
+    sources: tuple[InputSource, ...]
+    encoder: str
+
+
+class BuildStage(SetsStage[BuildInputs]):
+    """Builds image sets from sources."""
+
+    NAMES_SOURCES = True
+    options: BuildSets
+
+    def inputs(self, progress: Progress) -> BuildInputs:
+        """The sources, by their content."""
+        options, out = self.options, self.out()
+        check_name(options.encoder)
+        typed = [*options.sources, *(self._earlier_sources() if options.add else ())]
+        search = find_sources(typed, progress, out.resolve().parent)
+        for remark in search.remarks():
+            progress.warn(remark)
+        for source in search.found:
+            if Path(os.path.realpath(source.path)).is_relative_to(out.resolve()):  # also of a link to itself
+                raise UsageError(f"{source.path} lies inside the artifact folder {out}", hint="choose another --out")
+        parents = [Parent(source.name, source.kind, source.sha256) for source in search.found]
+        if options.add and not options.yes and (lost := gone(out, parents)):
+            raise DataError(
+                f"{lost[0].name}, a source of {out}, was moved or changed{and_more(len(lost))}",
+                hint="name the place of the missing sources too, or --yes to go on without them",
+            )
+        earlier = earlier_manifest(out)
+        encoder = earlier.models["encoder"]["name"] if earlier and options.encoder == "auto" else options.encoder
+        return BuildInputs(parents, options.key(), sources=search.found, encoder=encoder)
+
+    def _earlier_sources(self) -> Iterator[str]:
+        """Where the sources of the folder were last seen, finished or not, and files that failed."""
+        out = self.out()
+        for source in unit_sources(out):
+            path = last_path(out, source.sha256)
+            if path and path.is_dir():
+                names = [row.name or "" for row in read_unit(out, source.name).ledger]
+                yield from (str(path / name) for name in names if (path / name).is_file())
+            elif path and path.exists():
+                yield str(path)
+        if (out / "failures.jsonl").is_file():
+            rows = read_table(out / "failures.jsonl", Failure)
+            yield from (row.path for row in rows if Path(row.path).exists())
+
+    def pending(self, artifact: Artifact, inputs: BuildInputs) -> bool:
+        """Whether a source was renamed, since sets are named after it, another encoder is asked for, or failures are to be retried."""
+        options, made = self.options, artifact.manifest.models["encoder"]
+        renamed = {row.name for row in artifact.manifest.parents} != {row.name for row in inputs.parents}
+        other = made["identity"] != model_identity(inputs.encoder, artifact.path.resolve().parent)
+        other = other or options.precision not in ("auto", made["precision"])
+        return renamed or other or (options.retry_failed and bool(artifact.manifest.counts["failed"]))
+
+    def open(self, inputs: BuildInputs, out: Path, progress: Progress, ready: Artifact | None) -> "BuildRun":
+        """Load the quality measures and the encoder, then warn about what the options and sources leave out."""
+        options, scan = self.options, self.options.scan()
+        published = read_published(options.splits) if options.splits else {}
+        quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
+        instruments = quality.describe()
+        embedder = Embedder(inputs.encoder, options.device, options.precision, progress)
+        with progress.task(f"load the encoder {inputs.encoder}", None):
+            encoder = embedder.encoder
+        if unknown := sorted(published.keys() - {source.name for source in inputs.sources}):
+            progress.warn(f"{options.splits} names {plural(len(unknown), 'unknown source')}: {some(unknown)}")
+        if options.precision == "auto":
+            if began := _begun(out, inputs.sources, scan, encoder):
+                encoder.use(began)
+            elif not self.shard:  # ranks would each measure, and could come to different engines
+                encoder.use_fastest()
+            embedder.precision = encoder.precision  # for processes with an encoder of their own
+        remember_paths(out, {source.sha256: source.path for source in inputs.sources})
+        threshold = encoder.threshold if options.threshold is None else options.threshold
+        picking = Picking(threshold, options.set_size, encoder.margin, quality)
+        context = UnitContext(out, picking, embedder, scan)
+        # of the encoder's own scale, whatever threshold was asked for
+        choice = PhotoPicking(CopyRule.of_encoder(encoder.threshold), options.sample, options.seed, options.neighbours)
+        selection = {"threshold": threshold, "margin": encoder.margin, "set_size": options.set_size}
+        selection |= choice.copies.record()
+        # what decides the result is the content of the file of splits, but it is typed as a path
+        retry = options.decisive().command_line(
+            *options.sources,
+            encoder=options.encoder,
+            precision=options.precision,
+            splits=options.splits,
+            retry_failed=True,
+            add=options.add,
+        )
+        identity = model_identity(encoder.name, out.resolve().parent)
+        albums = [source for source in inputs.sources if source.kind == "photos"]
+        videos = [source for source in inputs.sources if source.kind == "video"]
+        stamps = {
+            source.name: unit_stamp(source, scan_key(source, scan, encoder, encoder.precision), picking, choice)
+            for source in inputs.sources
+        }
+        return BuildRun(
+            options=options,
+            progress=progress,
+            work=BuildVideos(context, retry, ""),
+            videos=[WorkUnit(video.name, stamps[video.name], video) for video in videos],
+            stamps={album.name: stamps[album.name] for album in albums},
+            models={
+                "encoder": encoder.describe() | {"threshold": threshold, "identity": identity},
+                "selection": selection,
+                "quality": instruments,
+            },
+            fixed=published,
+            salt=options.salt,
+            retried=ready is not None and options.retry_failed,
+            merged=self.merged,
+            albums=albums,
+            choice=choice,
+            dealt=_dealt(out, options),
+        )
+
+    def remarks(self, report: SetsReport) -> Iterator[str]:
+        """On sets that a fallback picked, and on none at all."""
+        if report.up_to_date and self.options.encoder == "auto" and report.encoder == "ctxr-tiny":
+            yield "these sets were picked with ctxr-tiny because CLIP was not available: --encoder ViT-B-32:openai"
+        if not report.up_to_date and not report.counts["sets"]:
+            yield f"no image set could be built: {_cure_for_none(report)}"
+        elif empty := [split for split in SPLITS if not report.counts["splits"].get(split)]:
+            yield f"no sets in {' and '.join(empty)}: add sources, or deal them with --splits"
+
+
+@dataclass(kw_only=True)
+class BuildRun(SetsRun):
+    """A build.
+
+    Attributes:
+        albums: the sources of photos. choice: how their sets are picked.
+        dealt: the splits that an earlier run dealt by the same rule. moved: sources that a build from nothing would deal otherwise.
+    """
+
+    NOTHING: ClassVar[str] = "the warnings above give every reason"
+
+    options: BuildSets
+    albums: Sequence[InputSource]
+    choice: PhotoPicking
+    dealt: Mapping[str, SplitName]
+    moved: int = 0
+
+    def kept(self, earlier: Manifest, parents: Sequence[Parent]) -> Sequence[Parent]:
+        """The sources without those that only --keep-damaged took."""
+        if not earlier.config.get("keep_damaged") or self.options.keep_damaged:
+            return parents
+        damaged = {source.name for source in unit_sources(self.artifact) if source.damage}
+        return [parent for parent in parents if parent.name not in damaged]
+
+    def make_videos(self) -> list[SourceUnit]:
+        """As for all image sets; a video that is used in part, and one without a set, is named."""
+        units, needed = super().make_videos(), self.options.set_size
+        files = {unit.name: unit.payload.path for unit in self.videos}
+        for unit in units:
+            if unit.source.damage:
+                self.progress.warn(f"{files[unit.source.name]} is used in part: {unit.source.damage}")
+            left = sum(row.row is not None for row in unit.ledger)
+            if left < needed:
+                still = sum(row.reason == "near_still" for row in unit.ledger)
+                gate = f"--gate 0 keeps {still} near-still frames"
+                cure = gate if left + still >= needed else "a higher --rate samples more"
+                self.progress.warn(
+                    f"{files[unit.source.name]} gives no set: sampling and the motion gate leave {left} of its "
+                    f"{unit.source.frames} frames, fewer than a set of {needed}; {cure}"
+                )
+        return units
+
+    def share_photos(self) -> None:
+        """A rank embeds its share of the photos."""
+        if self.albums:
+            self._pool()
+
+    def _pool(self) -> PhotoPool:
+        """The photos of all albums, of a rank its share."""
+        scans = {name: stamp.scan for name, stamp in self.stamps.items()}
+        scanned = {
+            name: unit for name, scan in scans.items() if (unit := scanned_unit(self.artifact, name, scan)) is not None
+        }
+        with self.progress.task("photos", sum(len(album.photos) for album in self.albums)) as task:
+            shard, embedder = RankShard.of(self.options), self.work.context.embedder
+            return gather_pool(self.artifact, self.albums, scanned, scans, embedder, task=task, rank=shard)
+
+    def make_photos(self) -> None:
+        """Every album of the run: all of a split are one pool, in which each photo finds its neighbours."""
+        pool, picking = self._pool(), self.work.context.picking
+        self.fail_photos(pool.unreadable)
+        self.deal(pool)
+        self.stamps = {
+            album.name: unit_stamp(album, self.stamps[album.name].scan, picking, self.choice, self._pool_of(album))
+            for album in self.albums
+        }
+        if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
+            return
+        self.pick_photos(pool, self.albums, self.choice, {}, "photo sets")
+        count, needed = len(pool.photos), picking.set_size
+        if count and not any(self.units[album.name].sets for album in self.albums):
+            photos = f"{plural(count, 'different photo')} {'is' if count == 1 else 'are'}"
+            self.progress.warn(f"no photo set: {photos} too few for sets of {needed}")
+
+    def _pool_of(self, album: InputSource) -> object:
+        """What the sets of an album are picked from; a sample depends on all albums."""
+        everything = [[other.name, other.sha256] for other in self.albums]
+        pool = [[name, sha256] for name, sha256 in everything if self.splits[name] == self.splits[album.name]]
+        return pool if self.options.sample is None or pool == everything else [pool, everything]
+
+    def content(self) -> Content:
+        """As for all image sets, with the number of sources that a build from nothing would deal otherwise."""
+        content = super().content()
+        return content._replace(counts=content.counts | ({"splits_kept": self.moved} if self.moved else {}))
+
+    def deal(self, pool: PhotoPool | None = None) -> None:
+        """Find shared footage; keep the splits that were dealt before, and deal the rest."""
+        options = self.options
+        albums = hashes_of(pool, self.albums) if pool else []
+        self.footage = shared_footage([*map(SourceHashes.of, self.units.values()), *albums], self.choice.copies)
+        sources = {name: bool(unit.sets) for name, unit in self.units.items()}
+        large = any(len(album.ids) >= options.set_size for album in albums)
+        sources |= {album.name: len(album.ids) >= options.set_size if large else bool(album.ids) for album in albums}
+        shared = () if options.keep_leaks else self.footage
+        bound = {**self.dealt, **self.fixed}
+        tied = {*bound, *(name for row in shared for name in (row.first, row.second))}
+        afresh, self.splits = (
+            _pooled(assign_splits(sources, shared, fixed, self.salt), albums, {*sources} - tied, options.set_size)
+            for fixed in (self.fixed, bound)
+        )
+        together = [row for row in shared if self.splits[row.first] == self.splits[row.second]]
+        if together:
+            pairs = some(f"{row.first} and {row.second}" for row in together)
+            self.progress.note(f"{plural(len(together), 'pair')} of sources with shared footage in one split: {pairs}")
+        self.moved = sum(split != afresh[name] for name, split in self.splits.items())
+
+
+def _dealt(out: Path, options: BuildSets) -> Mapping[str, SplitName]:
+    """The splits that an earlier run dealt by the same rule, finished or not; none where the table was changed."""
+    table, earlier = out / SPLITS_TABLE, earlier_manifest(out)
+    if earlier:
+        before, key = earlier.config, options.key()
+        same = all(key.get(name) == before.get(name) for name in ("salt", "keep_leaks"))
+        entry = earlier.files.get(SPLITS_TABLE)
+        unchanged = entry is None or entry.sha256 == sha256_if_readable(table)
+        if not same or ("splits_sha256" in key) != ("splits_sha256" in before) or not unchanged:
+            return {}
+    return {row.group: row.split for row in read_table(table, Split)} if table.is_file() else {}
+
+
+@dataclass
+class BuildVideos(VideoJob):
+    """Scans videos, each thread with a child process of its own; picks again where only that has changed."""
+
+    scanners: list[Scanner] = field(default_factory=list, init=False)
+    free: list[Scanner] = field(default_factory=list, init=False)
+
+    def file(self, unit: WorkUnit) -> Path:
+        """The file of a video."""
+        source: InputSource = unit.payload
+        return source.path
+
+    def make(self, unit: WorkUnit) -> SourceUnit:
+        """Scan the video, or pick from its ledger."""
+        self.task.say(unit.name)
+        artifact = self.context.artifact
+        if old := scanned_unit(artifact, unit.name, unit.stamp.scan):
+            return pick_from_ledger(self.context, old, artifact, self.file(unit), unit.stamp)
+        try:
+            scanner = self.free.pop()
+        except IndexError:
+            scanner = Scanner()
+            self.scanners.append(scanner)
+        try:
+            return scan_video(self.context, unit.payload, unit.stamp, scanner, VideoProgress(self, unit.name))
+        finally:
+            self.free.append(scanner)
+
+    def stop(self) -> None:
+        """End the scans."""
+        super().stop()
+        for scanner in self.scanners:
+            scanner.cancel()
+
+    def close(self) -> None:
+        """End the child processes."""
+        for scanner in self.scanners:
+            scanner.close()
+
+
+DECIDING = {"video": ("av", "opencv-python"), "photos": ("pillow", "opencv-python")}
+"""Packages that decide the pixels of a source and what is taken of them, by its kind."""
+
+
+def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder, precision: str) -> str:
+    """What decides the scan of a source: its content, how it is decoded and embedded, and the packages that do it."""
+    packages = [*DECIDING[source.kind], "torch", "torchvision", "open_clip_torch"]
+    decisive: dict[str, object] = {}
+    if source.kind == "video":
+        decisive = {name: value for name, value in vars(scan).items() if name not in SCAN_LIMITS}
+        packages += ["scenedetect"] if scan.detector not in ("adaptive", "ffmpeg") else []
+    vectors = encoder.fingerprint, encoder.precisions()[precision]
+    return sha256_of([source.sha256, decisive, vectors, package_versions(*packages)])
+
+
+def unit_stamp(source: InputSource, scan: str, picking: Picking, choice: PhotoPicking, pool: object = None) -> Stamp:
+    """What the unit of a source is made with; `pool`: what the sets of an album are picked from."""
+    copies = choice.copies.strict if pool is None else choice.copies.record()
+    photos = [copies, choice.sample, choice.seed, pool] if source.kind == "photos" else []
+    select = [picking.threshold, picking.set_size, vars(picking.quality.limits), photos]
+    return Stamp(scan, sha256_of(select), picking.quality.stamps())
+
+
+def _begun(out: Path, sources: Sequence[InputSource], scan: ScanOptions, encoder: Encoder) -> str | None:
+    """The precision in which an earlier run finished a source or photos of it; None without one."""
+    for source in sources:
+        for precision in encoder.precisions():
+            key = scan_key(source, scan, encoder, precision)
+            if scanned_unit(out, source.name, key) or (source.kind == "photos" and has_shard(out, source, key)):
+                return precision
+    return None
+
+
+def _pooled(
+    rows: Sequence[Split], albums: Sequence[SourceHashes], free: Collection[str], needed: int
+) -> dict[str, SplitName]:
+    """The splits; where the photos of valid or test are too few for one set, its `free` albums go to train."""
+    splits = {row.group: row.split for row in rows}
+    for split in SPLITS[1:]:
+        own = [album for album in albums if splits[album.name] == split]
+        if sum(len(album.ids) for album in own) < needed:
+            splits |= {album.name: "train" for album in own if album.name in free}
+    return splits
+
+
+def _cure_for_none(report: SetsReport) -> str:
+    counts, reasons = report.counts, report.counts["reasons"]
+    if not counts["videos"]:
+        return "there are too few photos once duplicates are removed; add photos, or try a smaller --set-size"
+    if reasons and max(reasons, key=reasons.__getitem__) == "near_still":
+        return "most frames were nearly static; try --gate 0, a higher --rate, or footage with more motion"
+    return f"try a --threshold below {report.threshold:g} (--yield-curve shows what each gives), or a higher --rate"

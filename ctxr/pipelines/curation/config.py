@@ -1,5 +1,6 @@
 """Options and reports of the verbs that make image sets."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,68 +10,112 @@ from shutil import which
 from typing import Annotated, Any, ClassVar
 
 from ctxr.engine.options import (
-    DEVICE,
     Choices,
     Device,
     NotDecisive,
     Options,
-    PathOption,
     Range,
     Seed,
-    Since,
     Switch,
-    Workdir,
+    Text,
     Workers,
 )
 from ctxr.engine.project import DOCUMENTS
+from ctxr.engine.report import VerbReport
 from ctxr.engine.units import EngineName, Rank, WorldSize, unit_rules
+from ctxr.errors import FindingsError, PartialError, plural
+from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import PAIRS
 
-BrisqueLimit = Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")]
-TextLimit = Annotated[float | None, Range(0, 1, "a share of the area: 0..1")]
-SizeLimit = Annotated[int | None, Range(1, inf, "pixels of the shorter side, at least 1")]
-BrisqueWeights = Annotated[str, Choices(("live", "piq"))]
-OcrEngine = Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))]
-SCAN_LIMITS = frozenset({"threads", "stall_seconds", "time_limit"})
-"""Scan options that change how long a scan takes, not what it gives; the memory limit bounds how many frames are held."""
-
-
-KEEPING = SCAN_LIMITS | {"memory_limit", "keep_damaged", "device", "encoder", "precision", "threshold"}
+KEEPING = SCAN_LIMITS | {"memory_limit", "keep_damaged", "threshold"}
 """Options that pick no other sets, or do so through what a manifest records in `models`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Writing(Options):
     """Options of a verb that writes one artifact: to its option `out`, or to FOLDER in the workdir."""
 
     FOLDER: ClassVar[str] = "sets"
 
+    out: Path | None = None
+    """Artifact folder to write; default: one in the workdir (`sets`, `filtered`, `documents`, `pairs`, `rebuilt`)."""
+    workdir: Path = Path("work")
+    """Project folder, where each command finds what the one before it made."""
+
     def folder(self) -> Path:
         """Where the artifact is written."""
-        folder: Path = vars(self)["out"] or vars(self)["workdir"] / self.FOLDER
-        return folder
+        return self.out or self.workdir / self.FOLDER
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Places that are files."""
+        yield from super().rules()
+        for path, instead in (
+            (self.folder(), "choose another --out or --workdir"),
+            (self.workdir, "choose another --workdir"),
+        ):
+            if path.exists() and not path.is_dir():
+                yield f"{path} is a file, not a folder", instead
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetsOptions(Writing):
+    """Options of the verbs that pick image sets: limits of quality, what works on the videos, and what is tried again."""
+
+    brisque: Annotated[float | None, Range(0, 3, "BRISQUE / 100, from 0 to 3; the paper uses 0.65")] = None
+    """Reject images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
+    max_text: Annotated[float | None, Range(0, 1, "a share of the area: 0..1")] = None
+    """Reject images where recognised text covers more than this share of the area (0..1); text on less than 0.005 of it may be
+    missed."""
+    min_size: Annotated[int | None, Range(1, inf, "pixels of the shorter side, at least 1")] = None
+    """Rule out images whose shorter side has fewer pixels."""
+    brisque_weights: Annotated[str, Choices(("live", "piq"))] = "live"
+    """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
+    ocr: Annotated[str, Choices(("auto", "tesserocr", "pytesseract"))] = "auto"
+    """OCR engine: auto, tesserocr, pytesseract."""
+    device: Device = "auto"
+    """Where the encoder runs: auto, cpu, cuda, mps."""
+    workers: Workers = 0
+    """Videos worked on at the same time; 0 = half the cores."""
+    engine: EngineName = "threads"
+    """What works on the videos: threads, or processes, each with an encoder of its own."""
+    rank: Rank = None
+    """Make only every N-th video and shard of photos, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
+    world_size: WorldSize = None
+    """Number N of ranks that share the videos and photos."""
+    retry_failed: Switch = False
+    """Retry sources that failed in the finished run, or for a rank."""
+    yes: Switch = False
+    """Go on although the run removes sources, or replaces sets that tasks or answers are about."""
+
+    def command(self, **changes: Any) -> str:
+        """The command that was typed, with `changes`."""
+        return self.command_line(**changes)
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Engines and ranks that do not exist, and a limit of text without an OCR engine; whether that works shows when it starts."""
+        yield from super().rules()
+        yield from unit_rules(self.engine, self.rank, self.world_size)
+        engines = {"tesserocr": find_spec("tesserocr"), "pytesseract": which("tesseract")}
+        if self.max_text is not None and not any(engines[name] for name in engines if self.ocr in ("auto", name)):
+            hint = "apt install tesseract-ocr, or brew install tesseract; or leave out --max-text"
+            hint = "pip install tesserocr, or use engine pytesseract" if self.ocr == "tesserocr" else hint
+            yield f"{'tesserocr' if self.ocr == 'tesserocr' else 'Tesseract'} is not installed", hint
 
 
 @dataclass(frozen=True)
-class BuildSets(Writing):
+class BuildSets(ScanOptions, SetsOptions):
     """Options of `ctxr build-sets`."""
 
     COMMAND = "build-sets"
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
-    out: PathOption = None
-    """Artifact folder to write; default: `sets` in the workdir."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
-    encoder: str = "auto"
+    encoder: Text = "auto"
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
     `random:ARCH` (for measuring speed), `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
     downloaded, else ctxr-tiny with a warning."""
-    device: Annotated[str, DEVICE] = "auto"
-    """Where the encoder runs: auto, cpu, cuda, mps."""
-    precision: Annotated[str, Choices(("auto", "fp32", "bf16", "openvino", "openvino-bf16"))] = "auto"
+    precision: Annotated[str, NotDecisive, Choices(("auto", "fp32", "bf16", "openvino", "openvino-bf16"))] = "auto"
     """Engine and number format of the encoder: fp32 or bf16 of torch, openvino (fp32) or openvino-bf16 on a CPU (an extra), or auto:
     what the run began with, else the fastest, measured once per machine and encoder; ranks stay with torch. Decisions near the
     threshold are always made in torch's fp32."""
@@ -79,35 +124,6 @@ class BuildSets(Writing):
     different frames. Default: the encoder's, 0.35 for CLIP as in the paper."""
     set_size: Annotated[int, Range(2, 1000, "at least 2 images")] = 10
     """Images per set."""
-    rate: Annotated[float, Range(0.001, 1000, "frames per second, 0.001 to 1000")] = 5.0
-    """Frames sampled per second of video; larger finds more sets and takes longer."""
-    every_frame: bool = False
-    """Follow the paper literally: consider every frame, and skip none as nearly static. With a small encoder such as ctxr-tiny
-    this is faster than the search."""
-    samples_only: Annotated[bool, Since(True)] = False
-    """Embed only sampled frames, instead of searching between them for the first frame that is different enough: a fourth to
-    a third of the sets for as small a share of the embeddings."""
-    gate: Annotated[float, Range(0, 255, "a luma difference: 0..255")] = 4.0
-    """Mean luma difference (0..255) to the last embedded frame below which a frame is skipped as nearly static; 0
-    embeds all. Once a shot has moved, half of this value applies, unless --samples-only is given."""
-    detector: Annotated[str, Choices(("adaptive", "content", "threshold", "histogram", "hash", "ffmpeg"))] = "adaptive"
-    """Shot detector: adaptive, content, threshold, histogram, hash (PySceneDetect's), or ffmpeg's scene filter as in
-    the paper."""
-    detector_threshold: float | None = None
-    """The detector's own threshold; smaller cuts more. Default: the detector's."""
-    min_shot: Annotated[float, Range(0, 3600, "seconds, 0 to 3600")] = 0.6
-    """Minimum length of a shot in seconds."""
-    brisque: BrisqueLimit = None
-    """While picking, reject frames whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
-    max_text: TextLimit = None
-    """While picking, reject frames where recognised text covers more than this share of the area (0..1); text on less than
-    0.005 of it may be missed."""
-    min_size: SizeLimit = None
-    """Rule out images whose shorter side has fewer pixels."""
-    brisque_weights: BrisqueWeights = "live"
-    """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
-    ocr: OcrEngine = "auto"
-    """OCR engine: auto, tesserocr, pytesseract."""
     sample: Annotated[int | None, Range(1, 10**9, "a number of sets, at least 1")] = None
     """Sample this many photo sets instead of one per photo."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
@@ -115,115 +131,46 @@ class BuildSets(Writing):
     neighbours: Annotated[str, NotDecisive, Choices(("auto", "bf16", "fp32", "faiss"))] = "auto"
     """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
     are exact and give the same sets."""
-    splits: PathOption = None
+    splits: Path | None = None
     """CSV file `group,split` with the publisher's splits of sources (videos, and folders of photos by name); the others are dealt by
     salted hash."""
     salt: str = "ctxr"
     """Salt of that hash; another salt gives other splits."""
-    keep_leaks: Annotated[bool, Since(False)] = False
+    keep_leaks: bool = False
     """Deal sources that share footage independently instead of to one split."""
-    decoder: Annotated[str, Choices(("auto", "pyav", "opencv"))] = "auto"
-    """Video decoder: auto (PyAV, OpenCV as second attempt), pyav, opencv."""
-    keep_damaged: bool = False
-    """Use the decodable part of a damaged video instead of skipping the video."""
-    stall_seconds: Annotated[float, Range(0.1, 10**6, "seconds, at least 0.1")] = 60.0
-    """Give up on a video after this many seconds without a frame."""
-    time_limit: Annotated[float, Range(0, 10**7, "seconds; 0 = none")] = 0.0
-    """Give up on a video after this many seconds; 0 = never."""
-    memory_limit: Annotated[float, Range(0.25, 10**4, "GiB, at least 0.25")] = 4.0
-    """Memory limit for decoding one video, in GiB; a small one holds fewer frames for the search between samples."""
-    workers: Workers = 0
-    """Videos decoded at the same time; 0 = half the cores."""
-    threads: Annotated[int, NotDecisive, Range(1, 256, "at least 1")] = 2
-    """Decoding threads per video, and with PyAV one more; 1 is one. With --keep-damaged always 1."""
-    engine: EngineName = "threads"
-    """What works on the videos: threads, or processes, each with an encoder of its own."""
-    rank: Rank = None
-    """Make only every N-th video and shard of photos, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
-    world_size: WorldSize = None
-    """Number N of ranks that share the videos and photos."""
     yield_curve: Switch = False
     """Print how many sets each threshold would give; without SOURCES, for the existing sets."""
-    retry_failed: Switch = False
-    """Retry sources that failed in the finished run, or for a rank."""
     add: Switch = False
     """Keep the sources that are in the finished sets, where they were last seen, and add those named here."""
-    yes: Switch = False
-    """Go on although the run removes sources, or replaces sets that tasks or answers are about."""
+
+    def command(self, **changes: Any) -> str:
+        """The command that was typed, with `changes`."""
+        return self.command_line(*self.sources, **{"sources": (), **changes})
 
     def key(self) -> dict[str, Any]:
         """What decides the result; of the file of splits, its content."""
         return super().key() | ({"splits_sha256": sha256_file(self.splits)} if self.splits else {})
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """No sources, and places that cannot be used."""
+        """No sources, and a file of splits that does not exist."""
         if not self.sources and not self.yield_curve:
             yield "no SOURCES given", "ctxr build-sets videos/"
-        if self.every_frame and self.samples_only:
-            yield "--every-frame and --samples-only exclude each other", "leave out one of them"
-        yield from require_ocr(self.max_text, self.ocr)
-        yield from unit_rules(self.engine, self.rank, self.world_size)
-        yield from require_folders(self.folder(), self.workdir)
+        yield from super().rules()
         if self.splits and not self.splits.is_file():
             yield f"no such file: {self.splits}", "--splits names a CSV file: group,split"
 
 
-def require_ocr(max_text: float | None, ocr: str) -> Iterator[tuple[str, str]]:
-    """A rule against a limit of text where no engine is installed; whether it works shows when it starts."""
-    engines = {"tesserocr": find_spec("tesserocr"), "pytesseract": which("tesseract")}
-    if max_text is not None and not any(engine for name, engine in engines.items() if ocr in ("auto", name)):
-        hint = "apt install tesseract-ocr, or brew install tesseract; or leave out --max-text"
-        hint = "pip install tesserocr, or use engine pytesseract" if ocr == "tesserocr" else hint
-        yield f"{'tesserocr' if ocr == 'tesserocr' else 'Tesseract'} is not installed", hint
-
-
-def require_folders(out: Path, workdir: Path) -> Iterator[tuple[str, str]]:
-    """Rules against writing to a path that is a file."""
-    for path, instead in ((out, "choose another --out or --workdir"), (workdir, "choose another --workdir")):
-        if path.exists() and not path.is_dir():
-            yield f"{path} is a file, not a folder", instead
-
-
 @dataclass(frozen=True)
-class Filter(Writing):
+class Filter(SetsOptions):
     """Options of `ctxr filter`."""
 
     COMMAND = "filter"
     FOLDER = "filtered"
 
-    input: PathOption = None
+    input: Path | None = None
     """Artifact of image sets to filter; default: `sets` in the workdir."""
-    out: PathOption = None
-    """Artifact folder to write; default: `filtered` in the workdir."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
-    brisque: BrisqueLimit = None
-    """Reject images whose BRISQUE / 100 exceeds this (the paper: 0.65); smaller rejects more."""
-    max_text: TextLimit = None
-    """Reject images where recognised text covers more than this share of the area (0..1); text on less than 0.005 of it may
-    be missed."""
-    min_size: SizeLimit = None
-    """Rule out images whose shorter side has fewer pixels."""
-    brisque_weights: BrisqueWeights = "live"
-    """Support vectors of BRISQUE: live (shipped) or piq (torch cache or download)."""
-    ocr: OcrEngine = "auto"
-    """OCR engine: auto, tesserocr, pytesseract."""
-    videos: PathOption = None
+    videos: Path | None = None
     """Folder that holds the source videos or albums now, if they were moved; they are recognised by content."""
-    device: Device = "auto"
-    """Where the encoder runs if a decision must be repeated: auto, cpu, cuda, mps."""
-    workers: Workers = 0
-    """Videos worked on at the same time; 0 = half the cores."""
-    engine: EngineName = "threads"
-    """What works on the videos: threads, or processes, each with an encoder of its own."""
-    rank: Rank = None
-    """Make only every N-th video, from this number (0 to N - 1) on, for `ctxr merge`; see --world-size."""
-    world_size: WorldSize = None
-    """Number N of ranks that share the videos."""
-    retry_failed: Switch = False
-    """Retry videos that failed for a rank."""
-    yes: Switch = False
-    """Go on although the run replaces sets that tasks or answers are about."""
 
     def source(self) -> Path:
         """The sets that are read."""
@@ -231,11 +178,9 @@ class Filter(Writing):
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """No limit at all, and places that cannot be used."""
-        yield from unit_rules(self.engine, self.rank, self.world_size)
+        yield from super().rules()
         if (self.brisque, self.max_text, self.min_size) == (None, None, None):
             yield "nothing to filter by", "ctxr filter --brisque 0.65   (or --max-text, --min-size)"
-        yield from require_ocr(self.max_text, self.ocr)
-        yield from require_folders(self.folder(), self.workdir)
         if self.folder().resolve() == self.source().resolve():
             yield "--input and --out are the same folder", "choose another --out"
 
@@ -253,10 +198,8 @@ class BuildDocuments(Writing):
     kind: Annotated[str, Choices(("coco", "story-dii", "story-sis", "dii-stress", "recipe"))] = ""
     """What documents are made of: coco (5 linked pairs, 5 images, 5 captions), story-dii (5 photos of an album), story-sis (5
     images of a video set), dii-stress (story-dii with 45 captions of other albums), recipe (steps with several images)."""
-    dataset: PathOption = None
+    dataset: Path | None = None
     """Artifact or release with captions; default: the latest finished one in the workdir."""
-    out: PathOption = None
-    """Artifact folder to write; default: `documents` in the workdir."""
     train: Documents = 2000
     """Training documents, at most."""
     valid: Documents = 300
@@ -265,18 +208,16 @@ class BuildDocuments(Writing):
     """Test documents, at most."""
     seed: Seed = 0
     """Seed of every choice."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
 
     def spelled(self, name: str) -> str:
         """The kind is an argument."""
         return "KIND {}" if name == "kind" else super().spelled(name)
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """At least one document, and places that cannot be used."""
+        """At least one document."""
+        yield from super().rules()
         if not self.train + self.valid + self.test:
             yield "no document is asked for", "give --train, --valid or --test a number"
-        yield from require_folders(self.folder(), self.workdir)
 
 
 @dataclass(frozen=True)
@@ -289,21 +230,17 @@ class Pairs(Writing):
     source: Annotated[str, NotDecisive] = ""
     """sample (drawn pictures that ship with ctxr), own (the project's accepted and rejected descriptions), a dataset with captions,
     or published pairs such as those of e-SNLI-VE or MNLI."""
-    out: PathOption = None
-    """Artifact folder to write; default: `pairs` in the workdir."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """A source that exists, and places that cannot be used."""
+        """A source that exists."""
+        yield from super().rules()
         if self.source not in ("sample", "own") and not (self.source and Path(self.source).exists()):
             sentence = f"there is no file or folder {self.source}" if self.source else "pairs need a SOURCE"
             yield sentence, "sample, own, a dataset with captions, or published pairs"
-        yield from require_folders(self.folder(), self.workdir)
 
 
 @dataclass(frozen=True)
-class DocumentsReport:
+class DocumentsReport(VerbReport):
     """The report of `build-documents` and `pairs`: the manifest's counts, and in `notes` what could not be as wanted."""
 
     artifact: Path
@@ -319,9 +256,9 @@ class Merge(Options):
 
     COMMAND = "merge"
 
-    artifact: PathOption = None
+    artifact: Path | None = None
     """Artifact folder that ranks have worked on; default: `sets` in the workdir."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
     def folder(self) -> Path:
@@ -336,14 +273,10 @@ class Rebuild(Writing):
     COMMAND = "rebuild"
     FOLDER = "rebuilt"
 
-    recipe: PathOption = None
+    recipe: Path | None = None
     """Folder that `ctxr export --to recipe` wrote; default: `export-recipe` in the workdir."""
-    videos: PathOption = None
+    videos: Path | None = None
     """Folder with the videos and photos, at any depth and under any name: they are recognised by content."""
-    out: PathOption = None
-    """Artifact folder to write; default: `rebuilt` in the workdir."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
 
@@ -353,6 +286,7 @@ class Rebuild(Writing):
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """Places that cannot be used."""
+        yield from super().rules()
         out, source = self.folder(), self.source()
         if out.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(out.resolve()):
             yield f"{out} and the recipe {source} lie within one another", "choose another --out"
@@ -361,7 +295,7 @@ class Rebuild(Writing):
 
 
 @dataclass(frozen=True)
-class RebuildReport:
+class RebuildReport(VerbReport):
     """The report of `rebuild`.
 
     Attributes:
@@ -376,6 +310,16 @@ class RebuildReport:
     differences: list[dict[str, Any]]
     failures: list[dict[str, Any]]
 
+    @property
+    def finding(self) -> PartialError | None:
+        """The sets that lack an image."""
+        if not (left_out := self.counts.get("sets_left_out", 0)):
+            return None
+        return PartialError(
+            f"{left_out} of {self.counts['sets'] + left_out} sets of the recipe could not be made",
+            hint="--videos DIR with the missing sources, then the same command again",
+        )
+
 
 @dataclass(frozen=True)
 class Verify(Options):
@@ -383,13 +327,13 @@ class Verify(Options):
 
     COMMAND = "verify"
 
-    artifact: PathOption = None
+    artifact: Path | None = None
     """Recipe or artifact of image sets; default: `filtered` in the workdir, or else `sets`."""
-    videos: PathOption = None
+    videos: Path | None = None
     """Folder with the videos and photos, recognised by content; default: their last known location."""
-    pictures: PathOption = None
+    pictures: Path | None = None
     """Artifact whose pictures are compared with a recipe's frames where they differ."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     workers: Workers = 0
     """Videos decoded at the same time; 0 = half the cores."""
@@ -402,7 +346,7 @@ class Verify(Options):
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(VerbReport):
     """What was compared.
 
     Attributes:
@@ -420,3 +364,15 @@ class VerifyReport:
     unproven: list[str]
     sources: dict[str, str]
     software: str
+
+    @property
+    def finding(self) -> FindingsError | None:
+        """The images that are not those of their sources, or may not be."""
+        if not self.differences and not self.unproven:
+            return None
+        return FindingsError(
+            f"{plural(len(self.differences), 'image')} changed, {len(self.unproven)} could not be compared",
+            hint="--videos DIR names the folder where the sources lie now"
+            if self.unproven
+            else f"{shlex.join(['ctxr', 'doctor', str(self.artifact)])} names the command that restores them",
+        )

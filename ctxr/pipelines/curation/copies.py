@@ -1,7 +1,8 @@
 """Which pictures are copies of one another, by content, perceptual hash and vector together; and which sources share footage."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import product
 from typing import Any
 
@@ -10,10 +11,15 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ctxr.pipelines.curation.ranking import Distances, PhotoRanking, Positions
 from ctxr.store.arrays import Vectors
-from ctxr.store.records import SetKind, SharedFootage
+from ctxr.store.records import SharedFootage
 from ctxr.store.units import SourceUnit
+
+Positions = npt.NDArray[np.int64]
+Distances = npt.NDArray[np.float32]
+
+DISTANCE_BLOCK = 256
+"""Exact distances taken at a time beyond those neighbours."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -31,7 +37,7 @@ _PAIRS = 4096  # pairs whose distance is taken at a time
 @dataclass(frozen=True)
 class CopyRule:
     """Two pictures are copies if their contents are equal, their distance lies below `strict`, or it lies below `loose` and
-    their hashes differ in at most `bits` of 256 places. Without a hash, or with `loose` 0, `strict` alone decides.
+    their hashes differ in at most `bits` of 256 places. A flat picture has no hash: there, and with `loose` 0, `strict` alone decides.
     """
 
     strict: float
@@ -45,12 +51,55 @@ class CopyRule:
 
     @classmethod
     def recorded(cls, selection: Mapping[str, Any]) -> "CopyRule":
-        """The rule in a manifest's `models.selection`; that of a version without hashes has `duplicate` alone."""
-        return cls(selection["duplicate"], selection.get("duplicate_loose", 0.0), selection.get("duplicate_bits", 0))
+        """The rule in a manifest's `models.selection`."""
+        return cls(selection["duplicate"], selection["duplicate_loose"], selection["duplicate_bits"])
 
     def record(self) -> dict[str, Any]:
         """The rule as `recorded` reads it."""
         return {"duplicate": self.strict, "duplicate_loose": self.loose, "duplicate_bits": self.bits}
+
+
+class PhotoRanking:
+    """The photos of a pool by distance from one of them, as far as somebody asks.
+
+    Products in float32 give the order up to `slack`, a bound on what they can be wrong by; exact distances (float64, from the
+    differences) are taken of a block of photos at a time, and a photo is given out once no later one can be nearer.
+    """
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
+        self._squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        self.slack = vectors.shape[1] * 2.0**-22 * float(self._squares.max(initial=0.0)) + 1e-9
+
+    def around(self, anchor: int) -> Iterator[int]:
+        """All photos by distance from `anchor`, itself included; equal distances by position."""
+        rough = self._rough(anchor)
+        order = np.argsort(rough)
+        waiting: list[tuple[float, int]] = []
+        for stop in range(DISTANCE_BLOCK, len(order) + DISTANCE_BLOCK, DISTANCE_BLOCK):
+            block = order[stop - DISTANCE_BLOCK : stop]
+            for pair in zip(self.squared(anchor, block).tolist(), block.tolist(), strict=True):
+                heappush(waiting, pair)
+            sure = float(rough[order[stop]]) - self.slack if stop < len(order) else np.inf
+            while waiting and waiting[0][0] < sure:
+                yield heappop(waiting)[1]
+
+    def within(self, anchor: int, distance: float) -> list[int]:
+        """The photos nearer to `anchor` than `distance`."""
+        near = np.flatnonzero(self._rough(anchor) < distance**2 + self.slack)
+        close: list[int] = near[np.sqrt(self.squared(anchor, near)).astype(np.float32) < distance].tolist()
+        return close
+
+    def _rough(self, anchor: int) -> npt.NDArray[np.float64]:
+        twice = 2 * (self.vectors @ self.vectors[anchor])
+        rough: npt.NDArray[np.float64] = self._squares + self._squares[anchor] - twice
+        return rough
+
+    def squared(self, anchor: int, rows: Positions) -> npt.NDArray[np.float64]:
+        """Exact squared distances of the photos `rows` from `anchor`."""
+        difference = np.asarray(self.vectors[rows], np.float64) - np.asarray(self.vectors[anchor], np.float64)
+        squares: npt.NDArray[np.float64] = np.einsum("nd,nd->n", difference, difference)
+        return squares
 
 
 def find_copies(
@@ -60,7 +109,7 @@ def find_copies(
     distances: Distances,
     rule: CopyRule,
     *,
-    hashes: Sequence[str | None],
+    hashes: Sequence[str],
 ) -> Positions:
     """Pairs [P, 2] of photos that are copies; a pair of equal contents is given with the first of that content only.
 
@@ -103,9 +152,9 @@ class SourceHashes:
     """What was embedded of one source: image ids [N], hashes [N] as in `LedgerRow.phash`, vectors [N, D]."""
 
     name: str
-    kind: SetKind
+    kind: str
     ids: Sequence[str]
-    hashes: Sequence[str | None]
+    hashes: Sequence[str]
     vectors: Vectors
 
     @classmethod
@@ -114,7 +163,9 @@ class SourceHashes:
         source = unit.source
         kept = [(row, row.row) for row in unit.ledger if row.row is not None and not row.held]
         ids = [f"{source.name}/img{row.index}" for row, _ in kept]
-        return cls(source.name, source.kind, ids, [row.phash for row, _ in kept], unit.vectors[[at for _, at in kept]])
+        return cls(
+            source.name, source.kind, ids, [row.phash or "" for row, _ in kept], unit.vectors[[at for _, at in kept]]
+        )
 
 
 def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[SharedFootage]:
@@ -130,11 +181,7 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     vectors = np.concatenate([part.vectors for part in parts])
     owner = np.repeat(np.arange(len(parts)), [len(part.ids) for part in parts])
     pairs = _alike(hashes, np.searchsorted(owner, owner, side="right"), 3 * rule.bits)
-    blocks, ranking = [pairs[_distances(vectors, pairs) < rule.loose]], PhotoRanking(vectors)
-    for at in (at for at, phash in enumerate(hashes) if phash is None):
-        near = [other for other in ranking.within(at, rule.strict) if owner[other] != owner[at] and hashes[other] != ""]
-        blocks.append(np.array([sorted((at, other)) for other in near], np.int64).reshape(-1, 2))
-    pairs = np.unique(np.concatenate(blocks), axis=0)
+    pairs = np.unique(pairs[_distances(vectors, pairs) < rule.loose], axis=0)
     distances, between, shared = _distances(vectors, pairs), owner[pairs], []
     which, group, counts = np.unique(between, axis=0, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
@@ -150,13 +197,13 @@ def shared_footage(sources: Iterable[SourceHashes], rule: CopyRule) -> list[Shar
     return shared
 
 
-def _is_still(hashes: Sequence[str | None], bits: int) -> bool:
-    """Whether frames show one picture; of several without a hash it is not known."""
+def _is_still(hashes: Sequence[str], bits: int) -> bool:
+    """Whether frames show one picture."""
     words = _words(hashes)[:, 0]
-    return len(hashes) == 1 or (len(words) == len(hashes) and bool((_count(words, words[:1]) <= bits).all()))
+    return bool((_count(words, words[:1]) <= bits).all())
 
 
-def _words(hashes: Sequence[str | None]) -> Words:
+def _words(hashes: Sequence[str]) -> Words:
     """The hashes [M, 4, 4] of those that have any."""
     digits = bytes.fromhex("".join(phash for phash in hashes if phash))
     return np.frombuffer(digits, np.uint64).reshape(-1, _HASHES, _WORDS)
@@ -168,7 +215,7 @@ def _count(left: Words, right: Words) -> npt.NDArray[np.uint64]:
     return differences
 
 
-def _alike(hashes: Sequence[str | None], ends: Positions, bits: int) -> Positions:
+def _alike(hashes: Sequence[str], ends: Positions, bits: int) -> Positions:
     """Pairs [P, 2] of rows, the second from `ends[first]` on, with hashes that differ in at most `bits` places. `ends` [N] does not
     fall."""
     rows, words = np.array([at for at, phash in enumerate(hashes) if phash], np.int64), _words(hashes)

@@ -5,9 +5,9 @@ Sentences and images of a document are shuffled, so positions say nothing, and e
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,15 +15,17 @@ from msgspec.structs import replace
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import DocumentTables, Links, is_documents
-from ctxr.datasets.open import open_dataset, origin_of
+from ctxr.datasets.lineage import content_of
+from ctxr.datasets.open import open_dataset
 from ctxr.datasets.splits import SPLITS, connected, leakage_of
 from ctxr.datasets.writers.job import ExportPictures
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, plural
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.pipelines.curation.config import BuildDocuments, DocumentsReport
-from ctxr.store.artifacts import Content
+from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import DATASET
 from ctxr.store.records import Image, SplitName
@@ -152,29 +154,37 @@ def run(options: BuildDocuments, progress: Progress = SILENT) -> DocumentsReport
 
     Raises UsageError for wrong arguments, UnfinishedError without a dataset, DataError for one that gives no document.
     """
-    stage = _DocumentsStage(options)
-    result = execute(stage, progress)
-    assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
-    counts = dict(result.artifact.manifest.counts)
-    return DocumentsReport(options.folder(), stage.read, result.up_to_date, counts, counts.pop("notes"))
+    up_to_date = execute(DocumentsStage(options), progress).up_to_date
+    counts = open_artifact(options.folder()).manifest.counts
+    return DocumentsReport(options.folder(), counts.pop("dataset"), up_to_date, counts, counts.pop("notes"))
 
 
-class _DocumentsStage(Stage):
+@dataclass(frozen=True)
+class DocumentsInputs(Inputs):
+    """Where the dataset lies."""
+
+    dataset: Path
+
+
+class DocumentsStage(Stage[DocumentsInputs]):
+    """Documents as a dataset."""
+
     KIND = DATASET
-    STAGED = True
     options: BuildDocuments
 
-    def inputs(self, progress: Progress) -> Inputs:
-        dataset = open_dataset(self.options.dataset, self.options.workdir, progress)
-        self.read = dataset.name
-        return Inputs([origin_of(dataset)], dataset)
+    def inputs(self, progress: Progress) -> DocumentsInputs:
+        """The dataset that is named, or the latest one."""
+        path = chosen(self.options.dataset, self.options.workdir, CHAIN, progress)
+        return DocumentsInputs([content_of(path)], self.options.key(), dataset=path)
 
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: DocumentsInputs, out: Path, progress: Progress) -> Content:
+        """Draw them, and copy their pictures."""
+        dataset = open_dataset(inputs.dataset, self.options.workdir, progress)
         wanted = {split: getattr(self.options, split) for split in SPLITS}
-        built = construct(inputs.data, self.options.kind, wanted, self.options.seed)
+        built = construct(dataset, self.options.kind, wanted, self.options.seed)
         for note in built.notes:
             progress.warn(note)
-        pictures, source = [image for image in built.images.values() if image.path], ExportPictures(inputs.data)
+        pictures, source = [image for image in built.images.values() if image.path], ExportPictures(dataset)
         home = "" if all(image.path.startswith(f"{IMAGES}/") for image in pictures) else f"{IMAGES}/"
         with progress.task("pictures", len(pictures)) as task:
             for image in pictures:
@@ -182,9 +192,15 @@ class _DocumentsStage(Stage):
                 task.advance()
         images = [replace(image, path=image.path and f"{home}{image.path}") for image in built.images.values()]
         rows = write_tables(out, built.tables() | {"images": images})
-        counts: dict[str, Any] = {"documents": len(built.sets), "sentences": rows["queries"], "images": len(images)}
-        counts["links"] = sum(row.value > 0 for row in built.judgments)
-        counts["splits"] = {split: [*built.splits.values()].count(split) for split in SPLITS}
-        counts |= {"notes": built.notes} | leakage_of(built).counts()
+        counts = {
+            "documents": len(built.sets),
+            "sentences": rows["queries"],
+            "images": len(images),
+            "links": sum(row.value > 0 for row in built.judgments),
+            "splits": {split: [*built.splits.values()].count(split) for split in SPLITS},
+            "dataset": dataset.name,
+            "notes": built.notes,
+            **leakage_of(built).counts(),
+        }
         files = {f"{name}.jsonl" for name in rows} | {image.path for image in images if image.path}
         return Content(sorted(files), counts, {})

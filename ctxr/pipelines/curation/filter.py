@@ -1,9 +1,37 @@
-"""`ctxr filter`: image sets without low-quality, text-heavy or small images; rejected images are replaced (specs C1.3)."""
+"""`ctxr filter`: image sets without low-quality, text-heavy or small images; rejected images are replaced (specs C1.3).
 
-from ctxr.engine.progress import SILENT, Progress
+Filtering acts as if a rejected frame had never been sampled: the picker runs again over the ledger without it, so building and then
+filtering gives the same sets as building with the same limits in one pass.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ctxr.datasets.changes import refuse_changed
+from ctxr.datasets.splits import GROUPS, SPLITS, SPLITS_TABLE, assign_splits
+from ctxr.engine.options import typed
+from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
-from ctxr.pipelines.curation.config import Filter
-from ctxr.pipelines.curation.filter_stage import FilterStage
+from ctxr.engine.stage import Inputs
+from ctxr.engine.units import WorkUnit
+from ctxr.errors import DataError, UnfinishedError, UsageError
+from ctxr.media.footage import RESTORE, SourceLocator
+from ctxr.media.sources import InputSource, require_sources
+from ctxr.pipelines.curation.config import BuildSets, Filter
+from ctxr.pipelines.curation.copies import CopyRule
+from ctxr.pipelines.curation.image_sets import SetsRun, SetsStage, VideoJob
+from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, gather_pool
+from ctxr.pipelines.curation.quality import QualityGate, QualityLimits, forget_other_measures
+from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_from_ledger
+from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
+from ctxr.store.hashing import sha256_of
+from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.paths import last_path
+from ctxr.store.records import Failure, SharedFootage, Source, Split
+from ctxr.store.tables import read_table
+from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 
 
 def run(config: Filter, progress: Progress = SILENT) -> SetsReport:
@@ -12,4 +40,186 @@ def run(config: Filter, progress: Progress = SILENT) -> SetsReport:
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError when a source is needed and
     cannot be found.
     """
-    return FilterStage(config).report(progress, read=config.source())
+    return FilterStage(config).report(progress)
+
+
+@dataclass(frozen=True)
+class FilterInputs(Inputs):
+    """The finished sets."""
+
+    built: Artifact
+
+
+class FilterStage(SetsStage[FilterInputs]):
+    """Picks the sets of an artifact again, with limits. A video that cannot be used any more is left out, and tried again next time."""
+
+    options: Filter
+
+    def read(self) -> Path:
+        """The sets that are read."""
+        return self.options.source()
+
+    def inputs(self, progress: Progress) -> FilterInputs:
+        """The finished sets, and a folder that holds sources if one is named."""
+        if self.options.videos is not None:
+            require_sources(self.options.videos)
+        maker = BuildSets(out=self.options.input, workdir=self.options.workdir).command_line("videos/")
+        built = open_artifact(self.options.source(), IMAGE_SETS, maker)
+        _check_built(built)
+        if built.changed_files():
+            refuse_changed(built)
+        _check_same_limits(built.manifest.config, self.options)
+        parents = [Parent("image_sets", IMAGE_SETS, built.sha256), *built.manifest.parents]
+        return FilterInputs(parents, self.options.key(), built=built)
+
+    def pending(self, artifact: Artifact, inputs: FilterInputs) -> bool:
+        """Whether a video could not be used."""
+        return bool(artifact.manifest.counts["failed"] > inputs.built.manifest.counts["failed"])
+
+    def remarks(self, report: SetsReport) -> Iterator[str]:
+        """On limits that no set, or none of a split, passes."""
+        if not report.up_to_date and not report.counts["sets"]:
+            limits = vars(QualityLimits.of(self.options)).items()
+            values = " and ".join(f"{typed(name)} {value}" for name, value in limits if value is not None)
+            yield f"no set passes {values}: try wider limits"
+        elif not report.up_to_date:
+            before = open_artifact(self.options.source()).manifest.counts["splits"]
+            if empty := [name for name in SPLITS if before.get(name) and not report.counts["splits"].get(name)]:
+                yield f"no sets are left in {' and '.join(empty)}: try wider limits, or add sources"
+
+    def open(self, inputs: FilterInputs, out: Path, progress: Progress, ready: Artifact | None) -> "FilterRun":
+        """Read the units, and make the instruments."""
+        options, built = self.options, inputs.built
+        refuse_changed(built)  # a picture, too
+        models = built.manifest.models
+        quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
+        selection, encoder = models["selection"], models["encoder"]
+        picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
+        named = [parent.name for parent in built.manifest.parents if parent.kind in ("video", "photos")]
+        units = [read_unit(built.path, name) for name in named if unit_folder(built.path, name).is_dir()]
+        limits, measures = vars(quality.limits), quality.stamps()
+        stamps = {
+            unit.source.name: Stamp(unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, limits]), measures)
+            for unit in units
+        }
+        embedder = Embedder(encoder["name"], options.device, encoder["precision"], progress, encoder["fingerprint"])
+        # the search reports no progress: it runs inside another progress line
+        locator = SourceLocator(built.path, options.videos, SILENT)
+        retry, albums = options.decisive().command_line(), [unit for unit in units if unit.source.kind == "photos"]
+        return FilterRun(
+            options=options,
+            progress=progress,
+            work=FilterVideos(UnitContext(out, picking, embedder), retry, RESTORE, built.path, locator),
+            videos=[
+                WorkUnit(unit.source.name, stamps[unit.source.name], unit.source)
+                for unit in units
+                if unit.source.kind == "video"
+            ],
+            stamps={unit.source.name: stamps[unit.source.name] for unit in albums},
+            models={
+                "encoder": encoder | {"threshold": selection["threshold"]},
+                "selection": selection,
+                "quality": quality.describe(),
+            },
+            # the splits were assigned when the sets were built, and filtering keeps them
+            fixed={row.group: row.split for row in read_table(built.path / SPLITS_TABLE, Split)},
+            salt=built.manifest.config["salt"],
+            retried=ready is not None,
+            merged=self.merged,
+            earlier=read_table(built.path / "failures.jsonl", Failure),
+            footage=read_table(built.path / GROUPS, SharedFootage),
+            built=built,
+            albums=albums,
+            locator=locator,
+        )
+
+    def write(self, inputs: FilterInputs, out: Path, progress: Progress) -> Content | None:
+        """Pick again, video by video, then photos. Raises DataError for an album with a missing or changed photo."""
+        content = super().write(inputs, out, progress)
+        if not inputs.built.is_unchanged():
+            raise UnfinishedError(f"{inputs.built.path} was rebuilt in the meantime", hint="run the same command again")
+        return content
+
+
+@dataclass(kw_only=True)
+class FilterRun(SetsRun):
+    """A filter run over the artifact `built`, whose sources the `locator` finds; `albums` are its units of photos."""
+
+    LABEL: ClassVar[str] = "filter videos"
+    NOTHING: ClassVar[str] = RESTORE
+
+    built: Artifact
+    albums: list[SourceUnit]
+    locator: SourceLocator
+
+    def deal(self, pool: PhotoPool | None = None) -> None:
+        """Filtering keeps the splits."""
+        sources = dict.fromkeys([*self.units, *self.stamps], True)
+        self.splits = {row.group: row.split for row in assign_splits(sources, (), self.fixed, self.salt)}
+
+    def share_photos(self) -> None:
+        """Nothing: albums are picked from as one."""
+
+    def make_photos(self) -> None:
+        """Pick again from the photos of all albums."""
+        self.deal()
+        if all(self.take(name, stamp) for name, stamp in self.stamps.items()):
+            return
+        albums, context = [self._album(unit) for unit in self.albums], self.work.context
+        units = {unit.source.name: unit for unit in self.albums}
+        pool = gather_pool(self.artifact, albums, units, {}, context.embedder, task=Silent())
+        measures = context.picking.quality.stamps()
+        facts = {
+            (unit.source.name, row.index): row
+            for unit in self.albums
+            for row in forget_other_measures(unit.facts, unit.stamp.measures, measures)
+        }
+        config, copies = self.built.manifest.config, CopyRule.recorded(self.built.manifest.models["selection"])
+        self.pick_photos(pool, albums, PhotoPicking(copies, config["sample"], config["seed"]), facts, "filter photos")
+
+    def _album(self, unit: SourceUnit) -> InputSource:
+        """The album of a unit. Raises DataError when a photo of it is gone or was changed."""
+        source, folder = unit.source, self.locator.album(unit.source)
+        files, hashes, wrong = album_files(unit, folder)
+        if wrong:
+            raise DataError(f"the album {source.name} cannot be filtered: {wrong[0]}", hint=RESTORE)
+        return InputSource(source.name, "photos", folder, source.sha256, source.bytes, tuple(files), tuple(hashes))
+
+
+@dataclass
+class FilterVideos(VideoJob):
+    """Picks again from the ledgers of the artifact `built`."""
+
+    built: Path
+    locator: SourceLocator
+
+    def file(self, unit: WorkUnit) -> Path | str:
+        """Where the video was last seen, or its name."""
+        source: Source = unit.payload
+        return last_path(self.built, source.sha256) or source.file
+
+    def make(self, unit: WorkUnit) -> SourceUnit:
+        """Pick the sets of a video again."""
+        return pick_from_ledger(self.context, read_unit(self.built, unit.name), self.built, self.locator, unit.stamp)
+
+
+def _check_same_limits(built: dict[str, Any], config: Filter) -> None:
+    """Raise DataError for a limit that the sets were built with and that is missing now: rejected frames would return."""
+    for name in ("brisque", "max_text", "min_size"):
+        before, now = built.get(name), getattr(config, name)
+        if before is not None and now is None:
+            option = typed(name)
+            raise DataError(
+                f"the sets were built with {option} {before}, which this filter leaves out",
+                hint=f"add {option} {before} (or another value) to the command",
+            )
+
+
+def _check_built(artifact: Artifact) -> None:
+    """Whether the sets come from `build-sets`, whose settings are needed to pick again."""
+    if (verb := artifact.manifest.verb) != "build-sets":
+        hint = "filter the sets themselves again, with all limits in one command" if verb == "filter" else ""
+        raise UsageError(
+            f"{artifact.path} was made by ctxr {verb}, and ctxr filter needs what ctxr build-sets made",
+            hint=hint or "name sets that ctxr build-sets made with --input",
+        )

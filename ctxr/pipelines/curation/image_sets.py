@@ -1,11 +1,12 @@
 """Sources become units, by any engine and any number of ranks, and units an artifact of image sets: tables, splits and counts."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -15,13 +16,12 @@ from ctxr.datasets.readers.artifact import dataset_of
 from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leakage, leak_sentence
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
-from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute
-from ctxr.engine.units import Job, Local, UnitEngine, WorkUnit, find_engine, map_units
+from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute, other_keys
+from ctxr.engine.units import Job, RankShard, UnitEngine, WorkUnit, find_engine, map_units
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
-from ctxr.pipelines.curation.config import KEEPING, BuildSets, Filter
-from ctxr.pipelines.curation.losses import gone, losses
+from ctxr.pipelines.curation.config import KEEPING, SetsOptions
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, part_of_pool, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import Unmeasurable
 from ctxr.pipelines.curation.videos import UnitContext
@@ -30,13 +30,15 @@ from ctxr.store.artifacts import (
     Artifact,
     Content,
     Manifest,
+    Parent,
     earlier_manifest,
+    finished,
     open_artifact,
     plain,
     take_manifest,
 )
-from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import BETWEEN, Facts, Failure, SharedFootage, Split, SplitName
+from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, TASKS
+from ctxr.store.records import BETWEEN, Facts, Failure, ImageSet, SharedFootage, Source, Split, SplitName
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import (
     FailedUnit,
@@ -47,7 +49,6 @@ from ctxr.store.units import (
     merge_units,
     rank_lock,
     read_failed,
-    read_unit,
     tidy,
     unit_sources,
     write_failed,
@@ -55,7 +56,7 @@ from ctxr.store.units import (
 
 
 @dataclass
-class VideoJob(Job):
+class VideoJob(Job[SourceUnit | FailedUnit]):
     """Makes the units of videos.
 
     Attributes:
@@ -67,57 +68,133 @@ class VideoJob(Job):
     hint: str
 
     @abstractmethod
-    def make(self, unit: WorkUnit) -> object:
+    def make(self, unit: WorkUnit) -> SourceUnit:
         """Write the unit."""
 
     @abstractmethod
     def file(self, unit: WorkUnit) -> Path | str:
         """The file of a video, for failures."""
 
-    def __call__(self, unit: WorkUnit) -> FailedUnit | None:
+    def __call__(self, unit: WorkUnit) -> SourceUnit | FailedUnit:
         """Write the unit; the failure of a video that cannot be used."""
         try:
-            self.make(unit)
+            return self.make(unit)
         except (VideoError, Unmeasurable) as error:
             hint = error.hint or self.hint
             retry = f"{self.retry} --keep-damaged" if hint == KEEP_DAMAGED else self.retry
             failure = Failure(unit.name, str(self.file(unit)), error.reason, error.message, retry)
             return FailedUnit(unit.stamp, failure, f"{error.message} ({hint})" if hint else error.message)
-        return None
 
     def stop(self) -> None:
         """End what is under way."""
         self.context.stopping.set()
 
 
-@dataclass
-class SetsJob:
+class NothingBuilt(DataError, NothingWritten):
+    """No source could be used."""
+
+
+class NotMerged(UnfinishedError, NothingWritten):
+    """A unit is missing that a rank makes."""
+
+
+@dataclass(kw_only=True)
+class SetsRun(ABC):
     """A build or a filter run whose options and inputs are valid.
 
     Attributes:
-        work: makes units of the `videos`. stamps: of the albums, by name.
-        models: as in the manifest. fixed: splits that are given. salt: of the others. earlier: failures of the parent.
+        work: makes units of the `videos`. stamps: of the albums, by name. models: as in the manifest.
+        fixed: splits that are given. salt: of the others. earlier: failures of the parent.
+        retried: whether a finished result of the same inputs has failures that are tried again.
+        merged: how the ranks ran whose units are merged: this run makes no unit of a video.
         units: those that are done, by source. failures: sources and photos that gave nothing.
-        footage: sources that share footage. splits: of each source, once they are dealt. engine: runs the units.
+        footage: sources that share footage. splits: of each source, once they are dealt.
     """
 
-    work: VideoJob
+    LABEL: ClassVar[str] = "videos"
+    """Of the progress of videos."""
+    NOTHING: ClassVar[str]
+    """The hint where no source can be used."""
+
+    options: SetsOptions
     progress: Progress
+    work: VideoJob
     videos: Sequence[WorkUnit]
-    stamps: Mapping[str, Stamp]
+    stamps: dict[str, Stamp]
     models: Mapping[str, Any]
     fixed: Mapping[str, SplitName]
     salt: str
+    retried: bool
+    merged: RankRun | None
     earlier: Sequence[Failure] = ()
     footage: Sequence[SharedFootage] = ()
     splits: Mapping[str, SplitName] = field(default_factory=dict)
     units: dict[str, SourceUnit] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    engine: UnitEngine = field(default_factory=Local)
+
+    @property
+    def artifact(self) -> Path:
+        """The folder that is written to."""
+        return self.work.context.artifact
+
+    @property
+    def engine(self) -> UnitEngine:
+        """What runs the units."""
+        return find_engine(self.options.engine, self.options.workers)
+
+    @abstractmethod
+    def make_photos(self) -> None:
+        """The units of all albums; every source then has its split."""
+
+    @abstractmethod
+    def share_photos(self) -> None:
+        """What a rank does for the albums; the merge makes their units."""
+
+    @abstractmethod
+    def deal(self, pool: PhotoPool | None = None) -> None:
+        """Give every source its split, once the videos are done and the photos are read."""
+
+    def kept(self, earlier: Manifest, parents: Sequence[Parent]) -> Sequence[Parent]:
+        """The sources of the earlier result that this run may use, too."""
+        return parents
+
+    def make_videos(self) -> list[SourceUnit]:
+        """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
+        shard, made = RankShard.of(self.options), []
+        videos = shard.part(self.videos) if shard else sorted(self.videos, key=lambda unit: unit.name)
+        todo = [unit for unit in videos if not self._is_done(unit)]
+        if len(todo) < len(videos):
+            self.progress.note(f"{self.LABEL}: {len(videos) - len(todo)} of {len(videos)} were done before")
+        if todo and self.merged:
+            missing = f"{plural(len(todo), 'source')} of {len(videos)} not finished by any rank"
+            world = self.merged.world
+            hint = self.options.command(rank=videos.index(todo[0]) % world, world_size=world)
+            raise NotMerged(f"{missing}: {some(unit.name for unit in todo)}", hint=hint)
+        if todo and shard:
+            self._take_manifest()
+        for _, result in map_units(self.work, todo, self.engine, self.progress, self.LABEL) if todo else ():
+            if isinstance(result, SourceUnit):
+                made.append(result)
+                continue
+            self.fail(result)
+            if shard:
+                write_failed(self.artifact, result)
+        self.units |= {unit.source.name: unit for unit in made}
+        return made
+
+    def _is_done(self, unit: WorkUnit) -> bool:
+        """Take the unit of an earlier run, or its failure, unless failures are tried again; False without either."""
+        if self.take(unit.name, unit.stamp):
+            return True
+        failed = None if self.options.retry_failed else read_failed(self.artifact, unit.name)
+        if failed is None or failed.stamp != unit.stamp:
+            return False
+        self.fail(failed)
+        return True
 
     def take(self, name: str, stamp: Stamp) -> bool:
         """Reuse the unit of an earlier run; False if it is missing, damaged, or of another stamp."""
-        unit = finished_unit(self.work.context.artifact, name, lambda before: before == stamp)
+        unit = finished_unit(self.artifact, name, stamp)
         if unit is not None:
             self.units[name] = unit
         return unit is not None
@@ -134,6 +211,14 @@ class SetsJob:
             self.failures.append(Failure(album.name, file, "unreadable", message, self.work.retry))
             self.progress.warn(message)
 
+    def _take_manifest(self) -> None:
+        """Remove the manifest for a rank that has work; the failures that it stood for are recorded, for the merge."""
+        stamps = {unit.name: unit.stamp for unit in self.videos}
+        for row in read_table(self.artifact / "failures.jsonl", Failure) if self.retried else ():
+            if row.source in stamps and read_failed(self.artifact, row.source) is None:
+                write_failed(self.artifact, FailedUnit(stamps[row.source], row, row.message))
+        take_manifest(self.artifact)
+
     def pick_photos(
         self,
         pool: PhotoPool,
@@ -148,7 +233,7 @@ class SetsJob:
         for album in albums:
             sides[self.splits[album.name]].append(album)
         parts = [part_of_pool(pool, side) for side in sides.values()]
-        found = with_neighbours(self.work.context.artifact, parts, choice.engine, self.engine, self.progress)
+        found = with_neighbours(self.artifact, parts, choice.engine, self.engine, self.progress)
         pools = list(zip(found, sides.values(), strict=True))
         left, photos = choice.sample, len(pool.photos)
         with self.progress.task(label, photos) as task:
@@ -158,240 +243,71 @@ class SetsJob:
                     self.progress.warn(f"{few} are fewer than a set of {self.work.context.picking.set_size}")
                 share = None if left is None else round(left * len(part.photos) / max(1, photos))
                 picking, photos = replace(choice, sample=share), photos - len(part.photos)
-                units = pick_photos(
-                    self.work.context, part, side, self.stamps, picking, facts=facts, watch=task.advance
-                )
+                units = pick_photos(self.work.context, part, side, self.stamps, picking, facts=facts, task=task)
                 left = None if left is None else left - sum(len(unit.sets) for unit in units)
                 self.units.update({unit.source.name: unit for unit in units})
 
-
-class NothingBuilt(DataError, NothingWritten):
-    """No source could be used."""
-
-
-class NotMerged(UnfinishedError, NothingWritten):
-    """A unit is missing that a rank makes."""
-
-
-class SetsStage(Stage):
-    """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too.
-
-    Attributes:
-        label: of the progress of videos. nothing: the hint where no source can be used.
-    """
-
-    KIND = IMAGE_SETS
-    options: BuildSets | Filter
-    label = "videos"
-    nothing = ""
-    changed: tuple[Sequence[str], Sequence[str]] = ((), ())
-    """Files of the earlier result that were modified, and their units."""
-    retried: Artifact | None = None
-    """The finished result of the same options and inputs, whose failures are tried again."""
-
-    def out(self) -> Path:
-        """The folder that the options name."""
-        return self.options.folder()
-
-    def __init__(self, options: BuildSets | Filter, of_rank: Callable[[int], str] | None = None) -> None:
-        """`of_rank`: make no unit of a video; the error about a missing one names this command."""
-        super().__init__(options)
-        self._of_rank = of_rank
-
-    @abstractmethod
-    def remarks(self, report: SetsReport) -> Iterator[str]:
-        """Warnings about the finished artifact."""
-
-    @abstractmethod
-    def photos(self, job: SetsJob) -> None:
-        """The units of all albums."""
-
-    def changed_files(self, artifact: Artifact) -> list[str]:
-        """Tables, arrays and pictures."""
-        self.changed = files, _ = changed(artifact)
-        return files
-
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Resolve the job. Raises DataError for a rank where files were modified: only a whole run can rebuild them."""
-        if self.shard and self.changed[0]:
-            hint = "run the same command once without --rank: it rebuilds what changed"
-            raise DataError(f"{out / self.changed[0][0]} has changed since it was written", hint=hint)
-        self._earlier_result = (out / MANIFEST).is_file()
-        self.job = self.resolve(inputs, out, progress)
-        if earlier := earlier_manifest(out):
-            self._ask(earlier, inputs, out, progress)
-        return inputs
-
-    def _ask(self, earlier: Manifest, inputs: Inputs, out: Path, progress: Progress) -> None:
-        """Say what the run takes from the earlier result. Raises UsageError without --yes."""
-        models = earlier.models
-        recorded = [models.get("encoder", {}).get("fingerprint"), models.get("selection", {}).get("threshold")]
-        other = recorded != [self.job.models["encoder"]["fingerprint"], self.job.models["selection"]["threshold"]]
-        other = other or not KEEPING.issuperset(self.other_options(inputs, out))
-        building = isinstance(self.options, BuildSets)
-        parents = inputs.parents
-        if earlier.config.get("keep_damaged") and not getattr(self.options, "keep_damaged", True):
-            damaged = {source.name for source in unit_sources(out) if source.damage}
-            parents = [parent for parent in parents if parent.name not in damaged]
-        lost = losses(out, parents, self.options.workdir, other=other, sources=building)
-        if lost and not self.options.yes:
-            add = "--add to keep these sources, " if building and gone(out, parents) else ""
-            raise UsageError(f"this run {lost}", hint=f"{add}--yes to go on, or another --out")
-        if lost:
-            progress.warn(f"this run {lost}")
-
-    @abstractmethod
-    def resolve(self, inputs: Inputs, out: Path, progress: Progress) -> SetsJob:
-        """The job, with its encoder and quality measures."""
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
-        """Make the missing units, and merge all; a rank makes its own alone."""
-        job = self.job
-        job.engine = find_engine(self.options.engine, self.options.workers)
-        if self.shard:
-            run = RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
-            with rank_lock(out, self.shard.rank, run) as record:
-                self.videos(job)
-                if job.stamps and isinstance(self.options, BuildSets):
-                    self.photos(job)
-                if self.retried and (out / MANIFEST).is_file():  # nothing to do
-                    record.unlink()
-            return None
-        discard(out, *self.changed, progress)
-        self.videos(job)
-        if job.stamps:
-            self.photos(job)
-        else:
-            self.deal(job)
-        self._require_units(job)
-        return complete(out, job)
-
-    def videos(self, job: SetsJob) -> list[SourceUnit]:
-        """Make the units of videos that are missing; returns those that were made. Raises NotMerged if ranks make them."""
-        artifact, made = job.work.context.artifact, []
-        videos = self.shard.part(job.videos) if self.shard else sorted(job.videos, key=lambda unit: unit.name)
-        todo = [unit for unit in videos if not self._is_done(job, unit)]
-        if len(todo) < len(videos):
-            job.progress.note(f"{self.label}: {len(videos) - len(todo)} of {len(videos)} were done before")
-        if not todo:
-            return []
-        if self._of_rank:
-            missing = f"{plural(len(todo), 'source')} of {len(videos)} not finished by any rank"
-            names = some(unit.name for unit in todo)
-            raise NotMerged(f"{missing}: {names}", hint=self._of_rank(videos.index(todo[0])))
-        if self.shard:
-            self._take_manifest(job)
-        for unit, failed in map_units(job.work, todo, job.engine, job.progress, self.label):
-            if failed is not None:
-                job.fail(failed)
-                if self.shard:
-                    write_failed(artifact, failed)
-            else:
-                made.append(read_unit(artifact, unit.name))
-        job.units |= {unit.source.name: unit for unit in made}
-        return made
-
-    @abstractmethod
-    def deal(self, job: SetsJob, pool: PhotoPool | None = None) -> None:
-        """Give every source its split, once the videos are done and the photos are read."""
-
-    def _is_done(self, job: SetsJob, unit: WorkUnit) -> bool:
-        """Take the unit of an earlier run, or its failure, unless failures are tried again; False without either."""
-        if job.take(unit.name, unit.stamp):
-            return True
-        failed = None if self.options.retry_failed else read_failed(job.work.context.artifact, unit.name)
-        if failed is None or failed.stamp != unit.stamp:
-            return False
-        job.fail(failed)
-        return True
-
-    def _take_manifest(self, job: SetsJob) -> None:
-        """Remove the manifest for a rank that has work; the failures that it stood for are recorded, for the merge."""
-        artifact, stamps = job.work.context.artifact, {unit.name: unit.stamp for unit in job.videos}
-        for row in read_table(artifact / "failures.jsonl", Failure) if self.retried else ():
-            if row.source in stamps and read_failed(artifact, row.source) is None:
-                write_failed(artifact, FailedUnit(stamps[row.source], row, row.message))
-        take_manifest(artifact)
-
-    def _require_units(self, job: SetsJob) -> None:
-        """Raise NothingBuilt if no source could be used; the failures are written where there is no earlier result."""
-        names = {unit.name for unit in job.videos}
+    def require_units(self, first: bool) -> None:
+        """Raise NothingBuilt if no source could be used; the failures are written where this is the `first` result."""
+        names = {unit.name for unit in self.videos}
         # beside videos, photos count only if they make a set: a stray photo is no result of footage that failed
-        if not job.failures or any(
-            unit.sets or ((name in names or not names) and unit.source.frames) for name, unit in job.units.items()
+        if not self.failures or any(
+            unit.sets or ((name in names or not names) and unit.source.frames) for name, unit in self.units.items()
         ):
             return
-        if not self._earlier_result:
-            write_table(job.work.context.artifact / "failures.jsonl", [*job.earlier, *job.failures])
-        first = min(job.failures, key=lambda failure: failure.key())
-        raise NothingBuilt(f"no source could be used: {first.message}{and_more(len(job.failures))}", hint=self.nothing)
+        if first:
+            write_table(self.artifact / "failures.jsonl", [*self.earlier, *self.failures])
+        worst = min(self.failures, key=lambda failure: failure.key())
+        raise NothingBuilt(f"no source could be used: {worst.message}{and_more(len(self.failures))}", hint=self.NOTHING)
 
-    def report(self, progress: Progress, curve: bool = False, read: Path | None = None) -> SetsReport:
-        """Run the stage, and report on its result, or on what a rank did."""
-        result = execute(self, progress)
-        if self.shard is None or result.up_to_date:
-            report = report_on(self.out(), result.up_to_date, curve, read)
-            for remark in self.remarks(report):
-                progress.warn(remark)
-            if leak_sentence(report.counts):
-                alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
-            typed: Any = {"sources": ()} if isinstance(self.options, BuildSets) else {}
-            retry = self.options.command_line(*getattr(self.options, "sources", ()), **typed, retry_failed=True)
-            damaged = any(row["retry"].endswith(" --keep-damaged") for row in report.failures)
-            return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
-        job, models = self.job, self.job.models
-        counts = {"sources": len(job.videos), "finished": len(job.units), "failed": len(job.failures)}
-        failures = [*map(msgspec.structs.asdict, job.failures)]
-        encoder, threshold = models["encoder"]["name"], models["selection"]["threshold"]
-        rank = f"{self.shard.rank} of {self.shard.world}"
-        return SetsReport(self.out(), False, encoder, threshold, counts, failures, read=read, rank=rank)
+    def content(self) -> Content:
+        """Merge units into the tables of the artifact, and remove leftovers."""
+        files = merge_units(self.artifact, self.units.values())
+        shared = [row for row in self.footage if row.first in self.units and row.second in self.units]
+        tables: dict[str, Sequence[Any]] = {
+            "failures.jsonl": [*self.earlier, *self.failures],
+            GROUPS: shared,
+            SPLITS_TABLE: [Split(name, self.splits[name]) for name in self.units],
+        }
+        for name, rows in tables.items():
+            write_table(self.artifact / name, rows)
+        tidy(self.artifact, self.units)
+        failed = {"failed": len(tables["failures.jsonl"])}
+        return Content(
+            [*files, *tables], counts_of(self.units.values(), self.splits, shared) | failed, dict(self.models)
+        )
 
-
-_OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
-"""Options that a merge ignores."""
-
-
-def rank_options(options: BuildSets | Filter) -> dict[str, Any]:
-    """The options that are not at their defaults, by field, without those that a merge ignores."""
-    changes = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
-    return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
+    def report(self, read: Path | None) -> SetsReport:
+        """What a rank did."""
+        counts = {"sources": len(self.videos), "finished": len(self.units), "failed": len(self.failures)}
+        failures = [*map(msgspec.structs.asdict, self.failures)]
+        encoder, threshold = self.models["encoder"]["name"], self.models["selection"]["threshold"]
+        rank = f"{self.options.rank} of {self.options.world_size}"
+        return SetsReport(self.artifact, False, encoder, threshold, counts, failures, read=read, rank=rank)
 
 
-def complete(out: Path, job: SetsJob) -> Content:
-    """Merge units into the tables of the artifact, and remove leftovers."""
-    units = job.units
-    files = merge_units(out, units.values())
-    splits = [Split(name, job.splits[name]) for name in units]
-    shared = [row for row in job.footage if row.first in units and row.second in units]
-    failures = [*job.earlier, *job.failures]
-    tables: dict[str, Sequence[Any]] = {"failures.jsonl": failures, GROUPS: shared, SPLITS_TABLE: splits}
-    for name, rows in tables.items():
-        write_table(out / name, rows)
-    tidy(out, units)
-    return Content([*files, *tables], count(job, shared), dict(job.models))
-
-
-def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
+def counts_of(
+    units: Iterable[SourceUnit], split_of: Mapping[str, SplitName], footage: Sequence[SharedFootage]
+) -> dict[str, Any]:
     """The counts of an artifact of image sets: sources, sets, and rejected frames by reason."""
-    all_units, split_of = job.units.values(), job.splits
-    sets = [image_set for unit in all_units for image_set in unit.sets]
-    between = sum(row.reason == BETWEEN for unit in all_units for row in unit.ledger)
-    ledger = [row for unit in all_units for row in unit.ledger if row.reason != BETWEEN]
+    units = list(units)
+    sets = [image_set for unit in units for image_set in unit.sets]
+    between = sum(row.reason == BETWEEN for unit in units for row in unit.ledger)
+    ledger = [row for unit in units for row in unit.ledger if row.reason != BETWEEN]
     reasons = Counter(row.reason for row in ledger if row.reason)
-    images = {image.id: image for unit in all_units for image in unit.images}
+    images = {image.id: image for unit in units for image in unit.images}
     leakage = find_leakage(sets, images, {image_set.id: split_of[image_set.group] for image_set in sets}, footage)
-    kinds = Counter(unit.source.kind for unit in all_units)
+    kinds = Counter(unit.source.kind for unit in units)
     return {
         "videos": kinds["video"],
         "albums": kinds["photos"],
-        "failed": len(job.earlier) + len(job.failures),
-        "frames": sum(unit.source.frames for unit in all_units if unit.source.kind == "video"),
-        "photos": sum(unit.source.frames for unit in all_units if unit.source.kind == "photos"),
-        "shots": sum(unit.source.shots or 0 for unit in all_units),
+        "frames": sum(unit.source.frames for unit in units if unit.source.kind == "video"),
+        "photos": sum(unit.source.frames for unit in units if unit.source.kind == "photos"),
+        "shots": sum(unit.source.shots or 0 for unit in units),
         "considered": len(ledger),
         "embedded": sum(row.row is not None for row in ledger),
         BETWEEN: between,
-        "measured": sum(len(unit.facts) for unit in all_units),
+        "measured": sum(len(unit.facts) for unit in units),
         "sets": len(sets),
         "video_sets": sum(image_set.kind == "video" for image_set in sets),
         "photo_sets": sum(image_set.kind == "photos" for image_set in sets),
@@ -400,3 +316,141 @@ def count(job: SetsJob, footage: Sequence[SharedFootage]) -> dict[str, Any]:
         "splits": dict(sorted(Counter(split_of[image_set.group] for image_set in sets).items())),
         **leakage.counts(),
     }
+
+
+InputsT = TypeVar("InputsT", bound=Inputs)
+
+
+class SetsStage(Stage[InputsT]):
+    """A stage that writes image sets. An earlier result counts as finished only if its pictures are unmodified too.
+
+    Attributes:
+        NAMES_SOURCES: whether the command names the sources, and so can lose some. merged: see `SetsRun`.
+    """
+
+    KIND = IMAGE_SETS
+    IN_PLACE = True
+    NAMES_SOURCES: ClassVar[bool] = False
+    options: SetsOptions
+
+    def __init__(self, options: SetsOptions, merged: RankRun | None = None) -> None:
+        super().__init__(options)
+        self.merged, self.ran = merged, list[SetsRun]()
+
+    @abstractmethod
+    def open(self, inputs: InputsT, out: Path, progress: Progress, ready: Artifact | None) -> SetsRun:
+        """The run: what can fail before anything is written. `ready` is a finished result of the same inputs."""
+
+    @abstractmethod
+    def remarks(self, report: SetsReport) -> Iterator[str]:
+        """Warnings about the finished artifact."""
+
+    def read(self) -> Path | None:
+        """The artifact that is read, if there is one."""
+        return None
+
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Tables, arrays and pictures."""
+        return changed(artifact)[0]
+
+    def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | None:
+        """Make the missing units, and merge all; a rank makes its own alone.
+
+        Raises DataError for a rank where files were modified: only a whole run can rebuild them.
+        """
+        ready = None
+        with suppress(UnfinishedError):  # another rank may remove the manifest meanwhile
+            ready = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
+        files, units = changed(ready) if ready else ([], [])
+        if self.shard and files:
+            hint = "run the same command once without --rank: it rebuilds what changed"
+            raise DataError(f"{out / files[0]} has changed since it was written", hint=hint)
+        run = self.open(inputs, out, progress, None if files else ready)
+        self.ran.append(run)
+        if earlier := earlier_manifest(out):
+            self._ask(earlier, inputs, run)
+        if self.shard:
+            ranks = RankRun(self.options.COMMAND, self.shard.world, rank_options(self.options))
+            with rank_lock(out, self.shard.rank, ranks) as record:
+                run.make_videos()
+                run.share_photos()
+                if run.retried and (out / MANIFEST).is_file():  # nothing to do
+                    record.unlink()
+            return None
+        first = take_manifest(out) is None
+        discard(out, files, units, progress)
+        run.make_videos()
+        if run.stamps:
+            run.make_photos()
+        else:
+            run.deal()
+        run.require_units(first)
+        return run.content()
+
+    def _ask(self, earlier: Manifest, inputs: InputsT, run: SetsRun) -> None:
+        """Say what the run takes from the earlier result. Raises UsageError without --yes."""
+        models, out = earlier.models, run.artifact
+        recorded = [models["encoder"]["fingerprint"], models["selection"]["threshold"]]
+        other = recorded != [run.models["encoder"]["fingerprint"], run.models["selection"]["threshold"]]
+        other = other or not KEEPING.issuperset(self.options.describe().keys() & other_keys(out, inputs))
+        parents = run.kept(earlier, inputs.parents)
+        lost = losses(out, parents, self.options.workdir, other=other, sources=self.NAMES_SOURCES)
+        if lost and not self.options.yes:
+            add = "--add to keep these sources, " if self.NAMES_SOURCES and gone(out, parents) else ""
+            raise UsageError(f"this run {lost}", hint=f"{add}--yes to go on, or another --out")
+        if lost:
+            run.progress.warn(f"this run {lost}")
+
+    def report(self, progress: Progress, curve: bool = False) -> SetsReport:
+        """Run the stage, and report on its result, or on what a rank did."""
+        result = execute(self, progress)
+        if self.shard and not result.up_to_date:
+            return self.ran[0].report(self.read())
+        report = report_on(self.out(), result.up_to_date, curve, self.read())
+        for remark in self.remarks(report):
+            progress.warn(remark)
+        if leak_sentence(report.counts):
+            alert_of_leaks(dataset_of(open_artifact(self.out())), progress)
+        retry = self.options.command(retry_failed=True)
+        damaged = any(row["retry"].endswith(" --keep-damaged") for row in report.failures)
+        return replace(report, retry=f"{retry} --keep-damaged" if damaged else retry)
+
+
+_OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_failed"}
+"""Options that a merge ignores."""
+
+
+def rank_options(options: SetsOptions) -> dict[str, Any]:
+    """The options that are not at their defaults, by field, without those that a merge ignores."""
+    changes = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
+    return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
+
+
+def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:
+    """Sources with a unit in the artifact that are not among `parents`; to an album, which is known by its name, photos may be added."""
+    now = {(parent.name, parent.kind == "video" and parent.sha256) for parent in parents}
+    sources = unit_sources(artifact)
+    return [source for source in sources if (source.name, source.kind == "video" and source.sha256) not in now]
+
+
+def losses(out: Path, parents: Sequence[Parent], workdir: Path, *, other: bool, sources: bool) -> str:
+    """What a run takes from the artifact in `out`, in numbers; "" unless it is sets that tasks or answers of the project are about,
+    or `sources`.
+
+    `parents` are the sources of the run; `other`: its options pick other sets.
+    """
+    lost, before = gone(out, parents), unit_sources(out)
+    albums = [{row.sha256 for row in rows if row.kind == "photos"} for rows in (before, parents)]
+    photos_change = albums[0] != albums[1]  # another album gives photos other neighbours
+    sets, names = list[ImageSet](), {source.name for source in lost}
+    with suppress(DataError):  # a damaged table is made again
+        sets = read_table(out / "sets.jsonl", ImageSet)
+    going = {row.id for row in sets if other or row.source in names or (photos_change and row.kind == "photos")}
+    tables = (f"{TASKS}/*/sets.jsonl", f"{JUDGMENTS}/sets.jsonl")
+    files = {file for folder in (workdir, out.resolve().parent) for table in tables for file in folder.glob(table)}
+    in_use = going & {row.id for file in files for row in read_table(file, ImageSet)}
+    if not in_use and not (lost and sources):
+        return ""
+    what = f"{len(lost)} of {plural(len(before), 'source')} ({some(sorted(names))}) and " if lost else ""
+    about = f"; tasks or answers are about {len(in_use)} of these sets" if in_use else ""
+    return f"{'replaces' if other else 'removes'} {what}{len(going)} of {plural(len(sets), 'set')} in {out}{about}"

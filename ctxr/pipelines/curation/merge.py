@@ -1,6 +1,5 @@
 """`ctxr merge`: the units that ranks made become an artifact."""
 
-from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.image_sets import report_on
@@ -8,10 +7,11 @@ from ctxr.engine.options import NotDecisive, Options, typed
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
-from ctxr.pipelines.curation.build_stage import BuildStage
-from ctxr.pipelines.curation.config import SCAN_LIMITS, BuildSets, Filter, Merge
-from ctxr.pipelines.curation.filter_stage import FilterStage
-from ctxr.store.artifacts import MANIFEST, MARKER, locked
+from ctxr.media.scan import SCAN_LIMITS
+from ctxr.pipelines.curation.build_sets import BuildStage
+from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
+from ctxr.pipelines.curation.filter import FilterStage
+from ctxr.store.artifacts import MANIFEST, RANKS, locked
 from ctxr.store.units import SOURCES, RankRun, read_ranks
 
 VERBS: dict[str, tuple[Any, Any]] = {"build-sets": (BuildSets, BuildStage), "filter": (Filter, FilterStage)}
@@ -26,7 +26,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     """
     folder = config.folder()
     ranks = {}
-    if (folder / MARKER).is_file():
+    if any(folder.glob(RANKS)):
         with locked(folder):
             ranks = read_ranks(folder)
     if not ranks:
@@ -50,15 +50,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
             f"the ranks wrote to {options.folder()}, which is another folder from here",
             hint="run ctxr merge where the ranks ran",
         )
-    sources = getattr(options, "sources", ())
-    changes = {"sources": ()} if sources else {}
-
-    def command(position: int) -> str:
-        line: str = options.command_line(*sources, **changes, rank=position % ran.world, world_size=ran.world)
-        return line
-
-    read = options.source() if isinstance(options, Filter) else None
-    report: SetsReport = stage(options, command).report(progress, read=read)
+    report: SetsReport = stage(options, ran).report(progress)
     return report
 
 
@@ -70,7 +62,6 @@ def _differences(one: RankRun, other: RankRun) -> list[str]:
 
 
 def _free(kind: type[Options]) -> set[str]:
-    """Options in which ranks may differ: limits of scans, and what decides no result; but a path names what does."""
-    paths = (Path, Path | None, tuple[str, ...])
-    options = kind.describe().items()
-    return {name for name, option in options if option.marker(NotDecisive) and option.kind not in paths} | SCAN_LIMITS
+    """Options in which ranks may differ: limits of scans, and what decides no result; but what is read and the encoder do."""
+    free = {name for name, option in kind.describe().items() if NotDecisive in option.markers}
+    return (free | SCAN_LIMITS) - {"sources", "encoder", "precision"}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ctxr.datasets.rebuilding import RebuildRecipe, RecipeImage, read_recipe
+from ctxr.datasets.rebuilding import RebuildRecipe, RecipeImage
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.media.footage import WHERE, SourceLocator
@@ -22,7 +22,7 @@ from ctxr.store.records import Source
 V = TypeVar("V")
 
 
-def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
+def recipe_at(path: Path) -> Artifact:
     """A finished recipe. Raises UnfinishedError, or DataError when it is another export, was changed, or is damaged."""
     artifact = open_artifact(path, EXPORT, "ctxr export --to recipe")
     if artifact.manifest.config.get("to") != "recipe":
@@ -34,7 +34,7 @@ def recipe_of(path: Path) -> tuple[Artifact, RebuildRecipe]:
         raise DataError(
             f"{path / changed[0]} was changed since it was written", hint="get the recipe again from where it came from"
         )
-    return artifact, read_recipe(path)
+    return artifact
 
 
 class Originals:

@@ -7,7 +7,7 @@ the caption of a small pool that shares most words with the held-out caption. Ne
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ctxr.annotation.artifacts import Answered, read_judgments
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import origin_of, read_dataset
+from ctxr.datasets.open import dataset_identity, origin_of, read_dataset
 from ctxr.datasets.pairs import EntailmentPair, published_image
 from ctxr.datasets.splits import SPLITS, assign_splits
 from ctxr.datasets.truth import WORKER
@@ -28,9 +28,9 @@ from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.pipelines.curation.config import DocumentsReport, Pairs
 from ctxr.problems.entailment.pairs import PAIRS, EntailmentPairs, open_pairs
 from ctxr.store import kinds
-from ctxr.store.artifacts import MANIFEST, Content, Parent
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import link_or_copy
-from ctxr.store.hashing import sha256_of
+from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.records import Image, SplitName
 from ctxr.store.tables import write_tables
 from ctxr.store.units import IMAGES
@@ -150,38 +150,58 @@ def run(options: Pairs, progress: Progress = SILENT) -> DocumentsReport:
 
     Raises UsageError for wrong arguments, UnfinishedError without the project's descriptions, DataError for a source without pairs.
     """
-    stage = _PairsStage(options)
-    result = execute(stage, progress)
-    assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
-    return DocumentsReport(options.folder(), stage.read, result.up_to_date, dict(result.artifact.manifest.counts), [])
+    up_to_date = execute(PairsStage(options), progress).up_to_date
+    counts = open_artifact(options.folder()).manifest.counts
+    return DocumentsReport(options.folder(), counts.pop("dataset"), up_to_date, counts, [])
 
 
-class _PairsStage(Stage):
+@dataclass(frozen=True)
+class PairsInputs(Inputs):
+    """Where the dataset or the pairs lie, and the answers of the project if its own descriptions are asked for."""
+
+    source: Path
+    answers: Path | None
+
+
+class PairsStage(Stage[PairsInputs]):
+    """Pairs as an artifact, with their pictures."""
+
     KIND = kinds.PAIRS
-    STAGED = True
     options: Pairs
 
-    def inputs(self, progress: Progress) -> Inputs:
-        source, workdir, dataset = self.options.source, self.options.workdir, None
-        path, answers = SHIPPED if source == "sample" else Path(source), workdir / kinds.JUDGMENTS
-        path = latest(workdir, ("dataset",))[0] if source == "own" else path
-        if source == "own" or not (path.name == PAIRS or (path / PAIRS).is_file()):
+    def inputs(self, progress: Progress) -> PairsInputs:
+        """The source and the answers; and what the project evaluates, which decides the sides of the pairs."""
+        source, workdir = self.options.source, self.options.workdir
+        path, answers = SHIPPED if source == "sample" else Path(source), None
+        if source == "own":
+            path, judged = latest(workdir, ("dataset",))[0], workdir / kinds.JUDGMENTS
+            answers = judged if (judged / MANIFEST).is_file() else None
+        parents = [_identity(path, workdir)]
+        if answers is not None:
+            parents.append(Parent("judgments", kinds.JUDGMENTS, open_artifact(answers).sha256))
+        evaluated = ""
+        with suppress(UnfinishedError):
+            evaluated = open_artifact(latest(workdir, CHAIN)[0]).sha256
+        return PairsInputs(parents, self.options.key() | {"evaluated": evaluated}, source=path, answers=answers)
+
+    def _pairs(self, inputs: PairsInputs, progress: Progress) -> EntailmentPairs:
+        """The pairs of the source."""
+        path, workdir, dataset = inputs.source, self.options.workdir, None
+        if self.options.source == "own" or not _holds_pairs(path):
             with suppress(UsageError):  # what is no dataset may hold published pairs
                 dataset = read_dataset(path)
         if dataset is None:
-            pairs = split_groups(open_pairs(path, workdir, progress), workdir, progress)
-        else:
-            whole = dataset.of_sets("ctxr pairs")
-            for note in dataset.notes:
-                progress.note(note)
-            if source == "own" and (answers / MANIFEST).is_file():
-                whole = with_answers(dataset, read_judgments(answers))
-            pairs = captioned(whole, origin_of(dataset), dataset.queries, workdir, progress)
-        self.read = pairs.name
-        return Inputs([pairs.origin], pairs, {"pairs": sha256_of([repr(pair) for pair in pairs.rows])})
+            return split_groups(open_pairs(path, workdir, progress), workdir, progress)
+        whole = dataset.of_sets("ctxr pairs")
+        for note in dataset.notes:
+            progress.note(note)
+        if inputs.answers is not None:
+            whole = with_answers(dataset, read_judgments(inputs.answers))
+        return captioned(whole, origin_of(dataset), dataset.queries, workdir, progress)
 
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        pairs: EntailmentPairs = inputs.data
+    def write(self, inputs: PairsInputs, out: Path, progress: Progress) -> Content:
+        """Make the pairs, and copy their pictures."""
+        pairs = self._pairs(inputs, progress)
         groups = {pair.image: pair.group for pair in pairs.rows if pair.image is not None}
         images = []
         with progress.task("pictures", len(groups)) as task:
@@ -193,6 +213,33 @@ class _PairsStage(Stage):
                 task.advance()
         write_tables(out, {"pairs": pairs.rows, "images": images})
         splits = Counter(pair.split for pair in pairs.rows)
-        counts = {"pairs": len(pairs.rows), "entailed": sum(pair.label for pair in pairs.rows), "images": len(images)}
-        files = {"pairs.jsonl", "images.jsonl"} | {image.path for image in images}
-        return Content(sorted(files), counts | {"splits": {split: splits[split] for split in SPLITS}}, {})
+        counts = {
+            "pairs": len(pairs.rows),
+            "entailed": sum(pair.label for pair in pairs.rows),
+            "images": len(images),
+            "dataset": pairs.name,
+            "splits": {split: splits[split] for split in SPLITS},
+        }
+        return Content(sorted({"pairs.jsonl", "images.jsonl"} | {image.path for image in images}), counts, {})
+
+
+def _holds_pairs(path: Path) -> bool:
+    """Whether these are pairs in our own form."""
+    return path.name == PAIRS or (path / PAIRS).is_file()
+
+
+def _identity(path: Path, workdir: Path) -> Parent:
+    """What pairs are made from, by content: a dataset, an artifact of pairs, or the files of published ones, which the project may
+    lie beside. Raises DataError for an artifact that was edited since."""
+    if (path / MANIFEST).is_file():
+        opened = open_artifact(path)
+        opened.refuse_changed()
+        return Parent("pairs", opened.manifest.kind, opened.sha256)
+    if not _holds_pairs(path):
+        with suppress(UsageError):
+            return dataset_identity(path)
+    project = workdir.resolve()
+    inside = (file for file in sorted(path.rglob("*")) if file.is_file() and project not in file.resolve().parents)
+    files = [path] if path.is_file() else [*inside]
+    hashed = [(file.relative_to(path.parent).as_posix(), sha256_file(file)) for file in files]
+    return Parent("pairs", kinds.RELEASE, sha256_of(hashed))

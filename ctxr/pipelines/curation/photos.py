@@ -10,16 +10,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ctxr.engine.progress import Progress
+from ctxr.engine.progress import Progress, ProgressTask
 from ctxr.engine.units import Job, Local, RankShard, UnitEngine, WorkUnit, map_units
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, troubles
 from ctxr.media.sources import InputSource
 from ctxr.metrics.selection import Rejection
 from ctxr.models.neighbours import Neighbours, nearest
-from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, deduplicate, find_copies
-from ctxr.pipelines.curation.quality import QualityGate, Unmeasurable
-from ctxr.pipelines.curation.ranking import Distances, PhotoRanking, Positions
+from ctxr.pipelines.curation.copies import (
+    CopyRule,
+    Distances,
+    PhotoRanking,
+    Positions,
+    SourceHashes,
+    deduplicate,
+    find_copies,
+)
+from ctxr.pipelines.curation.quality import QualityGate, Unmeasurable, measuring
 from ctxr.pipelines.curation.videos import Embedder, UnitContext
 from ctxr.store.arrays import Vectors, load_vectors, save_vectors, spread, stack_vectors
 from ctxr.store.artifacts import package_versions
@@ -47,7 +54,7 @@ class PooledPhoto:
     width: int
     height: int
     row: int
-    phash: str | None = None
+    phash: str
 
     @property
     def id(self) -> str:
@@ -97,7 +104,7 @@ def gather_pool(
     scans: Mapping[str, str],
     embedder: Embedder,
     *,
-    watch: Callable[[int], None],
+    task: ProgressTask,
     rank: RankShard | None = None,
 ) -> PhotoPool:
     """The pool of all albums. `units`, by album, give theirs without embedding anything again; every photo of the
@@ -108,13 +115,13 @@ def gather_pool(
     blocks: list[Vectors] = []
     numbers = count()
     for album in albums:
-        readable: dict[int, tuple[int, int, str | None]] = {}
+        readable: dict[int, tuple[int, int, str]] = {}
         if unit := units.get(album.name):
             kept = [row for row in unit.ledger if row.row is not None]
-            readable = {row.index: (*image_size(album.photos[row.index]), row.phash) for row in kept}
+            readable = {row.index: (*image_size(album.photos[row.index]), row.phash or "") for row in kept}
             unreadable += unreadable_photos(album, unit)
             blocks.append(unit.vectors)
-            watch(len(album.photos))
+            task.advance(len(album.photos))
         else:
             for start in range(0, len(album.photos), SHARD):
                 chosen = range(start, min(start + SHARD, len(album.photos)))
@@ -123,7 +130,7 @@ def gather_pool(
                     readable |= {int(position): photo for position, photo in found.items()}
                     unreadable += [(album, int(position), problem) for position, problem in problems.items()]
                     blocks.append(vectors)
-                watch(len(chosen))
+                task.advance(len(chosen))
         names = file_names(album.photos)
         for row, (position, (width, height, phash)) in enumerate(readable.items()):
             file, digest = album.photos[position], album.photo_sha256[position]
@@ -135,12 +142,12 @@ def gather_pool(
 
 def _shard(
     artifact: Path, album: InputSource, chosen: range, scan: str, embedder: Embedder
-) -> tuple[dict[str, tuple[int, int, str | None]], dict[str, str], Vectors]:
+) -> tuple[dict[str, tuple[int, int, str]], dict[str, str], Vectors]:
     """By position, width, height and phash of the readable photos and problems of the others; vectors, in memory."""
     key = sha256_of([scan, [album.photo_sha256[position] for position in chosen]])
 
     def make() -> tuple[dict[str, Any], Vectors]:
-        photos: dict[str, tuple[int, int, str | None]] = {}
+        photos: dict[str, tuple[int, int, str]] = {}
         problems: dict[str, str] = {}
 
         def readable() -> Iterator[Pixels]:
@@ -157,7 +164,6 @@ def _shard(
         vectors = [embedder.embed(batch) for batch in iter(lambda: [*islice(pictures, 16)], [])]
         return {"photos": photos, "problems": problems}, stack_vectors(vectors, 0)
 
-    # a shard of a version that took no hashes has no "photos"
     head, vectors = _kept(artifact, f"{album.name}.shard{chosen.start}", key, make, ("photos", "problems"))
     return head["photos"], head["problems"], vectors
 
@@ -223,7 +229,7 @@ class PhotoPicking:
 
 
 @dataclass
-class Stripes(Job):
+class Stripes(Job[Vectors]):
     """Finds the neighbours of a stripe of photos, by the `engine` of a `PhotoPicking`, in pools of vectors."""
 
     artifact: Path
@@ -249,7 +255,7 @@ def with_neighbours(
     units = []
     for number, pool in enumerate(pools):
         content = sha256_bytes(pool.vectors.tobytes()), pool.vectors.shape
-        key = sha256_of([number, content, NEIGHBOURS, STRIPE, package_versions()])
+        key = sha256_of([number, content, NEIGHBOURS, STRIPE, package_versions("torch")])
         stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
         units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
     engine = engine if len(units) > len(pools) else Local()  # a stripe is not worth the start of a process
@@ -268,7 +274,7 @@ def pick_photos(
     picking: PhotoPicking,
     *,
     facts: Mapping[tuple[str, int], Facts],
-    watch: Callable[[int], None],
+    task: ProgressTask,
 ) -> list[SourceUnit]:
     """Sets out of the pool, as one unit per album, written. `facts` go by album and position, `stamps` by album.
 
@@ -302,7 +308,7 @@ def pick_photos(
         return {"image_set": _set_id(pool.photos[anchor])}
 
     for anchor in np.random.default_rng(picking.seed).permutation(count).tolist():
-        watch(1)
+        task.advance()
         photo, columns = pool.photos[anchor], outcome(anchor)
         if count > 1:
             other = same[anchor] if same[anchor] != anchor else around[anchor, 0]
@@ -339,7 +345,8 @@ class _Judge:
                 facts = Facts(photo.album.name, photo.position, photo.path, photo.sha256, photo.width, photo.height)
             if not self._quality.complete(facts):
                 try:
-                    facts = self._quality.measure(facts, lambda: read_image(photo.file))
+                    with measuring(facts):
+                        facts = self._quality.measure(facts, read_image(photo.file))
                 except Unmeasurable:
                     return Rejection("unmeasurable", 0.0)
             self.facts[position] = msgspec.structs.replace(facts, path=photo.path)

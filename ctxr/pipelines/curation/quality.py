@@ -5,7 +5,8 @@ table per instrument, one picture per frame. It may be deleted at any time.
 """
 
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,26 +108,28 @@ class QualityGate(Portable):
         """Whether everything the limits need has been measured."""
         return all(getattr(facts, _COLUMNS[name][0]) is not None for name in self.limits.measured)
 
-    def measure(self, facts: Facts, read: Callable[[], Pixels]) -> Facts:
-        """`facts` with what was missing measured on the picture uint8 [H, W, 3] that `read` gives.
-
-        Raises Unmeasurable, with the picture's name, when it cannot be read or an instrument fails on it.
-        """
+    def measure(self, facts: Facts, rgb: Pixels) -> Facts:
+        """`facts` with what was missing measured on the picture uint8 [H, W, 3]. Raises DataError where an instrument fails on it."""
         figures: dict[str, Any] = {}
-        try:
-            rgb = read()
-            if "brisque" in self.limits.measured and facts.brisque is None:
-                figures = {"brisque": round(self._instrument("brisque").score(rgb), 6)}
-            if "text" in self.limits.measured and facts.text_share is None:
-                text = self._instrument("text").measure(rgb)
-                numbers = round(text.area_share, 6), text.words, round(text.confidence, 2)
-                figures |= zip(_COLUMNS["text"], numbers, strict=True)
-        except DataError as error:
-            raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
+        if "brisque" in self.limits.measured and facts.brisque is None:
+            figures = {"brisque": round(self._instrument("brisque").score(rgb), 6)}
+        if "text" in self.limits.measured and facts.text_share is None:
+            text = self._instrument("text").measure(rgb)
+            numbers = round(text.area_share, 6), text.words, round(text.confidence, 2)
+            figures |= zip(_COLUMNS["text"], numbers, strict=True)
         return msgspec.structs.replace(facts, **figures)
 
 
-def forget_other_measures(facts: Iterable[Facts], old: dict[str, str], new: dict[str, str]) -> list[Facts]:
+@contextmanager
+def measuring(facts: Facts) -> Iterator[None]:
+    """Raises Unmeasurable, with the picture's name, where it cannot be read or an instrument fails on it."""
+    try:
+        yield
+    except DataError as error:
+        raise Unmeasurable(f"{facts.source}/img{facts.index}: {error.message}", error.hint) from error
+
+
+def forget_other_measures(facts: Iterable[Facts], old: Mapping[str, str], new: Mapping[str, str]) -> list[Facts]:
     """Facts without the columns whose instrument is not the one in use now; columns not needed now are kept."""
     other = [name for name, key in new.items() if old.get(name, key) != key]
     stale = {column: None for name in other for column in _COLUMNS[name]}
@@ -143,7 +146,7 @@ class FactCache:
     def __init__(self, artifact: Path, source: str, sha256: str) -> None:
         self.folder = artifact.resolve().parent / CACHE / f"{source}-{sha256[:12]}"
 
-    def load(self, measures: dict[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
+    def load(self, measures: Mapping[str, str], but: Container[int] = ()) -> dict[int, tuple[Facts, Path]]:
         """Facts by frame, with the file they were measured on, as far as they come from the instruments in `measures`.
 
         Frames in `but` are left out; nothing of them is read.

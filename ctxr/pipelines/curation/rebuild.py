@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage
+from ctxr.datasets.changes import changed
+from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
@@ -17,14 +18,14 @@ from ctxr.media.frames import other_software, pixels_sha256
 from ctxr.media.images import Pixels, encode_jpeg
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Rebuild, RebuildReport
-from ctxr.pipelines.curation.originals import Originals, recipe_of
-from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, require_ours
+from ctxr.pipelines.curation.originals import Originals, recipe_at
+from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, take_manifest
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
-from ctxr.store.records import Facts, Failure, Image, Shot
-from ctxr.store.tables import read_table, write_tables
+from ctxr.store.records import Facts, Failure, Image, ImageSet, Record, Shot
+from ctxr.store.tables import SIDE_TABLES, read_table, side_rows, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
 
@@ -44,31 +45,48 @@ def run(config: Rebuild, progress: Progress = SILENT) -> RebuildReport:
     return report
 
 
-class RebuildStage(Stage):
+@dataclass(frozen=True)
+class RebuildInputs(Inputs):
+    """Where the recipe lies."""
+
+    recipe: Path
+
+
+@dataclass(frozen=True)
+class RebuiltPictures:
+    """Pictures by image id, those that did not come out as recorded, and by source why images of it could not be had."""
+
+    images: dict[str, Image]
+    differences: list[ImageDifference]
+    failed: dict[str, DataError]
+
+
+class RebuildStage(Stage[RebuildInputs]):
     """Makes the images of a recipe from its sources. Existing pictures are kept."""
 
     KIND = IMAGE_SETS
+    IN_PLACE = True
     options: Rebuild
 
-    def inputs(self, progress: Progress) -> Inputs:
+    def inputs(self, progress: Progress) -> RebuildInputs:
         """The recipe, a folder that may be written, and one that holds sources if it is named."""
         if self.options.videos is not None:
             require_sources(self.options.videos)
-        artifact, recipe = recipe_of(self.options.source())
-        require_rebuilt(self.out())
-        return Inputs([Parent("recipe", artifact.manifest.kind, artifact.sha256)], recipe)
+        artifact = recipe_at(self.options.source())
+        refuse_other_verbs(self.out())
+        parents = [Parent("recipe", artifact.manifest.kind, artifact.sha256)]
+        return RebuildInputs(parents, self.options.key(), recipe=artifact.path)
 
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """As for any artifact, if nothing failed and every picture is as it was saved."""
-        ready = super().current(out, inputs)
-        if not ready or ready.manifest.counts.get("failed") != 0:
-            return None
-        images = read_table(out / "images.jsonl", Image)
-        return ready if all(sha256_if_readable(out / image.path) == image.sha256 for image in images) else None
+    def pending(self, artifact: Artifact, inputs: RebuildInputs) -> bool:
+        """Whether an image could not be made."""
+        return artifact.manifest.counts.get("failed") != 0
 
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Make the missing pictures; the earlier result stays valid meanwhile."""
-        recipe: RebuildRecipe = inputs.data
+    def changed_files(self, artifact: Artifact) -> list[str]:
+        """Tables, or else pictures."""
+        return changed(artifact)[0]
+
+    def _pictures(self, recipe: RebuildRecipe, out: Path, progress: Progress) -> RebuiltPictures:
+        """Make the missing pictures."""
         originals, images = Originals(recipe.path, self.options, progress), recipe.images.values()
         had = {image.id for image in images if sha256_if_readable(out / image.path) == image.sha256}
         missing = [image for image in images if image.id not in had]
@@ -89,11 +107,15 @@ class RebuildStage(Stage):
         if differences and (other := other_software(recipe.head.software)):
             progress.warn(f"other versions are installed here than where the recipe was made: {other}")
         remember_paths(out, originals.locator.places)
-        return replace(inputs, data=(recipe, pictures, differences, failed))
+        return RebuiltPictures(pictures, differences, failed)
 
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """Write the tables."""
-        recipe, pictures, compared, failed = inputs.data
+    def write(self, inputs: RebuildInputs, out: Path, progress: Progress) -> Content:
+        """Make the missing pictures, while the earlier result stays valid, then write the tables."""
+        refuse_links(out)
+        recipe = read_recipe(inputs.recipe)
+        made = self._pictures(recipe, out, progress)
+        pictures, compared, failed = made.images, made.differences, made.failed
+        take_manifest(out)
         sets = [image_set for image_set in recipe.sets if all(name in pictures for name in image_set.images)]
         used = {name for image_set in sets for name in image_set.images}
         images = [image for name, image in pictures.items() if name in used]
@@ -114,7 +136,7 @@ class RebuildStage(Stage):
             "facts": list[Facts](),
             "shots": list[Shot](),
         }
-        annotations = _annotations(recipe, {image_set.id for image_set in sets})
+        annotations = _annotations(recipe, sets)
         tables |= {name: rows for name, rows in annotations.items() if rows}
         write_tables(out, tables)
         _tidy(out, recipe, {image.path for image in images}, set(tables))
@@ -137,15 +159,18 @@ _RETRY = "ctxr rebuild --videos DIR"
 """The command that retries a source; without paths, so an artifact is the same wherever it was made."""
 
 
-def require_rebuilt(out: Path) -> None:
-    """Make the folder `out` ours; raises UsageError when it holds something that was not rebuilt."""
-    require_ours(out)
+def refuse_other_verbs(out: Path) -> None:
+    """Raise UsageError for a folder that another verb wrote, finished or not."""
     if (out / MANIFEST).is_file():
         verb = open_artifact(out).manifest.verb
         if verb != Rebuild.COMMAND:
             raise UsageError(f"{out} was made by ctxr {verb}", hint="choose another folder with --out")
     elif (out / SOURCES).exists():
         raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
+
+
+def refuse_links(out: Path) -> None:
+    """Raise UsageError where a link would lead pictures out of the folder."""
     for folder in (out / IMAGES, *(out / IMAGES).glob("*")):
         if folder.is_symlink():
             raise UsageError(f"{folder} is a link to another folder", hint="choose an empty or new folder with --out")
@@ -170,14 +195,17 @@ def _image(image: RecipeImage) -> Image:
     return Image(image.id, image.path, image.sha256, image.group, *size, image.index, image.time)
 
 
-def _annotations(recipe: RebuildRecipe, sets: set[str]) -> dict[str, Sequence[Any]]:
-    """Texts, queries and judgments about the sets that could be made."""
-    queries = [query for query in recipe.queries if query.image_set in sets]
+def _annotations(recipe: RebuildRecipe, sets: Sequence[ImageSet]) -> dict[str, Sequence[Record]]:
+    """Texts, queries, judgments and side tables about the sets that could be made."""
+    made = {image_set.id for image_set in sets}
+    queries = [query for query in recipe.queries if query.image_set in made]
     ids = {query.id for query in queries}
     named = {name for query in queries for name in query.texts}
     judgments = [judgment for judgment in recipe.judgments if judgment.query in ids]
     texts = [text for text in recipe.texts if text.id in named]
-    return {"texts": texts, "queries": queries, "judgments": judgments}
+    images = {name for image_set in sets for name in image_set.images}
+    side = side_rows(recipe.side, {"query": ids, "image": images, "image_set": made})
+    return {"texts": texts, "queries": queries, "judgments": judgments, **side}
 
 
 def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
@@ -186,7 +214,7 @@ def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) 
         for image in recipe.images.values():
             if image.path not in wanted:
                 (out / image.path).unlink(missing_ok=True)
-        for name in ("texts", "queries", "judgments"):
+        for name in ("texts", "queries", "judgments", *SIDE_TABLES):
             if name not in tables:
                 (out / f"{name}.jsonl").unlink(missing_ok=True)
         for part in [*out.glob(".*.part"), *(out / IMAGES).glob("*/.*.part")]:

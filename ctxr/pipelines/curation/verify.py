@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rebuilding import ImageDifference, RecipeImage
+from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_recipe
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
@@ -16,7 +16,7 @@ from ctxr.media.frames import other_software, pixels_sha256
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, read_image
 from ctxr.media.sources import require_sources
 from ctxr.pipelines.curation.config import Verify, VerifyReport
-from ctxr.pipelines.curation.originals import Originals, recipe_of
+from ctxr.pipelines.curation.originals import Originals, recipe_at
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable
 from ctxr.store.kinds import EXPORT, IMAGE_SETS
@@ -54,7 +54,7 @@ def _report(path: Path, kind: str, images: Collection[str], verdicts: Verdicts, 
 
 def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyReport:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
-    _, recipe = recipe_of(path)
+    recipe = read_recipe(recipe_at(path).path)
 
     def frame(image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
         content = encode_jpeg(rgb)
@@ -81,7 +81,7 @@ def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyRe
 
 def _verify_sets(path: Path, originals: Originals, progress: Progress) -> VerifyReport:
     """Compare pictures with their sources: a frame decoded and saved again is the same file, a photo still lies there."""
-    _, dataset = open_sets(path)
+    dataset = open_sets(path)
     sources = {source.name: source for source in dataset.sources}
     verdicts: Verdicts = {}
     frames, photos = [], []

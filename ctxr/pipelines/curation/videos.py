@@ -5,33 +5,42 @@ only where pixels come from differs. So both give the same sets.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field, replace
-from fractions import Fraction
-from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from ctxr.engine.units import Portable
-from ctxr.errors import CtxrError
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
-from ctxr.media.frames import ChildFrameReader
+from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.units import Job, Portable
+from ctxr.errors import CtxrError, DataError, UsageError
+from ctxr.media.decoder_process import CandidateFrame, ChildFrameReader, FrameGone, ScanEnd, Scanner
+from ctxr.media.footage import SourceLocator
 from ctxr.media.images import Pixels, decode_jpeg, encode_jpeg, perceptual_hash
-from ctxr.media.scan import FrameGone, Scanner
+from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import InputSource
 from ctxr.media.video import VideoError, VideoHeader
-from ctxr.metrics.selection import Completed, FrameDecision, Rejection, SecantSearch, Walk
-from ctxr.models.encoders import Encoder
-from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures
+from ctxr.metrics.selection import Completed, GreedyPicker, Rejection
+from ctxr.models.encoders import Encoder, load_encoder
+from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures, measuring
 from ctxr.store.arrays import VectorLog, Vectors, spread, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
-from ctxr.store.units import DROPPED, IMAGES, SOURCES, SourceUnit, Stamp, write_unit
+from ctxr.store.units import DROPPED, IMAGES, SOURCES, FailedUnit, SourceUnit, Stamp, write_unit
+
+BATCH = 16
+"""Frames that are embedded together; their pixels are held until they were decided on."""
+
+BATCH_BYTES = 160 * 2**20
+"""Pixel bytes held for one batch at most, which bounds memory for 4K and 8K footage."""
+
+RECENT = 4
+"""Frames that are decoded again and may be asked for twice."""
 
 
 @dataclass(frozen=True)
@@ -45,153 +54,39 @@ class Picking:
 
 
 @dataclass
-class Picker:
-    """Picks from one source, frame by frame in order.
+class Embedder(Portable):
+    """An encoder that is loaded when first needed and used by one thread at a time.
 
     Attributes:
-        artifact: folder that pictures are written to.
-        pixels: frame number -> upright RGB uint8 [H, W, 3]. encode_exact: pictures -> vectors [n, D] in full precision.
-        embed: number of a frame between two samples -> its vector [D].
-        facts: what is known already, by frame. files: saved pictures that exist already, by frame; each has facts.
-        exact: full-precision vectors that are known already, by frame.
+        name, device, precision: as `load_encoder` takes them. progress: hears of warnings.
+        fingerprint: of the encoder that earlier sets were built with; "" for any.
     """
 
-    artifact: Path
-    source: str
-    picking: Picking
-    pixels: Callable[[int], Pixels]
-    encode_exact: Callable[[Sequence[Pixels]], Vectors]
-    embed: Callable[[int], Vectors]
-    facts: dict[int, Facts] = field(default_factory=dict)
-    files: dict[int, Path] = field(default_factory=dict)
-    exact: dict[int, Vectors] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.decisions: dict[int, FrameDecision] = {}
-        self.measured: dict[int, Facts] = {}
-        self.sets: list[ImageSet] = []
-        self.images: list[Image] = []
-        self._refined: dict[int, Vectors] = {}
-        self._rows: dict[int, LedgerRow] = {}
-        self._open_rows: dict[int, tuple[LedgerRow, Vectors]] = {}
-        self.walk = Walk(self.picking.threshold, self.picking.set_size, self.picking.margin, self._refine, self._veto)
-        self._search = SecantSearch(self.walk, self.embed, self._push)
-
-    def consider(self, held: Sequence[LedgerRow], sample: LedgerRow, vector: Vectors) -> None:
-        """Decide on a sample, and on those frames held before it that the search embeds; a set that becomes full is saved at once."""
-        self._rows = {row.index: row for row in (*held, sample)}
-        self._search.run([row.index for row in held], sample.index, vector)
-
-    def _push(self, index: int, vector: Vectors) -> FrameDecision:
-        row = self._rows[index]
-        self._open_rows[index] = (row, vector)
-        decision, completed = self.walk.push(index, row.shot or 0, vector)
-        self.decisions[index] = decision
-        if completed:
-            self._save_set(completed)
-        for other in self._open_rows.keys() - set(self.walk.chosen()):
-            del self._open_rows[other]
-        return decision
-
-    def ledger(self, rows: Sequence[LedgerRow]) -> list[LedgerRow]:
-        """The rows with what the walk made of them; call it when the last shot is over."""
-        self.walk.finish()
-        exact_rows = {index: position for position, index in enumerate(sorted(self._refined))}
-        return [self._decided(row, exact_rows.get(row.index)) for row in rows]
-
-    def _decided(self, row: LedgerRow, exact_row: int | None) -> LedgerRow:
-        if (made := self.decisions.get(row.index)) is None:
-            return row
-        image_set = None if made.set_number is None else self._set_id(made.shot, made.set_number)
-        figures = {"value": _rounded(made.value), "nearest": made.nearest, "distance": _rounded(made.distance)}
-        return msgspec.structs.replace(row, image_set=image_set, reason=made.reason, exact_row=exact_row, **figures)
-
-    def exact_vectors(self, width: int) -> Vectors:
-        """Vectors that were taken again, ordered by frame, [M, D]."""
-        return stack_vectors((self._refined[index] for index in sorted(self._refined)), width)
-
-    def _set_id(self, shot: int, number: int) -> str:
-        return f"{self.source}-shot{shot}_{number}"
-
-    def _refine(self, indices: Sequence[int]) -> Vectors:
-        missing = [index for index in indices if index not in self.exact]
-        if missing:
-            vectors = self.encode_exact([self.pixels(index) for index in missing])
-            self.exact.update(zip(missing, vectors, strict=True))
-        self._refined |= {index: self.exact[index] for index in indices}
-        return np.stack([self.exact[index] for index in indices])
-
-    def _veto(self, index: int) -> Rejection | None:
-        quality = self.picking.quality
-        if not quality.limits:
-            return None
-        path = f"{DROPPED}/{self.source}/img{index}.jpg"
-        self._save(index, path)
-        facts = self.facts[index]
-        if not quality.complete(facts):
-            # measured on the file as it is saved, so that anyone can repeat it
-            facts = quality.measure(facts, lambda: decode_jpeg(self.files[index].read_bytes()))
-        self.facts[index] = self.measured[index] = msgspec.structs.replace(facts, path=path)
-        return quality.limits.judge(facts)
-
-    def _save(self, index: int, path: str) -> None:
-        """Write the frame to `path`: a link to an existing file, or its pixels as JPEG."""
-        target = self.artifact / path
-        file = self.files.get(index)
-        if file is None:
-            rgb = self.pixels(index)
-            content = encode_jpeg(rgb)
-            write_bytes(target, content, durable=False)
-            self.facts[index] = Facts(self.source, index, path, sha256_bytes(content), rgb.shape[1], rgb.shape[0])
-        elif file != target:
-            link_or_copy(file, target)
-        self.files[index] = target
-
-    def _save_set(self, completed: Completed) -> None:
-        set_id = self._set_id(completed.shot, completed.number)
-        for index in completed.indices:
-            row, _ = self._open_rows[index]
-            path = f"{IMAGES}/{set_id}/img{index}.jpg"
-            self._save(index, path)
-            facts = self.facts[index]
-            if index in self.measured:
-                self.measured[index] = msgspec.structs.replace(facts, path=path)
-            size = facts.width, facts.height
-            image = Image(f"{self.source}/img{index}", path, facts.sha256, self.source, *size, index, row.time)
-            self.images.append(image)
-        images = tuple(f"{self.source}/img{index}" for index in completed.indices)
-        distances = spread(np.stack([self._open_rows[index][1] for index in completed.indices]))
-        self.sets.append(ImageSet(set_id, "video", images, self.source, self.source, completed.shot, *distances))
-
-
-def _rounded(value: float | None, places: int = 6) -> float | None:
-    """By default to six decimals: finer than any decision, coarse enough to read."""
-    return None if value is None else round(value, places)
-
-
-BATCH = 16
-"""Frames that are embedded together; their pixels are held until the walk has seen them."""
-
-BATCH_BYTES = 160 * 2**20
-"""Pixel bytes held for one batch at most, which bounds memory for 4K and 8K footage."""
-
-
-@dataclass(frozen=True)
-class Embedder(Portable):
-    """An encoder that is made when first needed and used by one thread at a time."""
-
-    make: Callable[[], "Encoder"]
+    name: str
+    device: str = "auto"
+    precision: str = "auto"
+    progress: Progress = SILENT
+    fingerprint: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False, compare=False)
+    loaded: Encoder | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def encoder(self) -> "Encoder":
-        """The encoder."""
+    def encoder(self) -> Encoder:
+        """The encoder. Raises DataError where it is not that of the earlier sets, UsageError where it cannot run as then."""
         with self.lock:
-            return self._encoder
-
-    @cached_property
-    def _encoder(self) -> "Encoder":
-        return self.make()
+            if self.loaded is None:
+                self.loaded = load_encoder(self.name, self.device, self.precision, warn=self.progress.warn)
+                if self.fingerprint not in ("", self.loaded.fingerprint):
+                    raise DataError(
+                        f"the encoder {self.name} is not the one the sets were built with (other weights)",
+                        hint="run ctxr build-sets again, then filter",
+                    )
+                if self.fingerprint and self.precision not in self.loaded.precisions():
+                    raise UsageError(
+                        f"these sets were made with OpenVINO, which is not available on {self.loaded.device}",
+                        hint="pip install openvino and use --device cpu",
+                    )
+            return self.loaded
 
     def embed(self, pictures: Sequence[Pixels], exact: bool = False, rows: int | None = None) -> Vectors:
         """Unit vectors [n, D] float32 of pictures uint8 [H, W, 3], `rows` of them in a pass."""
@@ -219,41 +114,141 @@ class UnitContext(Portable):
     stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def save(self, unit: SourceUnit) -> SourceUnit:
-        """Write a unit, and remember what was measured on its source."""
-        write_unit(self.artifact, unit)
+        """Write a unit, and remember what was measured on its source. Returns the unit as it lies there."""
+        written = write_unit(self.artifact, unit)
         self.cache(unit.source).store(unit, self.artifact)
-        return unit
+        return written
 
     def cache(self, source: Source | InputSource) -> FactCache:
         """The cached measurements of a source."""
         return FactCache(self.artifact, source.name, source.sha256)
 
 
-class _Pass:
+class SetPicker(GreedyPicker, ABC):
+    """Picks sets of images from one video; a set that becomes full is saved at once.
+
+    Attributes:
+        rows: of the ledger, by frame. places: of embedded frames, the rows of their vectors.
+        facts: what is known of pictures, by frame. files: saved pictures, by frame; each has facts.
+        exact: full-precision vectors that are known, by frame.
+    """
+
+    def __init__(self, context: UnitContext, source: str) -> None:
+        super().__init__(context.picking.threshold, context.picking.set_size, context.picking.margin)
+        self.context, self.source = context, source
+        self.rows: dict[int, LedgerRow] = {}
+        self.places: dict[int, int] = {}
+        self.facts: dict[int, Facts] = {}
+        self.files: dict[int, Path] = {}
+        self.exact: dict[int, Vectors] = {}
+        self._measured: dict[int, Facts] = {}
+        self._refined: set[int] = set()
+        self._sets: list[ImageSet] = []
+        self._images: list[Image] = []
+
+    @abstractmethod
+    def pixels(self, index: int) -> Pixels:
+        """A frame as upright RGB uint8 [H, W, 3]."""
+
+    def refine(self, indices: Sequence[int]) -> Vectors:
+        """See `GreedyPicker.refine`."""
+        missing = [index for index in indices if index not in self.exact]
+        if missing:
+            vectors = self.context.embedder.embed([self.pixels(index) for index in missing], exact=True)
+            self.exact.update(zip(missing, vectors, strict=True))
+        self._refined.update(indices)
+        return np.stack([self.exact[index] for index in indices])
+
+    def veto(self, index: int) -> Rejection | None:
+        """See `GreedyPicker.veto`."""
+        quality = self.context.picking.quality
+        if not quality.limits:
+            return None
+        path = f"{DROPPED}/{self.source}/img{index}.jpg"
+        self._save(index, path)
+        facts = self.facts[index]
+        if not quality.complete(facts):
+            # measured on the file as it is saved, so that anyone can repeat it
+            with measuring(facts):
+                facts = quality.measure(facts, decode_jpeg(self.files[index].read_bytes()))
+        self.facts[index] = self._measured[index] = msgspec.structs.replace(facts, path=path)
+        return quality.limits.judge(facts)
+
+    def complete(self, full: Completed) -> None:
+        """See `GreedyPicker.complete`."""
+        set_id = self._set_id(full.shot, full.number)
+        names = tuple(f"{self.source}/img{index}" for index in full.indices)
+        for name, index in zip(names, full.indices, strict=True):
+            path = f"{IMAGES}/{set_id}/img{index}.jpg"
+            self._save(index, path)
+            facts = self.facts[index]
+            if index in self._measured:
+                self._measured[index] = msgspec.structs.replace(facts, path=path)
+            size = facts.width, facts.height
+            self._images.append(Image(name, path, facts.sha256, self.source, *size, index, self.rows[index].time))
+        self._sets.append(ImageSet(set_id, "video", names, self.source, self.source, full.shot, *spread(full.vectors)))
+
+    def unit(self, stamp: Stamp, source: Source, shots: list[Shot], vectors: Vectors) -> SourceUnit:
+        """What was picked, once the last shot is over; `vectors` [N, D] are those at `places`."""
+        self.finish()
+        numbers = {index: number for number, index in enumerate(sorted(self.places))}
+        exact_rows = {index: position for position, index in enumerate(sorted(self._refined))}
+        ledger = []
+        for index, row in sorted(self.rows.items()):
+            columns: dict[str, Any] = {"row": numbers.get(index)}
+            if made := self.decisions.get(index):
+                columns |= {"reason": made.reason, "nearest": made.nearest, "exact_row": exact_rows.get(index)}
+                columns |= {"value": _rounded(made.value), "distance": _rounded(made.distance)}
+                columns["image_set"] = None if made.set_number is None else self._set_id(made.shot, made.set_number)
+            ledger.append(msgspec.structs.replace(row, **columns))
+        order = [self.places[index] for index in numbers]
+        vectors = vectors if order == list(range(len(vectors))) else vectors[order]
+        exact = stack_vectors((self.exact[index] for index in exact_rows), vectors.shape[1])
+        source = msgspec.structs.replace(source, considered=sum(row.reason != BETWEEN for row in ledger))
+        made_of = [*self._measured.values()], self._sets, self._images
+        return SourceUnit(stamp, source, shots, ledger, *made_of, vectors=vectors, exact=exact)
+
+    def _set_id(self, shot: int, number: int) -> str:
+        return f"{self.source}-shot{shot}_{number}"
+
+    def _save(self, index: int, path: str) -> None:
+        """Write the frame to `path`: a link to an existing file, or its pixels as JPEG."""
+        target = self.context.artifact / path
+        file = self.files.get(index)
+        if file is None:
+            rgb = self.pixels(index)
+            content = encode_jpeg(rgb)
+            write_bytes(target, content, durable=False)
+            self.facts[index] = Facts(self.source, index, path, sha256_bytes(content), rgb.shape[1], rgb.shape[0])
+        elif file != target:
+            link_or_copy(file, target)
+        self.files[index] = target
+
+
+def _rounded(value: float | None, places: int = 6) -> float | None:
+    """By default to six decimals: finer than any decision, coarse enough to read."""
+    return None if value is None else round(value, places)
+
+
+class VideoPass(SetPicker):
     """One decode of a video: what has been considered, embedded and picked so far."""
 
     def __init__(self, context: UnitContext, video: InputSource, header: VideoHeader, scanner: Scanner) -> None:
-        self.rows: dict[int, LedgerRow] = {}
-        self.places: dict[int, int] = {}
+        super().__init__(context, video.name)
         self.vectors = VectorLog(context.artifact / SOURCES / f".{video.name}.vectors")
-        self._context, self._video, self._scanner = context, video, scanner
-        self._embedder = context.embedder
-        self._reader = ChildFrameReader(lambda: video.path, header.decoder, context.options)
-        self._times: dict[int, Fraction] = {}
+        self._scanner = scanner
+        self._reader = ChildFrameReader(video.path, header.decoder, context.options)
         self._batch: list[tuple[CandidateFrame, Pixels]] = []
         self._live: dict[int, Pixels] = {}
-        encode_exact = partial(context.embedder.embed, exact=True)
-        self.picker = Picker(
-            context.artifact, video.name, context.picking, self._pixels, encode_exact, self._embed_held
-        )
 
     def take(self, candidate: CandidateFrame) -> None:
         """The next considered frame."""
-        self._times[candidate.index] = candidate.time
-        self.rows[candidate.index] = _row(self._video.name, candidate)
+        gate = _rounded(candidate.gate_difference, 4)
+        why: dict[str, Any] = {"reason": "near_still", "value": gate} if candidate.rgb is None else {}
+        place = self.source, candidate.index, candidate.time, candidate.shot
+        self.rows[candidate.index] = LedgerRow(*place, gate=gate, thumbnail=candidate.thumbnail_hash, **why)
         for index, time in candidate.held:
-            self._times[index] = time
-            between = LedgerRow(self._video.name, index, time, candidate.shot, reason=BETWEEN)
+            between = LedgerRow(self.source, index, time, candidate.shot, reason=BETWEEN)
             self.rows[index] = msgspec.structs.replace(self.rows.get(index, between), held=True)
         if candidate.rgb is None:
             return
@@ -263,35 +258,40 @@ class _Pass:
             self.settle()
 
     def settle(self) -> None:
-        """Embed the frames that wait, and let the walk see them."""
+        """Embed the frames that wait, and decide on them."""
         if not self._batch:
             return
-        embedded = self._embedder.embed([rgb for _, rgb in self._batch])
+        embedded = self.context.embedder.embed([rgb for _, rgb in self._batch])
         first, last = self.vectors.append(embedded), self._batch[-1][0].index
         for offset, ((candidate, rgb), vector) in enumerate(zip(self._batch, embedded, strict=True)):
             index = candidate.index
             self.places[index] = first + offset
             self.rows[index] = msgspec.structs.replace(self.rows[index], phash=perceptual_hash(rgb))
-            self.picker.consider([self.rows[held] for held, _ in candidate.held], self.rows[index], vector)
+            self.search([held for held, _ in candidate.held], index, candidate.shot, vector)
             # of what went by, only pixels of the open set may be asked for again
-            for gone in [one for one in self._live if one <= index and one not in self.picker.walk.chosen()]:
+            chosen = self.chosen()
+            for gone in [one for one in self._live if one <= index and one not in chosen]:
                 del self._live[gone]
         self._batch.clear()
-        if self._context.options.search:
+        if self.context.options.searches:
             self._scanner.release(last)
 
-    def _embed_held(self, index: int) -> Vectors:
+    def embed(self, index: int) -> Vectors:
         """The vector of a frame that the child process keeps."""
         rgb = self._live[index] = self._scanner.fetch(index)
-        vectors = self._embedder.embed([rgb], rows=1)
+        vectors = self.context.embedder.embed([rgb], rows=1)
         self.places[index] = self.vectors.append(vectors)
         vector: Vectors = vectors[0]
         return vector
 
-    def _pixels(self, index: int) -> Pixels:
+    def pixels(self, index: int) -> Pixels:
         """A frame that just went by; an older one is decoded again."""
         rgb = self._live.get(index)
-        return self._reader.read(index, self._times[index]) if rgb is None else rgb
+        if rgb is None:
+            time = self.rows[index].time
+            assert time is not None  # noqa: S101  # every frame of a video has its time
+            rgb = self._reader.read(index, time)
+        return rgb
 
     def close(self) -> None:
         """Let go of what only this pass needs."""
@@ -299,18 +299,32 @@ class _Pass:
         self.vectors.discard()
 
 
-def scan_video(
-    context: UnitContext,
-    video: InputSource,
-    stamp: Stamp,
-    scanner: Scanner,
-    watch: Callable[[VideoHeader | None, int], None],
-) -> SourceUnit:
-    """Decode, embed and pick in one pass, and write the unit. `watch` hears of the header and of frames decoded.
+@dataclass
+class VideoProgress:
+    """How much of a video was decoded, on the progress line of a job."""
 
-    Raises `VideoError` when the file gives nothing.
-    """
-    decode: _Pass | None = None
+    job: Job[SourceUnit | FailedUnit]
+    name: str
+    frames: int = 0
+
+    def begin(self, header: VideoHeader) -> None:
+        """The container says how many frames there are, or how long they take."""
+        by_time = float(header.duration * header.rate) if header.duration and header.rate else 0
+        self.frames = int(header.promised_frames or by_time)
+
+    def reach(self, index: int) -> None:
+        """A frame was decoded."""
+        if self.frames:
+            shown = self.job.shares.get(self.name, 0.0)
+            self.job.shares[self.name] = max(shown, min(0.99, index / self.frames))
+            self.job.task.advance(self.job.shares[self.name] - shown)
+
+
+def scan_video(
+    context: UnitContext, video: InputSource, stamp: Stamp, scanner: Scanner, progress: VideoProgress
+) -> SourceUnit:
+    """Decode, embed and pick in one pass, and write the unit. Raises `VideoError` when the file gives nothing."""
+    decode: VideoPass | None = None
     try:
         with closing(scanner.scan(video.path, context.options)) as events:
             for event in events:
@@ -318,16 +332,14 @@ def scan_video(
                     # a second header: another decoder begins again, what came before does not count
                     if decode:
                         decode.close()
-                    decode = _Pass(context, video, event, scanner)
-                    watch(event, 0)
+                    decode = VideoPass(context, video, event, scanner)
+                    progress.begin(event)
                 elif decode and isinstance(event, ScanEnd):
                     decode.settle()
-                    source = _source(video, event)
                     shots = [Shot(video.name, *astuple(shot)) for shot in event.shots]
-                    rows, vectors = _in_order(decode.rows.values(), decode.places, decode.vectors.close())
-                    return context.save(_unit(stamp, source, shots, rows, vectors, picker=decode.picker))
+                    return context.save(decode.unit(stamp, _source(video, event), shots, decode.vectors.close()))
                 elif decode and isinstance(event, CandidateFrame):
-                    watch(None, event.index)
+                    progress.reach(event.index)
                     with suppress(FrameGone):
                         decode.take(event)
                 elif decode:
@@ -339,98 +351,99 @@ def scan_video(
             decode.close()
 
 
-def pick_from_ledger(
-    context: UnitContext, old: SourceUnit, origin: Path, video: Callable[[], Path], stamp: Stamp
-) -> SourceUnit:
-    """Pick from the ledger of `old`, whose pictures lie in the artifact `origin`, and write the unit.
+def _source(video: InputSource, ended: ScanEnd) -> Source:
+    facts = {name: getattr(ended.header, name) for name in ("width", "height", "rate", "duration")}
+    facts |= {name: getattr(ended, name) for name in ("frames", "late_cuts", "decoder", "damage")}
+    return Source(video.name, "video", video.path.name, video.sha256, video.bytes, **facts, shots=len(ended.shots))
+
+
+class LedgerPass(SetPicker):
+    """Picks again from the ledger of the unit `old`, whose pictures lie in the artifact `origin`.
 
     Facts measured with the same instruments are reused; only frames that no file holds are decoded, and frames that the search asks
-    for now and did not then, from the file that `video` gives when it is first needed, in a child process.
+    for now and did not then, in a child process, from the file at `place`, which is looked up when it is first needed.
     """
-    facts, files = _facts(context, old, origin, stamp)
-    times = {row.index: row.time for row in old.ledger if row.time is not None}
-    before = {row.index: row.row for row in old.ledger if row.row is not None}
-    samples = {row.index for row in old.ledger if row.row is not None and not row.held}
-    places = {index: place for index, place in before.items() if index in samples}
-    fresh: list[Vectors] = []
 
-    def embed(index: int) -> Vectors:
-        if index not in before:
-            before[index] = len(old.vectors) + len(fresh)
-            fresh.extend(context.embedder.embed([pixels(index)], rows=1))
-        places[index] = at = before[index]
-        vector: Vectors = old.vectors[at] if at < len(old.vectors) else fresh[at - len(old.vectors)]
+    def __init__(self, context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator) -> None:
+        super().__init__(context, old.source.name)
+        self.rows = {row.index: _undecided(row) for row in old.ledger}
+        self.exact = {
+            row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None
+        }
+        self._old, self._origin, self._place = old, origin, place
+        self._before = {row.index: row.row for row in old.ledger if row.row is not None}
+        self._fresh: list[Vectors] = []
+        self._reader: ChildFrameReader | None = None
+        self._recent: dict[int, Pixels] = {}
+
+    def know(self, measures: Mapping[str, str]) -> None:
+        """Take over facts, and the pictures they are about: of the unit, and of whatever else was measured on its source."""
+        old, quality = self._old, self.context.picking.quality
+        rows = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, measures)}
+        for image in old.images:
+            if image.index is not None and image.index not in rows:
+                size = image.width, image.height
+                rows[image.index] = Facts(old.source.name, image.index, image.path, image.sha256, *size)
+        files = {index: self._origin / facts.path for index, facts in rows.items()}
+        known = {index for index, facts in rows.items() if quality.complete(facts)}
+        for index, (facts, file) in self.context.cache(old.source).load(measures, known).items():
+            rows[index], files[index] = facts, file
+        self.facts, self.files = rows, {index: file for index, file in files.items() if file.is_file()}
+
+    def pick(self) -> Vectors:
+        """Decide on all frames. Returns the vectors at `places`."""
+        old, held = self._old, list[int]()
+        samples = {row.index for row in old.ledger if row.row is not None and not row.held}
+        self.places = {index: place for index, place in self._before.items() if index in samples}
+        for index, row in self.rows.items():
+            if self.context.stopping.is_set():
+                raise VideoError("cancelled", f"{self.source}: picking was stopped")
+            if row.held:
+                held.append(index)
+            elif index in samples:
+                self.search(held, index, row.shot or 0, old.vectors[self._before[index]])
+                held = []
+        return np.concatenate([old.vectors, np.stack(self._fresh)]) if self._fresh else old.vectors
+
+    def embed(self, index: int) -> Vectors:
+        """The vector that the unit holds, or a new one."""
+        vectors = self._old.vectors
+        if index not in self._before:
+            self._before[index] = len(vectors) + len(self._fresh)
+            self._fresh.extend(self.context.embedder.embed([self.pixels(index)], rows=1))
+        self.places[index] = at = self._before[index]
+        vector: Vectors = vectors[at] if at < len(vectors) else self._fresh[at - len(vectors)]
         return vector
 
-    options = replace(context.options, keep_damaged=bool(old.source.damage))
-    with ChildFrameReader(video, old.source.decoder or "pyav", options) as reader:
-        pixels = lru_cache(maxsize=4)(lambda index: reader.read(index, times[index]))
-        picker = Picker(
-            context.artifact,
-            old.source.name,
-            context.picking,
-            pixels,
-            partial(context.embedder.embed, exact=True),
-            embed,
-            facts=facts,
-            files={index: file for index, file in files.items() if file.is_file()},
-            exact={row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None},
-        )
-        rows, held = [_undecided(row) for row in old.ledger], list[LedgerRow]()
-        for row in rows:
-            if context.stopping.is_set():
-                raise VideoError("cancelled", f"{old.source.name}: picking was stopped")
-            if row.held:
-                held.append(row)
-            elif row.index in samples:
-                picker.consider(held, row, old.vectors[before[row.index]])
-                held = []
-    vectors = np.concatenate([old.vectors, np.stack(fresh)]) if fresh else old.vectors
-    rows, vectors = _in_order(rows, places, vectors)
-    return context.save(_unit(stamp, old.source, old.shots, rows, vectors, picker=picker))
+    def pixels(self, index: int) -> Pixels:
+        """A frame, decoded again."""
+        if index in self._recent:
+            return self._recent[index]
+        source, time = self._old.source, self.rows[index].time
+        if self._reader is None:
+            path = self._place if isinstance(self._place, Path) else self._place.video(source)
+            options = replace(self.context.options, keep_damaged=bool(source.damage))
+            self._reader = ChildFrameReader(path, source.decoder or "pyav", options)
+        assert time is not None  # noqa: S101  # every frame of a video has its time
+        if len(self._recent) == RECENT:
+            del self._recent[next(iter(self._recent))]
+        rgb = self._recent[index] = self._reader.read(index, time)
+        return rgb
+
+    def close(self) -> None:
+        """End the child process, if there is one."""
+        if self._reader is not None:
+            self._reader.close()
 
 
-def _in_order(
-    rows: Iterable[LedgerRow], places: Mapping[int, int], vectors: Vectors
-) -> tuple[list[LedgerRow], Vectors]:
-    """Rows by frame, and the vectors that stand at `places`, in the same order."""
-    numbers = {index: number for number, index in enumerate(sorted(places))}
-    ordered = sorted(rows, key=lambda row: row.index)
-    numbered = [msgspec.structs.replace(row, row=numbers.get(row.index)) for row in ordered]
-    order = [places[index] for index in numbers]
-    return numbered, vectors if order == list(range(len(vectors))) else vectors[order]
-
-
-def _facts(
-    context: UnitContext, old: SourceUnit, origin: Path, stamp: Stamp
-) -> tuple[dict[int, Facts], dict[int, Path]]:
-    """Facts, and the pictures they are about, by frame: of the unit, and of whatever else was measured on its source."""
-    rows = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, stamp.measures)}
-    for image in old.images:
-        if image.index is not None and image.index not in rows:
-            rows[image.index] = Facts(old.source.name, image.index, image.path, image.sha256, image.width, image.height)
-    files = {index: origin / facts.path for index, facts in rows.items()}
-    complete = {index for index, facts in rows.items() if context.picking.quality.complete(facts)}
-    for index, (facts, file) in context.cache(old.source).load(stamp.measures, complete).items():
-        rows[index], files[index] = facts, file
-    return rows, files
-
-
-def _unit(
-    stamp: Stamp, source: Source, shots: list[Shot], rows: Sequence[LedgerRow], vectors: Vectors, *, picker: Picker
+def pick_from_ledger(
+    context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator, stamp: Stamp
 ) -> SourceUnit:
-    """What `picker` made of the rows of a ledger; it has seen all of them."""
-    ledger, exact = picker.ledger(rows), picker.exact_vectors(vectors.shape[1])
-    made = [*picker.measured.values()], picker.sets, picker.images
-    source = msgspec.structs.replace(source, considered=sum(row.reason != BETWEEN for row in ledger))
-    return SourceUnit(stamp, source, shots, ledger, *made, vectors=vectors, exact=exact)
-
-
-def _row(source: str, candidate: CandidateFrame) -> LedgerRow:
-    gate = _rounded(candidate.gate_difference, 4)
-    why: dict[str, Any] = {"reason": "near_still", "value": gate} if candidate.rgb is None else {}
-    place = source, candidate.index, candidate.time, candidate.shot
-    return LedgerRow(*place, gate=gate, thumbnail=candidate.thumbnail_hash, **why)
+    """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
+    with closing(LedgerPass(context, old, origin, place)) as again:
+        again.know(stamp.measures)
+        vectors = again.pick()
+        return context.save(again.unit(stamp, old.source, old.shots, vectors))
 
 
 def _undecided(row: LedgerRow) -> LedgerRow:
@@ -440,9 +453,3 @@ def _undecided(row: LedgerRow) -> LedgerRow:
     if row.held:
         why |= {"reason": BETWEEN} if row.gate is None else {"reason": "near_still", "value": row.gate}
     return msgspec.structs.replace(row, **why)
-
-
-def _source(video: InputSource, ended: ScanEnd) -> Source:
-    facts = {name: getattr(ended.header, name) for name in ("width", "height", "rate", "duration")}
-    facts |= {name: getattr(ended, name) for name in ("frames", "late_cuts", "decoder", "damage")}
-    return Source(video.name, "video", video.path.name, video.sha256, video.bytes, **facts, shots=len(ended.shots))

@@ -6,16 +6,17 @@ from pathlib import Path
 
 from ctxr.datasets.changes import pictures_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import open_dataset
+from ctxr.datasets.open import dataset_identity, open_dataset
 from ctxr.datasets.splits import leak_sentence
 from ctxr.engine.progress import Progress
 from ctxr.errors import CtxrError, UsageError, and_more
 from ctxr.media.images import read_image, troubles
 from ctxr.pipelines.inspection.config import Check, Doctor
 from ctxr.pipelines.inspection.order_check import check_order, check_scores, holds_sets
-from ctxr.problems import problem_of
-from ctxr.problems.protocols import ScoringOptions, find_learner
-from ctxr.problems.runs import Scoring, find_runs
+from ctxr.problems.protocols import ScoringOptions
+from ctxr.problems.question import find_learner
+from ctxr.problems.registry import problem_of
+from ctxr.problems.runs import Scoring, find_runs, run_sources
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS
@@ -63,9 +64,10 @@ def _check_order(path: Path, config: Doctor, progress: Progress) -> Iterator[Che
         return
     if config.scores:
         queries = [query.id for query, _, _ in dataset.targets()]
-        options = ScoringOptions(config.workdir, config.device)
-        scoring = Scoring(dataset, queries, options, progress, lambda: find_learner(problem_of({})))
-        yield from check_scores(dataset, find_runs(config.scores, scoring), config.reference, config.seed)
+        options, origin = ScoringOptions(config.workdir, config.device), dataset_identity(path)
+        sources = run_sources(config.scores, config.workdir, origin, progress)
+        scoring = Scoring(dataset, origin, queries, options, progress, lambda: find_learner(problem_of({})))
+        yield from check_scores(dataset, find_runs(sources, scoring), config.reference, config.seed)
 
 
 def check_artifact(path: Path, progress: Progress, is_parent: bool = False) -> Iterator[Check]:
@@ -125,10 +127,10 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
     yield summary(f"{prefix}sets", named, fine, cure)
     if leak := leak_sentence(artifact.manifest.counts):
         yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
-    pictures = pictures_of(path)
-    hashes = {name: sha256 for name, (_, sha256) in pictures.items()}
+    pictures = {row.path: row for row in pictures_of(path)}
+    hashes = {name: row.sha256 for name, row in pictures.items()}
     broken = _troubles("pictures", path, hashes, "was changed", progress)
-    cure = _cure(artifact, {pictures[name][0] for name in broken})
+    cure = _cure(artifact, {pictures[name].unit for name in broken})
     yield summary(f"{prefix}pictures", list(broken.values()), f"{len(pictures)} as they were saved", cure)
     if not prefix:
         for source in sources:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import open_dataset
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError, plural
 from ctxr.media.images import sharpness
 from ctxr.metrics.positions import MOST_POSITIONS
@@ -142,14 +142,17 @@ def _bytes(dataset: Dataset, image: Image) -> float | None:
         return None
 
 
-def run(config: Audit, progress: Progress | None = None) -> AuditReport:
+def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
     """Every shortcut that the dataset allows, on all queries and, where there are both, on video and photos apart.
 
     Raises UsageError for a worker who named no target although others did, DataError, UnfinishedError as `read_dataset` does.
     """
-    progress = progress or Silent()
     dataset = open_dataset(config.dataset, config.workdir, progress).of_sets("ctxr audit")
-    _check_worker(dataset, config.worker)
+    targets = (row for row in dataset.judgments if row.value > 0 and dataset.queries[row.query].labels is None)
+    named = sorted({row.worker for row in targets})
+    if named and config.worker not in named:
+        hint = f"--worker {named[0]}   (known: {', '.join(named[:5])})"
+        raise UsageError(f"no target is named by {config.worker!r}", hint=hint)
     trials = trials_of(dataset, config.worker)
     if not trials:
         return AuditReport(dataset.name, 0, (), ("no target is known, so there is nothing to test",), dataset.notes)
@@ -175,12 +178,3 @@ def run(config: Audit, progress: Progress | None = None) -> AuditReport:
 def _parts(trials: list[Trial]) -> tuple[str, ...]:
     kinds = sorted({query.kind for query in trials}, reverse=True)
     return ("all", *kinds) if len(kinds) > 1 else ("all",)
-
-
-def _check_worker(dataset: Dataset, worker: str) -> None:
-    targets = (row for row in dataset.judgments if row.value > 0 and dataset.queries[row.query].labels is None)
-    named = sorted({row.worker for row in targets})
-    if named and worker not in named:
-        raise UsageError(
-            f"no target is named by {worker!r}", hint=f"--worker {named[0]}   (known: {', '.join(named[:5])})"
-        )

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from ctxr.engine.options import DEVICE, Choices, Options, Range, Seed
-from ctxr.engine.report import Table
+from ctxr.engine.report import Table, VerbReport
+from ctxr.errors import FindingsError, plural
 
 if TYPE_CHECKING:
     from ctxr.metrics.shortcuts import Verdict
@@ -42,7 +43,7 @@ class Stats(Options):
 
 
 @dataclass(frozen=True)
-class StatsReport:
+class StatsReport(VerbReport):
     """The statistics of a dataset.
 
     Attributes:
@@ -75,7 +76,7 @@ class Audit(Options):
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(VerbReport):
     """The accuracy of each shortcut.
 
     Attributes:
@@ -90,6 +91,17 @@ class AuditReport:
     missing: tuple[str, ...]
     notes: tuple[str, ...] = ()
     learnt: str = ""
+
+    @property
+    def finding(self) -> FindingsError | None:
+        """The shortcuts above chance."""
+        flagged = [f"{verdict.rule} on {verdict.part}" for verdict in self.verdicts if verdict.flagged]
+        if not flagged:
+            return None
+        return FindingsError(
+            f"{plural(len(flagged), 'shortcut')} above chance: {', '.join(flagged)}",
+            hint="look at how targets were drawn and frames ordered, or report the shortcut with the benchmark",
+        )
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,21 @@ class Check:
 
 
 @dataclass(frozen=True)
-class ReportPage:
+class DoctorReport(VerbReport):
+    """All checks, in order, and how many of them found a problem."""
+
+    checks: tuple[Check, ...]
+    problems: int
+
+    @property
+    def finding(self) -> FindingsError | None:
+        """The number of problems, and how to mend the first."""
+        cure = next((check.cure for check in self.checks if check.state == "problem"), "")
+        return FindingsError(f"{plural(self.problems, 'problem')} found", hint=cure) if self.problems else None
+
+
+@dataclass(frozen=True)
+class ReportPage(VerbReport):
     """The outcome of `ctxr report`.
 
     Attributes:

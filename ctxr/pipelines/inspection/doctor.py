@@ -6,17 +6,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import CtxrError, first_line
-from ctxr.pipelines.inspection.config import Check, Doctor
+from ctxr.pipelines.inspection.config import Check, Doctor, DoctorReport
 from ctxr.store.artifacts import package_versions
 
 REINSTALL = "pip install --force-reinstall -c constraints.txt torch torchvision"
 """Fix for incompatible packages."""
 
 
-def run(config: Doctor, progress: Progress | None = None) -> list[Check]:
-    """All checks, in order. Problems are part of the result; the CLI turns them into exit code 5.
+def run(config: Doctor, progress: Progress = SILENT) -> DoctorReport:
+    """All checks, in order. Problems are part of the result.
 
     Raises UsageError for arguments that make no sense, and unknown encoders and runs; DataError for a broken file of scores.
     """
@@ -25,8 +25,10 @@ def run(config: Doctor, progress: Progress | None = None) -> list[Check]:
         # imported here, so that the machine can be checked where torch is broken
         from ctxr.pipelines.inspection.artifact_check import check_folder
 
-        return check_folder(config, config.artifact, progress or Silent())
-    return list(check_machine(config.workdir))
+        checks = check_folder(config, config.artifact, progress)
+    else:
+        checks = list(check_machine(config.workdir))
+    return DoctorReport(tuple(checks), sum(check.state == "problem" for check in checks))
 
 
 def check_machine(workdir: Path) -> Iterator[Check]:
@@ -41,12 +43,6 @@ def check_machine(workdir: Path) -> Iterator[Check]:
         yield Check("devices", "ok", ", ".join(devices()))
     except Exception as error:
         yield Check("torch", "problem", f"torch and torchvision are incompatible: {first_line(error)}", REINSTALL)
-    yield from _programs()
-    yield from _encoders()
-    yield from _disk(workdir)
-
-
-def _programs() -> Iterator[Check]:
     for name, package, option, state, use in (
         ("tesseract", "tesseract-ocr", "--version", "problem", "--max-text is unavailable"),
         ("ffmpeg", "ffmpeg", "-version", "note", "only --detector ffmpeg needs it"),
@@ -56,6 +52,8 @@ def _programs() -> Iterator[Check]:
             yield Check(name, state, f"not found: {use}", f"apt-get install {package}")
         else:
             yield _answer(name, [program, option], state, f"apt-get install --reinstall {package}")
+    yield from _encoders()
+    yield from _disk(workdir)
 
 
 def _answer(name: str, command: list[str], otherwise: str, cure: str) -> Check:

@@ -64,7 +64,7 @@ def _named(image: Image) -> int | None:
 
 def _check_numbers(dataset: Dataset, numbers: dict[str, list[int]]) -> Check:
     name = "order of frames"
-    videos = {image_set.id for image_set in dataset.sets if image_set.kind == "video"}
+    videos = {image_set.id for image_set in dataset.sets if image_set.ordered}
     falling = {name: own for name, own in numbers.items() if name in videos and own != sorted(own)}
     as_text = [name for name, own in falling.items() if in_string_order(own)]
     if as_text:

@@ -10,54 +10,57 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import msgspec
 from markupsafe import Markup
 
 from ctxr import __version__
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError, and_more
 from ctxr.pipelines.inspection.config import Report, ReportPage
-from ctxr.pipelines.inspection.pages import distributions, documents, results, revision, sets, summary
+from ctxr.pipelines.inspection.pages import distributions, results, revision, sets, summary
 from ctxr.pipelines.inspection.pages.chain import ALONE, load_chain
 from ctxr.pipelines.inspection.pages.edition import SIDE, Edition, Section, Thumbnails
-from ctxr.pipelines.inspection.pages.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from ctxr.problems.view import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS
+from ctxr.web.templates import environment
+
+PAGES = "ctxr.pipelines.inspection.pages"
+"""Package with the templates, styles and scripts of the page."""
+
+VIEWS = "views"
 
 SECTIONS: tuple[Section, ...] = (
     Section("summary", "Overview", summary.make_summary),
     Section("sets", "Sets", sets.make_sets),
     Section("results", "Results", results.make_results),
-    Section("documents", "Documents", documents.make_documents),
+    Section(VIEWS, "", results.make_views),
     Section("revision", "Revised labels", revision.make_revision),
-    Section("tables", "Tables", results.make_tables),
     Section("timelines", "Timelines", distributions.make_timelines),
     Section("dropped", "Left out", sets.make_dropped),
     Section("distributions", "Distributions", distributions.make_distributions),
     Section("failures", "Failures", sets.make_failures),
     Section("provenance", "Provenance", summary.make_provenance),
 )
-"""Parts of the page in the order in which they are read. A new one needs a row here, `templates/<id>.html`, and, if it moves,
-`static/<id>.js`."""
+"""Parts of the page in the order in which they are read; at `VIEWS` stand those of problems. A new one needs a row here,
+`templates/<id>.html`, and, if it moves, `static/<id>.js`."""
 
-OF_CAPTIONS = ("revision", "tables", "results", "provenance")
+OF_CAPTIONS = ("revision", VIEWS, "results", "provenance")
 """Those that say something of captions without image sets of ours, in their order."""
 
 FIRST_LINE = b"<!doctype html><!-- ctxr report -->"
 """How a page starts, by which it is known as ours before it is written over."""
 
 
-def run(config: Report, progress: Progress | None = None) -> ReportPage:
+def run(config: Report, progress: Progress = SILENT) -> ReportPage:
     """Write the page and report its contents.
 
     Raises UnfinishedError without anything finished, DataError for a damaged table, UsageError where something else
     stands at the page's place.
     """
-    progress = progress or Silent()
     page = config.check().page()
     _refuse_strangers(page)
 
@@ -149,16 +152,6 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
 
     Equal artifacts give equal bytes. Everything from tables and manifests is escaped; scripts write text, never markup.
     """
-    environment = Environment(
-        loader=PackageLoader("ctxr.pipelines.inspection.pages"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals["plot_box"] = {
-        "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "width": WIDTH, "height": HEIGHT
-    }  # fmt: skip
     revised = edition.chain.last.command == f"ctxr {REVISE_LABELS}"
     by_id = {section.id: section for section in SECTIONS}
     sections = [by_id[name] for name in (OF_CAPTIONS if revised else by_id)]
@@ -167,21 +160,29 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
     with edition.progress.task("page", None):
         later = sorted(sections, key=lambda one: one.id == "summary")
         contexts |= {section.id: section.make(edition) for section in later if section.id != "results"}
-    if edition.chain.last.kind == ALONE and contexts.get("results") is None and contexts.get("tables") is not None:
+    if edition.chain.last.kind == ALONE and contexts.get("results") is None and edition.views:
         contexts["summary"] = None  # it counts sets and queries, and there are none
-    shown = [(section, contexts[section.id]) for section in sections if contexts[section.id] is not None]
+    views: list[View] = []
+    for section in sections:
+        context = contexts[section.id]
+        own = edition.views if section.id == VIEWS else ()
+        views += own if context is None else [View(section.id, section.title, PAGES, context)]
+    edition.data |= {view.id: view.data for view in edition.views if view.data is not None}
+    templates = [environment(view.package).get_template(f"{view.id}.html") for view in views]
     parts = [
-        (section, Markup(environment.get_template(f"{section.id}.html").render(context, section=section)))  # noqa: S704
-        for section, context in shown
+        (view, Markup(template.render(view.context, section=view)))  # noqa: S704
+        for view, template in zip(views, templates, strict=True)
     ]
     edition.data["pictures"] = edition.pictures.addresses(folder)
     edition.data["near"] = edition.near
-    style = _static("report.css")
-    scripts = ["base", *(section.id for section, _ in shown)]
-    script = "".join(
-        f"(() => {{\n{code}}})();\n" for name in scripts if (code := _static(f"{name}.js", must=name == "base"))
-    )
-    page = environment.get_template("page.html").render(
+    style = _static(PAGES, "report.css") + "".join(_static(view.package, f"{view.id}.css") for view in edition.views)
+    scripts = [_static(PAGES, "base.js"), *(_static(view.package, f"{view.id}.js") for view in views)]
+    script = "".join(f"(() => {{\n{code}}})();\n" for code in scripts if code)
+    # nothing may be fetched; pictures come from the page, or from the folder beside it
+    images = "data: 'self' file:" if folder else "data:"
+    sources = f"img-src {images}; style-src {_hash(style)}; script-src {_hash(script)}"
+    page = environment(PAGES).get_template("page.html")
+    return page.render(
         first_line=FIRST_LINE.decode(),
         chain=edition.chain,
         version=__version__,
@@ -189,32 +190,25 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
         more=more,
         style=style,
         script=script,
-        policy=_policy(style, script, folder),
+        policy=f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'",
         data=_json(edition.data),
         side=SIDE,
-    )
-    return page.encode()
+    ).encode()
 
 
-def _static(name: str, must: bool = True) -> str:
-    file = files("ctxr.pipelines.inspection.pages") / "static" / name
-    return file.read_text(encoding="utf-8") if must or file.is_file() else ""
-
-
-def _policy(style: str, script: str, folder: str) -> str:
-    """Content Security Policy: nothing may be fetched; pictures come from the page, or from the folder beside it."""
-    pictures = "data: 'self' file:" if folder else "data:"
-    sources = f"img-src {pictures}; style-src {_hash(style)}; script-src {_hash(script)}"
-    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+def _static(package: str, name: str) -> str:
+    """A script or style of a package; "" where it has none."""
+    file = files(package) / "static" / name
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _json(data: dict[str, Any]) -> str:
+def _json(data: dict[str, object]) -> str:
     """JSON that cannot end the element it stands in, whatever a name holds."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(msgspec.to_builtins(data), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

@@ -2,20 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.documents import GOLD, documents_of, is_documents
 from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.imagecode import _COLLECTIONS, UNKNOWN, collection_of, is_release
 from ctxr.datasets.readers.phenomena import PHENOMENA
 from ctxr.datasets.splits import SPLITS
-from ctxr.engine.progress import Progress, Silent
+from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError, plural
 from ctxr.metrics.language import Parsed, language, mention_share
@@ -28,9 +25,10 @@ from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
 from ctxr.pipelines.inspection.config import Stats, StatsReport
 from ctxr.problems.figures import PARTS
+from ctxr.problems.registry import question_about
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Query
-from ctxr.store.tables import UNREADABLE
+from ctxr.store.tables import SIDE_TABLES, UNREADABLE
 
 Row = tuple[str, float | None, float, int, bool]
 """Figure, value here (None: cannot be computed), published value, digits after the point, whether all that it was counted on
@@ -210,43 +208,26 @@ def by_split(dataset: Dataset) -> Table | str:
     return Table("Sets and descriptions by split", heads, tuple(rows))
 
 
-def by_document(dataset: Dataset) -> Table:
-    """Documents of each split, with their sentences, images and links."""
-    worker = min((row.worker for row in dataset.judgments), key=lambda name: (name != GOLD, name), default=GOLD)
-    documents, rows = documents_of(dataset, worker), []
-    for split in (*SPLITS, None, "all"):
-        if part := [one for one in documents if split in (one.split, "all")]:
-            n, m = zip(*(one.links.shape for one in part), strict=True)
-            linked, judged = (sum(int(what(one.links).sum()) for one in part) for what in (np.nan_to_num, np.isfinite))
-            alone = sum(int((one.links == 0).all(axis).sum()) for one in part for axis in (0, 1))
-            images = {image for one in part for image in one.images}
-            counts = (len(part), sum(n), len(images), linked, alone, float(np.median(n)), float(np.median(m)))
-            rows.append((split or "no split", *counts, 100 * linked / judged if judged else None))
-    heads = ("split", "documents", "sentences", "images", "links", "linked to nothing",
-             "median sentences", "median images", "density %")  # fmt: skip
-    note = f"density: links over pairs that are labelled; links by {worker}"
-    return Table("Documents by split", heads, tuple(rows), note, digits=1)
-
-
-def _largest(rows: Iterable[tuple[Any, ...]], names: int) -> tuple[tuple[Any, ...], ...]:
-    """The rows with the largest counts, which follow `names` names, and one with the sums of the others."""
-    ranked = sorted(rows, key=lambda row: (-row[names], row[:names]))
+def _largest(counts: Mapping[tuple[str, ...], tuple[int, ...]]) -> tuple[tuple[str | int, ...], ...]:
+    """A row of names and counts for the largest counts, and one with the sums of the others."""
+    ranked = sorted(counts.items(), key=lambda row: (-row[1][0], row[0]))
+    rows: list[tuple[str | int, ...]] = [(*names, *values) for names, values in ranked[:MOST_ROWS]]
     if others := ranked[MOST_ROWS:]:
-        sums = map(sum, list(zip(*others, strict=True))[names:])
-        ranked[MOST_ROWS:] = [(f"{len(others)} others", *[""] * (names - 1), *sums)]
-    return tuple(ranked)
+        sums = map(sum, zip(*(values for _, values in others), strict=True))
+        rows.append((f"{len(others)} others", *[""] * (len(others[0][0]) - 1), *sums))
+    return tuple(rows)
 
 
 def by_source(dataset: Dataset) -> Table | str:
     """Sets and descriptions of each corpus, video or album; the smaller ones summed up."""
     texts_of = Counter(query.image_set for query in image_queries(dataset))
-    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    counts: dict[tuple[str, ...], tuple[int, ...]] = {}
     for image_set in dataset.sets:
         key = (collection_of(image_set), image_set.kind)
         sets, texts = counts.get(key, (0, 0))
         counts[key] = sets + 1, texts + texts_of[image_set.id]
-    rows = _largest(((*key, *row) for key, row in counts.items()), names=2)
-    return Table("Sets and descriptions by source", ("source", "kind", "sets", "descriptions"), rows) if rows else ""
+    heads = ("source", "kind", "sets", "descriptions")
+    return Table("Sets and descriptions by source", heads, _largest(counts)) if counts else ""
 
 
 def per_set(dataset: Dataset) -> Table | str:
@@ -306,7 +287,8 @@ def writers(dataset: Dataset) -> Table | str:
     written = Counter(dataset.texts[query.texts[0]].author for query in image_queries(dataset))
     if not set(written) - {UNKNOWN}:
         return ""
-    return Table("Descriptions by writer", ("writer", "descriptions"), _largest(written.items(), names=1))
+    rows = _largest({(name,): (count,) for name, count in written.items()})
+    return Table("Descriptions by writer", ("writer", "descriptions"), rows)
 
 
 def positions(dataset: Dataset) -> Table | str:
@@ -356,13 +338,22 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 
 
+def side_tables(dataset: Dataset) -> Table | str:
+    """Rows of each side table, and what they belong to."""
+    rows = [
+        (name, len(table), SIDE_TABLES[name].of.replace("_", " "), len(set(map(SIDE_TABLES[name].owner_of, table))))
+        for name, table in dataset.side.items()
+    ]
+    return Table("Side tables", ("table", "rows", "each about a", "distinct"), tuple(rows)) if rows else ""
+
+
 def licences(dataset: Dataset) -> Table | str:
     """Images by licence, where the publisher names it."""
     rows = sorted(Counter(dataset.licences.values()).items(), key=lambda row: (-row[1], row[0]))
     return Table("Images by licence", ("licence", "images"), tuple(rows)) if rows else ""
 
 
-def run(config: Stats, progress: Progress | None = None) -> StatsReport:
+def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
     """Compute every table that the dataset supports, and name each that it does not.
 
     Raises UsageError for wrong arguments, DataError for content that does not fit, UnfinishedError without a dataset.
@@ -370,12 +361,11 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
     config.check()
     if config.out is not None and config.out.is_dir():
         raise UsageError(f"{config.out} is a folder", hint="--out names a file, like stats.json")
-    progress = progress or Silent()
     tokenizer = load_tokenizer(config.tokenizer, config.parser)
     dataset = open_dataset(config.dataset, config.workdir, progress)
-    if is_documents(dataset):
+    if own := question_about(dataset).tables(dataset):
         leaks = leakage_table(Nearness(None, config.near_embedding), dataset, None, progress)
-        shown = {"documents": by_document(dataset)} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
+        shown = {**own} | ({"leakage": leaks} if isinstance(leaks, Table) else {})
         return _write(config, StatsReport(dataset.name, "", shown, (), dataset.notes))
     asked = image_queries(dataset)
     described = {query.id: " ".join(dataset.texts[name].text for name in query.texts) for query in asked}
@@ -396,6 +386,7 @@ def run(config: Stats, progress: Progress | None = None) -> StatsReport:
         "positions": positions(dataset),
         "distances": distance_table(dataset, distances),
         "phenomena": phenomena_table(dataset),
+        "side_tables": side_tables(dataset),
         "licences": licences(dataset),
         "leakage": leakage_table(near, dataset, vectors, progress),
     }

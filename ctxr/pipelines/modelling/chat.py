@@ -166,7 +166,7 @@ def instruction(query: EvalQuery, shift: int) -> str:
     return "\n".join([*frames, f"Description: {query.text}", asked])
 
 
-def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: int) -> list[dict[str, Any]]:
+def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: int) -> list[dict[str, object]]:
     """The messages of a chat completion. Raises DataError for a picture that cannot be read."""
     content: list[str | Path] = []
     for number, image in enumerate(shown(query.images, shift), 1):

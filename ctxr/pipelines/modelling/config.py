@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from ctxr.engine.options import (
     Choices,
@@ -13,72 +13,29 @@ from ctxr.engine.options import (
     EndpointOptions,
     NotDecisive,
     Options,
-    PathOption,
     Range,
-    Seed,
-    Since,
     Switch,
     Text,
-    Workdir,
 )
-from ctxr.engine.report import Table
-from ctxr.problems.recipes import recipe_name
-from ctxr.store.kinds import RUNS
-
-Name = Annotated[str | None, NotDecisive]
-Draws = Annotated[int, Range(1, inf, "a number of draws, at least 1; default: 10000")]
-
-SPLITS = ("train", "valid", "test", "none")
-
-
-def invalid_name(name: str | None) -> Iterator[tuple[str, str]]:
-    """The sentence and hint of a name that no folder can have."""
-    if name is not None and (name in ("", ".", "..") or Path(name).name != name or not name.isprintable()):
-        yield f"--name {name!r} is not a folder name", "--name first-try"
+from ctxr.engine.report import Table, VerbReport
+from ctxr.errors import PartialError
+from ctxr.problems.options import SPLITS, EvalOptions, Name, TrainOptions, invalid_name
 
 
 @dataclass(frozen=True)
-class Train(Options):
+class Train(TrainOptions):
     """Options of `ctxr train`; the recipe, with these changes, decides the run."""
 
     COMMAND = "train"
+    ORDER = (
+        "recipe", "dataset", "name", "seeds", "parity", "changes", "judgments", "workdir", "device", "tensorboard",
+        "text_only", "image_only",
+    )  # fmt: skip
 
-    recipe: Text = "clip-batch"
-    """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
-    entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot; or a TOML file."""
-    dataset: PathOption = None
-    """Artifact or release with train, valid and test queries or documents, or pairs for entailment; default: the latest finished one in
-    the workdir."""
-    name: Name = None
-    """Name of the run; default: that of its recipe."""
-    seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
-    """Number of trainings, with the seeds 0, 1, 2 and so on."""
-    parity: Text = "fixed"
-    """Fixed (published numbers without known errors), paper (its text to the letter) or code (as the released scripts)."""
     changes: Annotated[tuple[str, ...], NotDecisive] = ()
     """Another value for a key of the recipe, such as lr=1e-4 or encoder=ctxr-tiny; can be given several times."""
-    judgments: PathOption = None
-    """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
-    device: Device = "auto"
-    """Device to train on: auto, cpu, cuda, mps."""
     tensorboard: Switch = False
     """Log each epoch for TensorBoard, in `tensorboard/` of the run; needs the package tensorboard."""
-    text_only: Switch = False
-    """Train an entailment classifier without its image branch: --set image=."""
-    image_only: Switch = False
-    """Train an entailment classifier without its text branch: --set text=."""
-
-    def folder(self, home: str = RUNS) -> Path:
-        """Where the run is written, in a folder of the project."""
-        return self.workdir / home / (self.name or recipe_name(self.recipe))
-
-    def rules(self) -> Iterator[tuple[str, str]]:
-        """A name that a folder can have, and at least one branch."""
-        yield from invalid_name(self.name)
-        if self.text_only and self.image_only:
-            yield "--text-only and --image-only cannot be combined", "give one of them"
 
 
 @dataclass(frozen=True)
@@ -98,7 +55,7 @@ class SeedResult:
 
 
 @dataclass(frozen=True)
-class TrainReport:
+class TrainReport(VerbReport):
     """The result of `train`.
 
     Attributes:
@@ -128,82 +85,14 @@ class TrainReport:
 
 
 @dataclass(frozen=True)
-class Eval(Options):
+class Eval(EvalOptions):
     """Options of `ctxr eval`."""
 
     COMMAND = "eval"
 
-    runs: Annotated[tuple[str, ...], NotDecisive] = ()
-    """Runs or classifiers by name or folder, files of scores (a line of query, candidate, value each; always
-    evaluated as on image sets or documents), or models; default: every run."""
-    dataset: PathOption = None
-    """Artifact or published release (folder or file); default: the dataset of the runs, else the latest finished one in the workdir."""
-    workdir: Workdir = Path("work")
-    """Project folder, where each command finds what the one before it made."""
-    out: PathOption = None
-    """Folder to write; default: `results/NAME` in the workdir, named after the run, or after all of them: `A-vs-B`."""
-    split: str = ""
-    """Evaluate only train, valid, test or none (sets without a split); default: every scored split, and for a classifier the first of
-    test, valid and train that has pairs."""
-    compare: bool = False
-    """Test every run against every other: differences with intervals, permutation and McNemar, Holm-corrected over all of them."""
-    partial: bool = False
-    """Leave out queries that some run did not score completely, and report their number."""
-    cluster: Annotated[str, Choices(("set", "group"))] = "set"
-    """Unit of resampling for intervals and of sign flips in tests: set or document (the target, where many share a set), or group
-    (whole videos and albums)."""
-    recall: str = "5"
-    """Recall@k to print, on documents p@k, such as 1,5,10."""
-    trec: Annotated[bool, Since(False)] = False
-    """Print what trec_eval does too: MAP (over galleries MAP@30, as far as their TREC files go), and P@k and nDCG@k at each k of
-    --recall."""
-    resamples: Draws = 10_000
-    """Bootstrap resamples of each interval."""
-    permutations: Draws = 10_000
-    """Random sign patterns of a permutation test; all patterns where there are fewer."""
-    seed: Seed = 0
-    """Seed of intervals and tests."""
-    tokenizer: str = "auto"
-    """Tokenizer that measures the length of texts: auto (spaCy where it is installed), spacy, regex."""
-    encoder: str | None = None
-    """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
-    distances recorded in the sets."""
-    regions: Text = ""
-    """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
-    rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
-    """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
-    validated."""
-    rerank_by: str = ""
-    """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
-    device: Device = "auto"
-    """Device of the encoder: auto, cpu, cuda, mps."""
-    judgments: PathOption = None
-    """More judgments (table or folder with judgments.jsonl) of a round of revised labels, for Entail@K."""
-    positives: PathOption = None
-    """For COCO: folder with CxC's and ECCV's ground truth (cxc_image_to_caption.json, …_caption_to_image.json, eccv_…), and
-    with CxC's similarities (sits_test.csv, sis_test.csv, sts_test.csv)."""
-
-    def rules(self) -> Iterator[tuple[str, str]]:
-        """A known split, a list of k, and both options of reranking or neither."""
-        if self.split not in ("", *SPLITS):
-            yield f"--split {self.split} is unknown", f"choose one of {', '.join(SPLITS)}"
-        if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,5}\s*|\s*", part, re.ASCII) for part in self.recall.split(",")):
-            yield f"--recall {self.recall!r} is not a list of whole numbers from 1", "--recall 1,5,10"
-        if bool(self.rerank) != bool(self.rerank_by):
-            yield "--rerank and --rerank-by need each other", "--rerank 128 --rerank-by ViT-B-32:openai"
-
-    def ks(self) -> list[int]:
-        """The k of each recall@k, in increasing order."""
-        return sorted({int(part) for part in self.recall.split(",") if part.strip()})
-
-    def key(self) -> dict[str, Any]:
-        """The decisive options; those of reranking only where it was asked for."""
-        key = super().key()
-        return key if self.rerank is not None else {name: key[name] for name in key if not name.startswith("rerank")}
-
 
 @dataclass(frozen=True)
-class EvalReport:
+class EvalReport(VerbReport):
     """The result of `eval`.
 
     Attributes:
@@ -229,7 +118,7 @@ class Listen(EndpointOptions):
         "max_tokens", "price_in", "price_out", "max_cost", "dry_run", "insecure", "workdir",
     )  # fmt: skip
 
-    dataset: PathOption = None
+    dataset: Path | None = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""
     endpoint: Text = ""
     """Address of an OpenAI-compatible server, such as http://localhost:8000/v1."""
@@ -241,7 +130,7 @@ class Listen(EndpointOptions):
     """Ask each query this many times, averaging over cyclic shifts of the pictures to cancel position bias; 10 covers a set of ten."""
     name: Name = None
     """Name of the run, in `runs/` of the workdir; default: that of the model."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
 
     def folder(self) -> Path:
@@ -259,7 +148,7 @@ class Listen(EndpointOptions):
 
 
 @dataclass(frozen=True)
-class ListenReport:
+class ListenReport(VerbReport):
     """The result of `listen`.
 
     Attributes:
@@ -289,6 +178,16 @@ class ListenReport:
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def finding(self) -> PartialError | None:
+        """That --max-cost ended the run."""
+        if self.complete or self.dry_run:
+            return None
+        return PartialError(
+            f"--max-cost ended the run: {self.answered} of {self.requests} requests were answered",
+            hint="run the same command with a larger --max-cost: it continues where it stopped",
+        )
+
 
 EXTRACTORS = ("grid", "faster-rcnn", "file")
 
@@ -299,7 +198,7 @@ class RegionsConfig(Options):
 
     COMMAND = "regions"
 
-    dataset: PathOption = None
+    dataset: Path | None = None
     """Artifact or published release with pictures; default: the latest finished one in the workdir."""
     by: str = "grid:auto"
     """Extractor: grid:ENCODER (its feature map), faster-rcnn[:WEIGHTS.pth|.safetensors], file:FOLDER (bottom-up-attention .npz)."""
@@ -307,7 +206,7 @@ class RegionsConfig(Options):
     """Most regions of a picture, besides the whole picture."""
     name: Name = None
     """Name of the artifact, in `regions/` of the workdir; default: grid, faster-rcnn or file."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""
@@ -328,7 +227,7 @@ class RegionsConfig(Options):
 
 
 @dataclass(frozen=True)
-class RegionsReport:
+class RegionsReport(VerbReport):
     """The result of `regions`.
 
     Attributes:

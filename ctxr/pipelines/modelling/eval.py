@@ -1,44 +1,59 @@
 """`ctxr eval`: evaluate and compare runs, with confidence intervals and error analysis."""
 
 from pathlib import Path
-from typing import Any
 
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import UsageError
 from ctxr.metrics.proportions import LEVEL
 from ctxr.models.hub import makes_pairs
+from ctxr.models.identity import model_identity
 from ctxr.pipelines.modelling.config import Eval, EvalReport
-from ctxr.problems import evaluation_of
-from ctxr.problems.evaluation import SIDES, EvalRequest, Evaluation
+from ctxr.problems.evaluation import SIDES, EvalRequest, Evaluation, ScoredRun, SplitT
 from ctxr.problems.figures import Columns, Summariser, correct_together
-from ctxr.problems.results import RESULTS, results_name
-from ctxr.store.artifacts import Content, plain
+from ctxr.problems.registry import evaluation_of, results_kind
+from ctxr.problems.results import RESULTS, read_tables, results_name
+from ctxr.store.artifacts import Content, open_artifact
 
 
-class EvalStage(Stage):
+class EvalStage(Stage[Inputs]):
     """Figures and tables as an artifact of the kind that the problem writes."""
 
-    def __init__(self, options: Eval, evaluation: Evaluation) -> None:
+    options: Eval
+
+    def __init__(self, options: Eval, progress: Progress) -> None:
         super().__init__(options)
-        self.evaluation, self.KIND = evaluation, evaluation.KIND
-        self.folder = options.out or options.workdir / RESULTS / results_name(evaluation.titles)
+        self.request = EvalRequest(options, progress)
+        self.KIND = results_kind(self.request)
 
     def out(self) -> Path:
         """Named after the runs."""
-        return self.folder
+        names = [source.name for source in self.request.sources]
+        return self.options.out or self.options.workdir / RESULTS / results_name(names)
 
     def inputs(self, progress: Progress) -> Inputs:
-        """Dataset and runs."""
-        return Inputs(self.evaluation.parents, key=self.evaluation.key)
-
-    def key(self, inputs: Inputs) -> dict[str, Any]:
-        """What the problem says."""
-        return plain(inputs.key)
+        """Dataset and runs, and the models that the options name, by content."""
+        options, names = self.options, [source.name for source in self.request.sources]
+        named = {"encoder": options.encoder, "rerank_by": options.rerank_by}
+        models = {option: model_identity(name, options.workdir) for option, name in named.items() if name}
+        return Inputs([*self.request.parents()], {**options.key(), **models, "runs": names})
 
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         """What was found."""
-        return self.evaluation.write(out)
+        evaluation = evaluation_of(self.request)
+        measure(evaluation, self.options, progress)
+        content, findings = evaluation.write(out), evaluation.findings
+        report = {
+            "problem": evaluation.PROBLEM,
+            "dataset": evaluation.dataset,
+            "names": list(evaluation.names),
+            "notes": findings.notes,
+        }
+        # a file of scores may hold several runs
+        runs = dict.fromkeys(run.origin for run in evaluation.runs)
+        known = {run.sha256 for run in runs}
+        parents = [*(parent for parent in inputs.parents if parent.sha256 not in known), *runs]
+        return content._replace(counts=content.counts | report, parents=parents)
 
 
 def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
@@ -53,17 +68,16 @@ def run(config: Eval, progress: Progress = SILENT) -> EvalReport:
             f"--rerank-by {config.rerank_by} scores pairs, and a shortlist needs an encoder of vectors",
             hint="--rerank-by ViT-B-32:openai",
         )
-    evaluation: Evaluation = evaluation_of(EvalRequest(config, progress))
-    measure(evaluation, config, progress)
-    stage = EvalStage(config, evaluation)
+    stage = EvalStage(config, progress)
     up_to_date = execute(stage, progress).up_to_date
-    findings = evaluation.findings
+    results = stage.out()
+    counts = open_artifact(results).manifest.counts
     return EvalReport(
-        stage.out(), evaluation.dataset, evaluation.names, up_to_date, findings.tables, tuple(findings.notes)
+        results, counts["dataset"], tuple(counts["names"]), up_to_date, read_tables(results), tuple(counts["notes"])
     )
 
 
-def measure(evaluation: Evaluation, config: Eval, progress: Progress) -> None:
+def measure(evaluation: Evaluation[SplitT, ScoredRun], config: Eval, progress: Progress) -> None:
     """Find the figures and differences of every split, and what the problem adds."""
     findings, measured = evaluation.findings, []
     for split in evaluation.splits:

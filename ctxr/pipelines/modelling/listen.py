@@ -2,16 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from ctxr.datasets.changes import parent_of
+from msgspec import convert, structs
+
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.lineage import remember_dataset
+from ctxr.datasets.lineage import content_of, picture_parents, remember_dataset
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError
@@ -30,16 +32,15 @@ from ctxr.pipelines.modelling.chat import (
     shown,
 )
 from ctxr.pipelines.modelling.config import Listen, ListenReport
-from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, queries_of, sha256_of_queries
+from ctxr.problems.queries import EvalQuery, pictures_of, queries_of
 from ctxr.problems.runs import SCORES
-from ctxr.store.append_only import read_appended
-from ctxr.store.artifacts import MANIFEST, MARKER, Artifact, Content, Parent, open_artifact, plain
+from ctxr.store.artifacts import MANIFEST, MARKER, Content, open_artifact, take_manifest
 from ctxr.store.atomic import disk_errors
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Score
 from ctxr.store.scores import write_scores
-from ctxr.store.tables import read_table, write_table
+from ctxr.store.tables import read_appended, read_table, write_table
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ListenJob:
     """All requests of a run.
 
     Attributes:
-        place: where. of_side: queries of the side, asked or not. requests: in the order of queries. parents: of the artifact.
+        place: where. of_side: queries of the side, asked or not. requests: in the order of queries.
     """
 
     config: Listen
@@ -57,7 +58,6 @@ class ListenJob:
     asked: tuple[EvalQuery, ...]
     files: Mapping[str, Path]
     requests: tuple[Request, ...]
-    parents: tuple[Parent, ...]
 
     @property
     def out(self) -> Path:
@@ -90,8 +90,7 @@ def job_of(config: Listen, progress: Progress) -> ListenJob:
         for query in queries
         for shift in shifts_of(config.shifts, len(query.images))
     )
-    parent = parent_of(dataset, sha256_of_queries(queries, contents))
-    return ListenJob(config, address, dataset, len(pool), queries, files, requests, (parent,))
+    return ListenJob(config, address, dataset, len(pool), queries, files, requests)
 
 
 def heard_of(job: ListenJob, replies: Sequence[Reply]) -> dict[str, list[Reply]]:
@@ -120,12 +119,12 @@ def scores(queries: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Scor
 
 def accuracy(queries: Iterable[EvalQuery], heard: Heard) -> float | None:
     """Expected share of targets that score highest, ties in expectation; None where no target is known."""
-    labelled = [query for query in queries if query.target is not None]
+    labelled = [query for query in queries if query.targets]
     hits = 0.0
     for question in labelled:
         values = [row.value for row in scores([question], heard, "")]
         best = [index for index, value in enumerate(values) if value == max(values)]
-        hits += (question.target in best) / len(best)
+        hits += len({*question.targets} & {*best}) / len(best)
     return hits / len(labelled) if labelled else None
 
 
@@ -134,10 +133,11 @@ def by_shift(queries: Sequence[EvalQuery], heard: Heard) -> Table:
     rows = []
     for shift in sorted({reply.shift for replies in heard.values() for reply in replies}):
         replies = [(query, reply) for query in queries for reply in heard[query.query] if reply.shift == shift]
-        judged = [
-            (one.images, one.images[one.target], reply.candidate) for one, reply in replies if one.target is not None
-        ]
-        hits = sum(1 / len(images) if pick is None else pick == target for images, target, pick in judged)
+        judged = [(one, reply.candidate) for one, reply in replies if one.targets]
+        hits = sum(
+            len(one.targets) / len(one.images) if pick is None else pick in {one.images[place] for place in one.targets}
+            for one, pick in judged
+        )
         chosen = sum(reply.outcome == "chosen" for _, reply in replies)
         rows.append((shift, len(replies), chosen, hits / len(judged) if judged else None))
     return Table(
@@ -159,8 +159,8 @@ def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
             chosen[reply.number] += 1
             for number in range(1, len(query.images) + 1):
                 expected[number] += 1 / len(query.images)
-            if query.target is not None:
-                position = shown(query.images, reply.shift).index(query.images[query.target]) + 1
+            for target in query.targets:
+                position = shown(query.images, reply.shift).index(query.images[target]) + 1
                 stood[position] += 1
                 hits[position] += reply.number == position
     rows = []
@@ -240,36 +240,41 @@ JOURNAL = "journal.jsonl"
 PARTIAL = "partial.jsonl"
 
 
-class ListenStage(Stage):
+@dataclass(frozen=True)
+class ListenInputs(Inputs):
+    """Where the dataset lies."""
+
+    path: Path
+
+
+class ListenStage(Stage[ListenInputs]):
     """`listen` as an artifact; without a reply to every request there are partial scores, and no manifest."""
 
     KIND = RUN
+    IN_PLACE = True
 
-    def __init__(self, job: ListenJob, pause: Pause | None = None) -> None:
-        super().__init__(job.config)
-        self._job, self._pause = job, pause
+    options: Listen
 
-    def inputs(self, progress: Progress) -> Inputs:
-        """The queries and their pictures."""
-        return Inputs(self._job.parents)
+    def __init__(self, options: Listen, pause: Pause | None = None) -> None:
+        super().__init__(options)
+        self._pause = pause
 
-    def key(self, inputs: Inputs) -> dict[str, Any]:
-        """The endpoint and the version of the prompt, then the options."""
-        return plain({"endpoint": self._job.place.url, "wording": VERSION} | self.options.key())
+    def inputs(self, progress: Progress) -> ListenInputs:
+        """The dataset; the endpoint, the version of the prompt, and the options."""
+        options = self.options
+        address = resolve_address(options.endpoint, options.insecure)
+        _refuse_others(self.out())
+        path = chosen(options.dataset, options.workdir, CHAIN, progress)
+        known = content_of(path)
+        parents = [structs.replace(known, name=path.resolve().stem)]
+        parents += picture_parents(path, known, options.workdir, progress)
+        return ListenInputs(parents, {"endpoint": address.url, "wording": VERSION} | options.key(), path)
 
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """The artifact, where no reply was lost."""
-        complete = len(heard_of(self._job, _replies(out))) == len(self._job.asked)
-        return super().current(out, inputs) if complete else None
-
-    def require_free(self, out: Path) -> None:
-        """The folder holds no other run, and the endpoint has its key."""
-        key_of(self._job.config.key_from, self._job.place)
-        super().require_free(out)
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content | None:
+    def write(self, inputs: ListenInputs, out: Path, progress: Progress) -> Content | None:
         """Send the requests without a reply; scores, where all have one."""
-        job = self._job
+        job = job_of(replace(self.options, dataset=inputs.path), progress)
+        key_of(job.config.key_from, job.place)
+        take_manifest(out)
         for file in (out / SCORES, out / PARTIAL):
             with disk_errors(file):
                 file.unlink(missing_ok=True)
@@ -331,6 +336,7 @@ def _finished(job: ListenJob, replies: Sequence[Reply]) -> Content:
         "price_out": job.config.price_out,
         "cost": report.cost,
         job.config.split: report.accuracy,
+        "report": {name: value for name, value in asdict(report).items() if name != "run"},
     }
     models = {"listener": {"name": job.config.model, "answered_as": sorted({reply.model for reply in used})}}
     return Content([SCORES, REPLIES], counts, models)
@@ -344,12 +350,15 @@ def run(config: Listen, progress: Progress = SILENT, pause: Pause | None = None)
     Raises UsageError for wrong arguments, CtxrError without a key, and for a host that refuses or does not answer (every
     answer until then is kept), DataError for pictures that cannot be sent, UnfinishedError without a finished dataset.
     """
-    job = job_of(config.check(), progress)
-    _refuse_others(job.out)
+    out = config.check().folder()
     if config.dry_run:
-        return report_on(job, _replies(job.out), dry_run=True)
-    result = execute(ListenStage(job, pause), progress)
-    report = replace(report_on(job, _replies(job.out)), up_to_date=result.up_to_date)
-    if report.complete:
-        remember_dataset(report.run, config.dataset)
-    return report
+        _refuse_others(out)
+        content_of(chosen(config.dataset, config.workdir, CHAIN, SILENT))  # which refuses edited tables
+        return report_on(job_of(config, progress), _replies(out), dry_run=True)
+    result = execute(ListenStage(config, pause), progress)
+    if result.artifact is None:
+        return report_on(job_of(config, progress), _replies(out))
+    remember_dataset(out, config.dataset)
+    told = result.artifact.manifest.counts["report"]
+    tables, notes = tuple(convert(table, Table) for table in told["tables"]), tuple(told["notes"])
+    return ListenReport(out, **{**told, "tables": tables, "notes": notes, "up_to_date": result.up_to_date})

@@ -1,328 +1,79 @@
-"""`ctxr regions`: features and boxes of regions of every picture, computed in shards or imported.
+"""`ctxr regions`: features and boxes of regions of every picture."""
 
-`NAME.npz` holds `x` [R, F] features, `bbox` [R, 4] boxes in pixels (x1, y1, x2, y2), and the picture's size as `image_w` and
-`image_h`, or `w` and `h`. Nothing in it is unpickled.
-"""
-
-import shutil
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
 
-import numpy as np
+from msgspec import structs
 
-from ctxr.datasets.changes import parent_of, refuse_other
-from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.lineage import content_of, picture_parents
 from ctxr.datasets.open import open_dataset
 from ctxr.engine.progress import SILENT, Progress
+from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, UsageError, and_more, first_line
-from ctxr.media.images import Pixels, decoded, read_image
-from ctxr.models.regions import DetectorRegions, Extractor, GridRegions, weights_here
+from ctxr.errors import UsageError
+from ctxr.models.hub import placeless
+from ctxr.models.identity import model_identity, resolved_name
 from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
-from ctxr.problems.embeddings import cached
-from ctxr.problems.queries import contents_of
 from ctxr.store.artifacts import Content, open_artifact
-from ctxr.store.atomic import link_or_copy
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import REGION_FEATURES
-from ctxr.store.records import Image
-from ctxr.store.regions import BOX, PICTURES, Array, RegionRow, read_regions, shard_name, with_whole
-from ctxr.store.tables import write_table
-
-SUFFIX = ".npz"
-
-SIZES = (("image_w", "image_h"), ("w", "h"))
-"""What exports call the size of a picture."""
-
-MOST_BYTES = 2**30
-"""Of a picture's arrays, unpacked: a hundred times those of a thousand regions with 2,048 features."""
+from ctxr.store.memory import remembered
+from ctxr.store.regions import read_regions
 
 
-class FileRegions:
-    """Regions out of files, by the content of the picture.
+@dataclass(frozen=True)
+class RegionsInputs(Inputs):
+    """Where the dataset lies, and `--by` with the name under which its model was found."""
 
-    Args:
-        folder: of the files; one is found by the image's path or id in the dataset (`SET/img3.npz`), its file's name alone
-            (`img3.npz`), or the SHA-256 of its content.
-        most: boxes of a picture; the first of the file count.
-
-    Raises UsageError for a folder that does not exist, DataError where none of the pictures has a file.
-    """
-
-    def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
-        if not folder.is_dir():
-            raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
-        self._folder, self._most = folder, most
-        stems = Counter(Path(image.path or image.id).stem for image in dataset.images.values())
-        unique = {stem for stem, count in stems.items() if count == 1}
-        files = {content: _file_of(folder, dataset.images[image], content, unique) for content, image in images.items()}
-        self._files = {content: file for content, file in files.items() if file is not None}
-        if not self._files:
-            image = next(iter(images.values()), "of nothing")
-            raise DataError(
-                f"{folder} has no .npz for any of {len(images)} pictures, such as {image}",
-                hint=f"name the files as the pictures: {image}{SUFFIX}",
-            )
-        self.features = _read(next(iter(self._files.values())))[0].shape[1]
-
-    def describe(self) -> dict[str, object]:
-        """The settings; the files themselves are in `keys`."""
-        return {"layout": "bottom-up-attention npz", "most": self._most, "features": self.features}
-
-    def key(self, content: str) -> str:
-        """What decides the regions of a picture: its content and that of its file."""
-        file = self._files.get(content)
-        return content if file is None else content + sha256_file(file)
-
-    def regions(self, contents: list[str]) -> list[Array | None]:
-        """float32 [1 + R, F + BOX] of each picture, None where there is no file.
-
-        Raises DataError naming the file whose arrays do not fit each other, or those of the other files.
-        """
-        return [self._regions(self._files[content]) if content in self._files else None for content in contents]
-
-    def why(self, content: str) -> str:
-        """The reason why a picture has no regions."""
-        return f"{self._folder} has no {SUFFIX} for it"
-
-    def _regions(self, file: Path) -> Array:
-        features, boxes = _read(file)
-        if features.shape[1] != self.features:
-            raise DataError(
-                f"{file}: x has {features.shape[1]} features where other files have {self.features}",
-                hint="extract all pictures with one detector",
-            )
-        return with_whole(features[: self._most], boxes[: self._most])
+    path: Path
+    by: str
 
 
-def _file_of(folder: Path, image: Image, content: str, unique: set[str]) -> Path | None:
-    """The file of a picture; `unique` are file names, without suffix, that no two pictures share."""
-    path = Path(image.path or image.id).with_suffix("")
-    names = [path.as_posix(), path.as_posix().removeprefix("images/"), image.id, content]
-    names += [path.name] if path.name in unique else []
-    inside = folder.resolve()
-    for name in names:
-        file = folder / f"{name}{SUFFIX}"
-        if file.is_file() and file.resolve().is_relative_to(inside):
-            return file
-    return None
-
-
-def _read(file: Path) -> tuple[Array, Array]:
-    """Features float32 [R, F] and boxes [R, 4] as shares of the picture. Raises DataError naming the file."""
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            if sum(member.file_size for member in arrays.zip.infolist()) > MOST_BYTES:
-                raise ValueError(f"its arrays have more than {MOST_BYTES:,} bytes")
-            features, pixels = np.asarray(arrays["x"]), np.asarray(arrays["bbox"])
-            sizes = [
-                [float(arrays[name]) for name in names] for names in SIZES if names[0] in arrays and names[1] in arrays
-            ]
-    except KeyError as error:
-        raise DataError(
-            f"{file} lacks the array {error.args[0]!r}", hint="a file holds x, bbox, image_w and image_h"
-        ) from error
-    # NumPy lets out whatever zip files, Python's tokenizer, and memory for a shape that a header makes up, raise
-    except Exception as error:
-        raise DataError(f"{file} is not a readable .npz: {first_line(error)}") from error
-    if not sizes:
-        raise DataError(f"{file} lacks the size of its picture", hint="a file holds image_w and image_h")
-    return _checked(file, features, pixels, *sizes[0])
-
-
-def _checked(file: Path, features: Any, pixels: Any, width: float, height: float) -> tuple[Array, Array]:
-    fits = features.ndim == 2 and features.shape[1] > 0 and pixels.shape == (len(features), 4)
-    if not fits or not len(features) or {features.dtype.kind, pixels.dtype.kind} - set("fiu"):
-        raise DataError(
-            f"{file}: x is {features.dtype} {features.shape} and bbox {pixels.dtype} {pixels.shape}, "
-            "wanted numbers [R, F] and [R, 4]"
-        )
-    if not (width > 0 and height > 0):
-        raise DataError(f"{file}: invalid picture size, {width:g} by {height:g} pixels")
-    boxes = pixels.astype(np.float64) / [width, height, width, height]
-    # detectors count the last pixel as inside or not, and round
-    slack = 2 / min(width, height)
-    whole = np.isfinite(boxes).all() and bool(np.isfinite(features).all())
-    if not whole or boxes.min() < -slack or boxes.max() > 1 + slack or (boxes[:, 2:] < boxes[:, :2]).any():
-        raise DataError(
-            f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or holds a value that is not finite"
-        )
-    return features.astype(np.float32), boxes.clip(0, 1).astype(np.float32)
-
-
-SHARD = 128
-"""Pictures of an array, and the most that a kill costs: 39 MB of 37 regions with 2,048 features."""
-
-AT_ONCE = 16
-"""Pictures that are decoded together."""
-
-
-class PictureRegions:
-    """Regions that an extractor makes of pixels; `files` by content."""
-
-    def __init__(self, extractor: Extractor, files: Mapping[str, Path]) -> None:
-        self._extractor, self._files = extractor, files
-        self.features = extractor.features
-
-    def describe(self) -> dict[str, object]:
-        """The extractor."""
-        return self._extractor.describe()
-
-    def key(self, content: str) -> str:
-        """The content itself."""
-        return content
-
-    def regions(self, contents: list[str]) -> list[Array | None]:
-        """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
-        arrays: list[Array | None] = []
-        for start in range(0, len(contents), AT_ONCE):
-            read = decoded(self._read, contents[start : start + AT_ONCE])
-            computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
-            arrays += [None if pixels is None else next(computed) for pixels in read]
-        return arrays
-
-    def why(self, content: str) -> str:
-        """The error of reading the picture."""
-        try:
-            read_image(self._files[content])
-        except DataError as error:
-            return error.message
-        return "it could not be read"
-
-    def _read(self, content: str) -> Pixels | None:
-        refuse_other(self._files[content], content)
-        try:
-            return read_image(self._files[content])
-        except DataError:
-            return None
-
-
-Maker = FileRegions | PictureRegions
-"""Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
-
-
-def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
-    """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
-    wanted = sorted({image for image_set in dataset.sets for image in image_set.images})
-    paths = {image: dataset.picture(dataset.images[image]) for image in wanted}
-    lost = [image for image, file in paths.items() if file is None or not file.is_file()]
-    if lost or not wanted:
-        first = f", the first is {lost[0]}" if lost else ""
-        raise DataError(
-            f"{len(lost)} of {len(wanted)} pictures of {dataset.name} do not exist{first}",
-            hint="put the pictures where the dataset names them, or name an artifact that holds its own",
-        )
-    files = {image: file for image, file in paths.items() if file is not None}
-    with progress.task("hashing pictures", len(wanted)) as task:
-        contents = contents_of(dataset, files, task.advance)
-    images = dict(sorted({content: image for image, content in reversed(contents.items())}.items()))
-    return images, {content: files[image] for content, image in images.items()}
-
-
-def _maker(
-    config: RegionsConfig, dataset: Dataset, images: Mapping[str, str], files: Mapping[str, Path], progress: Progress
-) -> tuple[Maker, str]:
-    """What makes the regions, and `--by` with the name that stands for one thing; places on this machine stay out of it."""
-    extractor, _, source = config.by.partition(":")
-    if extractor == "file":
-        return FileRegions(Path(source), dataset, images, config.most), extractor
-    if extractor == "grid":
-        grid = GridRegions(source, config.most, config.device, progress.warn)
-        return PictureRegions(grid, files), f"grid:{grid.name}"
-    detector = DetectorRegions(Path(source) if source else weights_here(), config.most, config.device)
-    return PictureRegions(detector, files), extractor
-
-
-def _compute(
-    out: Path, maker: Maker, images: Mapping[str, str], keys: list[str], workdir: Path, *, progress: Progress
-) -> None:
-    """All shards, each computed once for the same contents and maker, whatever was killed since."""
-    contents = list(images)
-    shutil.rmtree(out / "shards", ignore_errors=True)
-    origin = {"what": REGION_FEATURES, **maker.describe()}
-    with progress.task("extracting regions", len(contents)) as task:
-        for number, start in enumerate(range(0, len(contents), SHARD)):
-            part = contents[start : start + SHARD]
-
-            def make(rows: slice, part: list[str] = part) -> Array:
-                arrays = maker.regions(part[rows])
-                for content, array in zip(part[rows], arrays, strict=True):
-                    if array is not None and not np.isfinite(array).all():
-                        hint = "check the weights, or name others with --by"
-                        raise DataError(f"a feature of {images[content]} is not finite", hint=hint)
-                return _stacked(arrays, maker.features)
-
-            mapped: Any = cached(workdir, origin, keys[start : start + SHARD], make, task.advance)[0]
-            link_or_copy(Path(mapped.filename), out / shard_name(number))
-
-
-def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Progress) -> Content:
-    """The table of pictures, written. Raises DataError when no picture has regions."""
-    contents = list(images)
-    rows, left_out, shards = [], [], []
-    for number, start in enumerate(range(0, len(contents), SHARD)):
-        shards.append(shard_name(number))
-        counts = _counts(np.load(out / shards[-1], mmap_mode="r", allow_pickle=False))
-        for row, content in enumerate(contents[start : start + SHARD]):
-            if counts[row]:
-                rows.append(RegionRow(content, images[content], number, row, counts[row]))
-            else:
-                left_out.append(content)
-    if left_out:
-        sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{and_more(len(left_out))}"
-        if not rows:
-            raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
-        progress.warn(f"{sentence}: left out")
-    write_table(out / PICTURES, rows)
-    facts = {
-        "pictures": len(rows),
-        "regions": max(row.regions for row in rows),
-        "features": maker.features,
-        "left_out": [images[content] for content in left_out],
-    }
-    return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
-
-
-def _stacked(arrays: list[Array | None], features: int) -> Array:
-    """float32 [n, R, F + BOX], padded with 0 to the most regions among them; a picture without any is all 0."""
-    most = max((len(array) for array in arrays if array is not None), default=1)
-    block = np.zeros((len(arrays), most, features + BOX), np.float32)
-    for row, one in enumerate(arrays):
-        if one is not None:
-            block[row, : len(one)] = one
-    return block
-
-
-def _counts(block: Array) -> list[int]:
-    """Regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none."""
-    boxes = block[:, :, -BOX:]
-    present = (boxes != 0).any(-1)
-    return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
-
-
-class RegionsStage(Stage):
+class RegionsStage(Stage[RegionsInputs]):
     """`regions` as an artifact."""
 
     KIND = REGION_FEATURES
     options: RegionsConfig
 
-    def inputs(self, progress: Progress) -> Inputs:
-        """The pictures by content, and the extractor with its resolved name."""
-        dataset = open_dataset(self.options.dataset, self.options.workdir, progress)
-        images, files = _pictures(dataset, progress)
-        maker, by = _maker(self.options, dataset, images, files, progress)
-        keys = [maker.key(content) for content in images]
-        key = {"by": by, "made_by": maker.describe(), "content": sha256_of(keys)}
-        parents = [parent_of(dataset, sha256_of(list(images)))]
-        return Inputs(parents, (maker, images, keys), key)
+    def inputs(self, progress: Progress) -> RegionsInputs:
+        """The dataset, and the extractor by its files; places on this machine stay out of it."""
+        options, workdir = self.options, self.options.workdir
+        path = chosen(options.dataset, workdir, CHAIN, progress)
+        known = content_of(path)
+        parents = [structs.replace(known, name=path.resolve().stem)]
+        parents += picture_parents(path, known, workdir, progress)
+        kind, _, source = options.by.partition(":")
+        if kind == "file":
+            by, shown, made_by = options.by, kind, _files_identity(Path(source), workdir)
+        elif kind == "grid":
+            encoder = resolved_name(source, workdir)
+            by, shown, made_by = f"grid:{encoder}", f"grid:{placeless(encoder)}", model_identity(encoder, workdir)
+        else:
+            by = resolved_name(options.by, workdir)
+            shown, made_by = kind, model_identity(by, workdir)
+        return RegionsInputs(parents, options.key() | {"by": shown, "made_by": made_by}, path, by)
 
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+    def write(self, inputs: RegionsInputs, out: Path, progress: Progress) -> Content:
         """The shards, and the table of pictures."""
-        maker, images, keys = inputs.data
-        _compute(out, maker, images, keys, self.options.workdir, progress=progress)
-        return _tabulate(out, maker, images, progress)
+        dataset = open_dataset(inputs.path, self.options.workdir, progress)
+        write_regions = resolve_name("ctxr.pipelines.modelling.region_shards:write_regions")
+        content: Content = write_regions(out, replace(self.options, by=inputs.by), dataset, progress)
+        return content
+
+
+def _files_identity(folder: Path, workdir: Path) -> str:
+    """SHA-256 over the files of regions in a folder. Raises UsageError where there is no folder."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
+
+    def find() -> tuple[str, Sequence[Path]]:
+        files = sorted(folder.rglob("*.npz"))
+        hashed = [(file.relative_to(folder).as_posix(), sha256_file(file)) for file in files]
+        return sha256_of(hashed), [folder, *(one for one in folder.rglob("*") if one.is_dir()), *files]
+
+    return remembered(workdir, ["regions", str(folder.resolve())], find)
 
 
 def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
@@ -336,7 +87,7 @@ def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:
     regions, manifest = read_regions(out), open_artifact(out, REGION_FEATURES).manifest
     return RegionsReport(
         out,
-        str(manifest.parents[0].name),
+        str(manifest.counts["dataset"]),
         str(manifest.config["by"]),
         len(regions.rows),
         regions.most,

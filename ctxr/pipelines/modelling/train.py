@@ -1,37 +1,43 @@
 """`ctxr train`: a recipe and a dataset become a run: trained models, their history, and their scores."""
 
 import shutil
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
-from itertools import chain
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ctxr.datasets.lineage import remember_dataset
+from msgspec import structs
+
+from ctxr.datasets.lineage import content_of, picture_parents, remember_dataset
+from ctxr.datasets.rounds import ROUNDS
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
-from ctxr.errors import DataError, and_more
-from ctxr.models.training.state import Epoch
+from ctxr.errors import DataError
+from ctxr.models.hub import from_root
+from ctxr.models.identity import model_identity, resolved_name
+from ctxr.models.training.recipe import Recipe
 from ctxr.pipelines.modelling.config import SeedResult, Train, TrainReport
-from ctxr.problems import problem_of, recipe_class
-from ctxr.problems.protocols import find_learner
+from ctxr.problems.human_labels import verdict_artifacts
+from ctxr.problems.question import Question, find_learner
 from ctxr.problems.recipes import read_recipe
-from ctxr.problems.training import MAKING, SeedTrainer, TrainJob, find_writer
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, finished, open_artifact, take_manifest
+from ctxr.problems.registry import problem_of, recipe_class
+from ctxr.problems.runs import REGIONS
+from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent, finished, open_artifact, take_manifest
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import JUDGMENTS, MODEL, REGION_FEATURES, RUN, RUNS, TRAINED
+from ctxr.store.paths import portable
 from ctxr.store.records import Record
 from ctxr.store.tables import read_table, write_table
+
+if TYPE_CHECKING:
+    from ctxr.models.training.state import Epoch
+    from ctxr.problems.training import TrainJob
 
 HISTORY, CLOCK = "history.jsonl", "clock.jsonl"
 
 FEW = 50
 """Queries of a split below which the figures of a run mean nothing."""
-
-_NAMED = 3
-"""Settings that are named where a run was trained otherwise."""
-
-Seed = tuple[int, list[Epoch], Callable[[Path], None]]
-"""A trained seed, its epochs, and what writes its checkpoint."""
 
 
 def load_recipe(named: str, parity: str = "fixed", changes: Sequence[str] = ()) -> Any:
@@ -47,138 +53,159 @@ def run(config: Train, progress: Progress = SILENT) -> TrainReport:
     """
     config.check()
     recipe = load_recipe(config.recipe, config.parity, config.changes)
-    if config.tensorboard:
-        find_writer()  # hours before it is wanted
-    learner = find_learner(problem_of(asdict(recipe)))
-    job = learner.job(config, recipe, progress)
-    if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
-        progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
-    stage = Training(config, job)
-    report = stage.report(execute(stage, progress).up_to_date)
+    question = problem_of(asdict(recipe))
+    stage = Training(config, question.adapted(recipe, config), question)
+    up_to_date = execute(stage, progress).up_to_date
+    report = report_on(stage.out(), up_to_date)
     remember_dataset(report.folder, config.dataset)
     return report
 
 
-class Training(Stage):
+@dataclass(frozen=True)
+class TrainInputs(Inputs):
+    """The recipe, with the name under which its encoder was found."""
+
+    recipe: Recipe
+
+
+class Training(Stage[TrainInputs]):
     """A run: its seeds one after another. Finished seeds are not trained again."""
 
+    IN_PLACE = True
     options: Train
 
-    def __init__(self, options: Train, job: TrainJob) -> None:
+    def __init__(self, options: Train, recipe: Recipe, question: Question) -> None:
         super().__init__(options)
-        self.job = job
-        self.KIND = job.KIND
+        self.recipe, self.question, self.KIND = recipe, question, question.KIND
 
     def out(self) -> Path:
         """The folder of the run."""
-        return self.job.out
+        return self.options.folder({kind: folder for folder, kind in TRAINED.items()}[self.KIND])
 
-    def inputs(self, progress: Progress) -> Inputs:
-        """The data and the recipe, which the job resolved."""
-        job = self.job
-        return Inputs(job.parents, key={**job.recipe.written(), **job.key, "seeds": job.seeds})
+    def inputs(self, progress: Progress) -> TrainInputs:
+        """The dataset, what the recipe names, and what judges and people said of its pairs."""
+        options, workdir, recipe = self.options, self.options.workdir, self.recipe
+        path = self.question.learned_from(options.dataset, workdir, progress)
+        known = content_of(path)
+        parents = [structs.replace(known, name=path.resolve().name if path.is_dir() else path.stem)]
+        parents += picture_parents(path, known, workdir, progress)
+        for field, kind in recipe.inputs():
+            if named := getattr(recipe, field):
+                if kind not in (RUN, REGION_FEATURES):
+                    named = resolved_name(named, workdir) if kind == MODEL else from_root(named)
+                recipe = replace(recipe, **{field: named})
+                parents += _named(kind, named, workdir)
+        judged = [one if one.is_dir() else one.parent for one in (options.judgments, path) if one is not None]
+        if options.judgments is not None:
+            table = options.judgments / "judgments.jsonl" if options.judgments.is_dir() else options.judgments
+            parents.append(Parent(table.name, JUDGMENTS, sha256_file(table)))
+        # people may have decided pairs of which judges were unsure
+        if any((folder / ROUNDS).is_file() for folder in judged):
+            said = verdict_artifacts(judged, workdir)
+            parents += [Parent(one.path.name, one.manifest.kind, one.content) for one in said]
+        seeds = options.seeds if recipe.learns else 1
+        return TrainInputs(parents, {**portable(recipe.key(), workdir), "seeds": seeds}, recipe)
 
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        """Exactly this run, as it was written. What it was made from may have been renamed."""
-        artifact = self._finished(out, inputs)
-        return None if artifact is None or artifact.changed_files() else artifact
+    def job(self, recipe: Recipe, progress: Progress) -> "TrainJob":
+        """What is trained. Raises DataError for a dataset that cannot be learned from."""
+        job: TrainJob = find_learner(self.question).job(self.options, recipe, progress)
+        return job
 
-    def require_free(self, out: Path) -> None:
-        """Read every picture first: a folder is not made in vain."""
-        self.job.check()
-        super().require_free(out)
+    def write(self, inputs: TrainInputs, out: Path, progress: Progress) -> Content:
+        """A checkpoint of each seed, the history, and what the checkpoints say of validation and test.
 
-    def prepare(self, inputs: Inputs, out: Path, progress: Progress) -> Inputs:
-        """Train the first unfinished seed. An earlier run stays until that is done, so an interrupted training loses nothing."""
-        self._take_damaged(inputs, out, progress)
-        seeds = self._trained()
-        first = next(seeds, None)
-        return replace(inputs, data=seeds if first is None else chain([first], seeds))
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        """A checkpoint of each seed, the history, and what the checkpoints say of validation and test."""
-        trained: Iterable[Seed] = inputs.data
-        count = range(self.job.seeds)
-        for seed, epochs, save in trained:
-            shutil.rmtree(out / f"seed{seed}", ignore_errors=True)
-            write_history(out, {*count} - {seed}, seed, epochs)
-            save(out / f"seed{seed}")
+        Every picture is read first. An earlier run stays until the first unfinished seed is trained, so an interrupted training loses
+        nothing.
+        """
+        job = self.job(inputs.recipe, progress)
+        if few := [f"{split} {count}" for split, count in job.queries.items() if 0 < count < FEW]:
+            progress.warn(f"fewer than {FEW} {job.UNIT} ({', '.join(few)}): figures of this run mean nothing")
+        job.check()
+        self._remove_damaged(inputs, out, progress)
+        count = range(job.seeds)
+        for seed in count:
+            try:
+                made = job.checkpoint(out / f"seed{seed}").made_by == job.seed_key(seed)
+            except DataError:
+                made = False
+            if not made:
+                trained = job.train_seed(seed, self.options.tensorboard)
+                take_manifest(out)
+                shutil.rmtree(out / f"seed{seed}", ignore_errors=True)
+                write_history(out, {*count} - {seed}, seed, trained.epochs)
+                trained.save(out / f"seed{seed}")
+        take_manifest(out)
         seeds = [f"seed{seed}" for seed in count]
         for extra in out.glob("seed*"):
             if extra.name[4:].isdigit() and extra.name not in seeds:
                 shutil.rmtree(extra)
         write_history(out, count)  # a run may have had more
-        files = [*self.job.write_scores(), HISTORY]
+        files = [*job.write_scores(), HISTORY]
         files += [f"{seed}/{file.name}" for seed in seeds for file in (out / seed).iterdir()]
-        report = self.report(up_to_date=False)
-        shutil.rmtree(out / MAKING, ignore_errors=True)
-        return Content(files, self.job.counts(report.valid, report.test), self.job.models())
+        job.clear()
+        return Content(files, _counts(job, out), portable(job.models(), self.options.workdir))
 
-    def report(self, up_to_date: bool) -> TrainReport:
-        """Every seed and all, as the files of the run say."""
-        job, history, seeds = self.job, read_history(self.job.out), []
-        results = job.results()
-        for seed in range(job.seeds):
-            accuracies = {row.epoch: row.accuracy for row in history if row.seed == seed}
-            epoch = job.checkpoint(job.out / f"seed{seed}").epoch
-            valid, test = (accuracies.get(epoch), None) if results is None else results[seed]
-            seeds.append(SeedResult(seed, epoch, len(accuracies), valid, test))
-        return TrainReport(
-            run=job.out.resolve().name,
-            folder=job.out,
-            variant=job.recipe.variant,
-            encoder=job.encoder,
-            dataset=job.dataset,
-            queries=job.queries,
-            seeds=tuple(seeds),
-            valid=_mean([seed.valid for seed in seeds]),
-            test=_mean([seed.test for seed in seeds]),
-            up_to_date=up_to_date,
-            regions=job.recipe.regions,
-            judged_on=job.judged_on,
-            unit=job.UNIT,
-            measure=job.MEASURE,
-            note=job.NOTE,
-        )
-
-    def _finished(self, out: Path, inputs: Inputs) -> Artifact | None:
-        return finished(out, self.KIND, self.options.COMMAND, self.key(inputs), inputs.parents, renamed=True)
-
-    def note_replaced(self, inputs: Inputs, out: Path, progress: Progress) -> None:
-        """Warn of a run with another recipe or other data."""
-        if self._finished(out, inputs) is None:
-            config = open_artifact(out, self.KIND).manifest.config
-            other = [name for name, value in self.key(inputs).items() if config.get(name) != value]
-            why = ", ".join(other[:_NAMED]) + and_more(len(other), _NAMED)
-            progress.warn(
-                f"{out} holds a run that was trained otherwise ({why or 'on other data'}): it stays until the first seed of the new "
-                "one is done; --name keeps both"
-            )
-
-    def _take_damaged(self, inputs: Inputs, out: Path, progress: Progress) -> None:
+    def _remove_damaged(self, inputs: TrainInputs, out: Path, progress: Progress) -> None:
         """Remove the seeds with damaged files of this very run, to be trained again."""
-        if not (out / MANIFEST).is_file() or self._finished(out, inputs) is None:
+        this = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
+        if this is None:
             return
-        damaged = open_artifact(out, self.KIND).changed_files()
+        damaged = this.changed_files()
         take_manifest(out)
         for seed in sorted({Path(name).parts[0] for name in damaged if "/" in name}):
             progress.warn(f"{out / seed} was changed or damaged since it was written, so this seed is trained again")
             shutil.rmtree(out / seed, ignore_errors=True)
 
-    def _trained(self) -> Iterator[Seed]:
-        """The seeds without a finished checkpoint, each trained when it is reached."""
-        for seed in range(self.job.seeds):
-            if not self._is_made(seed):
-                train = SeedTrainer(self.job, seed, self.options.tensorboard)
-                save = self.job.fit(seed, train)
-                yield seed, train.epochs, save
 
-    def _is_made(self, seed: int) -> bool:
-        try:
-            key = self.job.checkpoint(self.job.out / f"seed{seed}").made_by
-        except DataError:
-            return False
-        return bool(key == self.job.seed_key(seed))
+def _named(kind: str, name: str, workdir: Path) -> Iterator[Parent]:
+    """What a recipe names, by content; nothing for what is missing, which whoever opens it says."""
+    if kind == MODEL:
+        yield Parent(Path(name).name, MODEL, model_identity(name, workdir))
+    elif kind in (RUN, REGION_FEATURES):
+        folder = workdir / (RUNS if kind == RUN else REGIONS) / name
+        if (folder / MANIFEST).is_file():
+            yield Parent(name, kind, open_artifact(folder, kind).sha256)
+    else:
+        file = Path(name.rpartition(":")[2])
+        yield from (
+            Parent(one.name, kind, sha256_file(one)) for one in (file, file.with_suffix(".json")) if one.is_file()
+        )
+
+
+def _counts(job: "TrainJob", out: Path) -> dict[str, object]:
+    """What the manifest counts, and what is reported of the run."""
+    history, results, seeds = read_history(out), job.results(), []
+    for seed in range(job.seeds):
+        accuracies = {row.epoch: row.accuracy for row in history if row.seed == seed}
+        epoch = job.checkpoint(out / f"seed{seed}").epoch
+        valid, test = (accuracies.get(epoch), None) if results is None else results[seed]
+        seeds.append(SeedResult(seed, epoch, len(accuracies), valid, test))
+    named = ("encoder", "dataset", "queries", "regions", "judged_on")
+    report = portable({name: getattr(job, name) for name in named}, out.parents[1]) | {
+        "unit": job.UNIT,
+        "measure": job.MEASURE,
+        "note": job.NOTE,
+    }
+    report["results"] = [asdict(seed) for seed in seeds]
+    means = _mean([seed.valid for seed in seeds]), _mean([seed.test for seed in seeds])
+    return job.counts(*means) | report
+
+
+def report_on(folder: Path, up_to_date: bool) -> TrainReport:
+    """A finished run, as its manifest says."""
+    manifest: Manifest = open_artifact(folder).manifest
+    counts = manifest.counts
+    named = ("encoder", "dataset", "queries", "regions", "judged_on", "unit", "measure", "note")
+    return TrainReport(
+        run=folder.resolve().name,
+        folder=folder,
+        variant=manifest.config["variant"],
+        seeds=tuple(SeedResult(**one) for one in counts["results"]),
+        valid=counts.get("valid"),
+        test=counts.get("test"),
+        up_to_date=up_to_date,
+        **{name: counts[name] for name in named},
+    )
 
 
 def _mean(shares: Iterable[float | None]) -> float | None:
@@ -208,7 +235,7 @@ class ClockRow(Record, frozen=True):
     seconds: float
 
 
-def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: Sequence[Epoch] = ()) -> None:
+def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: "Sequence[Epoch]" = ()) -> None:
     """Keep the epochs of some seeds, and add those of one."""
     rows = [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in epochs]
     clocks = [ClockRow(seed, row.epoch, round(row.seconds, 3)) for row in epochs]

@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from ctxr.annotation.answers import collected, refused_answers
+from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, read_tasks
 from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
-from ctxr.datasets.open import read_dataset
+from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.datasets.rounds import (
     ALSO,
     AUDIT,
@@ -48,8 +49,9 @@ from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, examine
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
-from ctxr.store.artifacts import MANIFEST, Artifact, Content, Parent, open_artifact
+from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, SERVED, TASKS
 from ctxr.store.records import Judgment
 from ctxr.store.tables import pretty_json, read_table, write_table
@@ -142,61 +144,96 @@ class Audited:
         return [{"stratum": name, "looked": decided[name], "entailed": entailed[name]} for name in sorted(decided)]
 
 
-class _Audit(Stage):
-    """The artifact of an audit, which is written again whenever it is asked for."""
+@dataclass(frozen=True)
+class AuditFigures:
+    """What the file of figures of an audit holds; the first eight are those of `Audited`.
+
+    Attributes:
+        favours: whether the judge favours its retriever. strata: see `Audited.strata`. entail_at: Entail@K, corrected where it can be.
+    """
+
+    revision: Reliability
+    classifier: Reliability
+    between: dict[str, Agreement]
+    disputed: int
+    with_people: Agreement
+    ties: int
+    unseen: int
+    waiting: int
+    licence: JudgeLicence
+    favours: Preference | None
+    round: int
+    strata: list[dict[str, Any]]
+    entail_at: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class AuditInputs(Inputs):
+    """What an audit reads: `blocked` workers are not counted."""
+
+    blocked: tuple[str, ...]
+
+
+class AuditStage(Stage[AuditInputs]):
+    """The artifact of the audit of a round."""
 
     KIND = AUDIT
     options: ReviseLabels
-    round: Round
-    audited: Audited
-    corrected: list[dict[str, Any]]
-    licence: JudgeLicence
-    favours: Preference | None
+
+    def __init__(self, options: ReviseLabels, audited: Round) -> None:
+        super().__init__(options)
+        self.round = audited
+        self.folder = options.folder() / folder_of(audited.number)
 
     def out(self) -> Path:
+        """A folder of the project, called after the round."""
         return self.options.workdir / AUDITS / f"{self.round.number:03d}"
 
-    def inputs(self, progress: Progress) -> Inputs:
-        config, revised, source = self.options, self.options.folder(), self.options.workdir / JUDGMENTS
-        refuse_changed(revised)
-        self.round = _round(config, revised)
-        folder = revised / folder_of(self.round.number)
-        sample = read_table(folder / STRATA, AuditSample)
-        if (config.workdir / TASKS).is_dir() or (source / MANIFEST).is_file():
-            collected(config.workdir, progress, config.database)
-        answered = read_judgments(source) if (source / MANIFEST).is_file() else Answered(source)
-        self.audited = judged(sample, answered, blocked_workers(config.workdir, config.database))
-        if not self.audited.looked:
-            raise _nobody(config, self.round, sample)
-        links = read_table(folder / LEDGER, CandidateRow)
-        self.corrected = _corrected(config, folder, links, self.audited)
-        base = config.dataset or base_of(revised)
-        content = open_base(base).content if base is not None and base.exists() else ""
-        pairs = JudgedPairs(self.round, sample, links, self.audited.answers)
+    def inputs(self, progress: Progress) -> AuditInputs:
+        """The revised labels with what they are made from, and the answers."""
+        config, source = self.options, self.options.workdir / JUDGMENTS
+        if not (source / MANIFEST).is_file():
+            raise _nobody(config, self.round, read_table(self.folder / STRATA, AuditSample))
+        blocked = blocked_workers(config.workdir, config.database)
+        key = {"round": self.round.number} | {name: getattr(config, name) for name in ("seed", "precision", "epsilon")}
+        parents = [
+            Parent("revised", DATASET, open_artifact(config.folder()).sha256),
+            Parent("judgments", JUDGMENTS, open_artifact(source).content),
+        ]
+        base = self.base()
+        if base is not None:
+            parents.append(dataset_identity(base))
+        return AuditInputs(parents, key | {"blocked": sha256_of(blocked) if blocked else ""}, blocked)
+
+    def base(self) -> Path | None:
+        """The dataset that was revised, if it is still there."""
+        base = self.options.dataset or base_of(self.options.folder())
+        return base if base is not None and base.exists() else None
+
+    def write(self, inputs: AuditInputs, out: Path, progress: Progress) -> Content:
+        """Compare the round with the answers. Raises UnfinishedError where its sample has none."""
+        config, revised, current = self.options, self.options.folder(), self.round
+        sample = read_table(self.folder / STRATA, AuditSample)
+        audited = judged(sample, read_judgments(config.workdir / JUDGMENTS), inputs.blocked)
+        if not audited.looked:
+            raise _nobody(config, current, sample)
+        links = read_table(self.folder / LEDGER, CandidateRow)
+        base = self.base()
+        content = "" if base is None else open_base(base).content
         dataset = read_dataset(revised)
         sides = {one.id: dataset.split_of(one) or "" for one in dataset.sets}
         side_of = {one.key(): sides[dataset.queries[one.caption].image_set] for one in sample}
         evaluated = [one for one in sample if side_of[one.key()] != "train"]
-        splits = sorted({side_of[one.key()] for one in evaluated if one.key() in self.audited.answers})
-        licensing = JudgedPairs(self.round, evaluated, links, self.audited.answers)
-        self.licence = examine(config, self.round, content, licensing, splits)
-        self.favours = pairs.preference(config.seed)
-        parents = (("revised", DATASET, revised), ("judgments", JUDGMENTS, source))
-        return Inputs([Parent(name, kind, open_artifact(path).sha256) for name, kind, path in parents])
-
-    def key(self, inputs: Inputs) -> dict[str, Any]:
-        options = self.options
-        names = ("seed", "precision", "epsilon")
-        return {"round": self.round.number} | {name: getattr(options, name) for name in names}
-
-    def current(self, out: Path, inputs: Inputs) -> Artifact | None:
-        return None
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        audited = self.audited
-        figures = {name: value for name, value in asdict(audited).items() if name not in ("looked", "answers")}
-        figures |= {"licence": asdict(self.licence), "favours": self.favours and asdict(self.favours)}
-        figures |= {"round": self.round.number, "strata": audited.strata(), "entail_at": self.corrected}
+        splits = sorted({side_of[one.key()] for one in evaluated if one.key() in audited.answers})
+        licensing = JudgedPairs(current, evaluated, links, audited.answers)
+        figures = AuditFigures(
+            **{name: value for name, value in vars(audited).items() if name not in ("looked", "answers")},
+            licence=examine(config, current, content, licensing, splits),
+            favours=JudgedPairs(current, sample, links, audited.answers).preference(config.seed),
+            round=current.number,
+            strata=audited.strata(),
+            entail_at=_corrected(config, self.folder, links, audited),
+        )
         write_table(out / LOOKED, audited.looked)
         write_bytes(out / FIGURES, pretty_json(figures))
         counts = {"looked": len(audited.looked), "ties": audited.ties, "unseen": audited.unseen}
@@ -204,14 +241,18 @@ class _Audit(Stage):
 
 
 def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
-    """Compare a round with the answers of people, and write the result to `revision-audit/` of the project.
+    """Merge the journal's answers, compare a round with them, and write the result to `revision-audit/` of the project.
 
     Raises UnfinishedError without a round or answers to its sample, UsageError for an unknown round, DataError where a
     file of the rounds was changed since it was written.
     """
-    stage = _Audit(config)
-    execute(stage, progress)
-    return _report(stage)
+    refuse_changed(config.folder())
+    current = _round(config, config.folder())
+    if (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file():
+        merge_journal(config.workdir, progress, config.database)
+    stage = AuditStage(config, current)
+    up_to_date = execute(stage, progress).up_to_date
+    return replace(_report(config, current, stage.out()), up_to_date=up_to_date)
 
 
 def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample]) -> UnfinishedError:
@@ -307,7 +348,7 @@ def _corrected(
     figures = read_figures(folder)
     uncorrected: list[dict[str, Any]] = figures["entail_at"]
     ks = [int(row["k"]) for row in uncorrected]
-    counts = audited_counts(figures.get("counted") or {}, ks, links, audited.looked)
+    counts = audited_counts(figures["counted"], ks, links, audited.looked)
     if counts is None:
         return uncorrected
     return entail_figures(counts, np.array(figures["counted"]["leaked"], bool), config.seed)
@@ -351,32 +392,34 @@ def favours_text(favours: Preference | None, family: str, by: str) -> str:
     return f"{seen} (among pairs of the same human verdict its probability is {more}, p {favours.p:.3f}){related}"
 
 
-def _report(stage: _Audit) -> ReviseReport:
-    config, folder, current = stage.options, stage.out(), stage.round
-    audited, corrected = stage.audited, stage.corrected
-    figures = read_figures(config.folder() / folder_of(current.number))
-    strata = tuple((row.pop("stratum").replace("added", "entailed"), *row.values()) for row in audited.strata())
+def _report(config: ReviseLabels, current: Round, folder: Path) -> ReviseReport:
+    of_round = read_figures(config.folder() / folder_of(current.number))
+    audited = msgspec.json.decode((folder / FIGURES).read_bytes(), type=AuditFigures)
+    looked, corrected = read_table(folder / LOOKED, AuditVerdict), audited.entail_at
+    strata = tuple(
+        (row["stratum"].replace("added", "entailed"), row["looked"], row["entailed"]) for row in audited.strata
+    )
     tables = {
         "strata": Table("Human verdicts", ("stratum", "judged", "entailed"), strata),
         "reliability": reliability_table(audited.revision, audited.classifier),
     }
-    if stage.licence.people:
-        tables["people"] = people_table(stage.licence)
+    if audited.licence.people:
+        tables["people"] = people_table(audited.licence)
     conflicts = read_table(config.folder() / folder_of(current.number) / ALSO, SetConflict)
     if conflicts:
-        verdicts = {(one.caption, one.image): one.entailed for one in audited.looked}
+        verdicts = {(one.caption, one.image): one.entailed for one in looked}
         tables["also"] = conflict_table(conflicts, verdicts)
     if corrected:
         tables["entail"] = entail_table(corrected, current.by)
     facts = {
         "audit": folder,
         "round": current.number,
-        "sample": describe_sample(len(audited.looked), audited.ties, audited.unseen),
+        "sample": describe_sample(len(looked), audited.ties, audited.unseen),
         "disputed": f"people disagree on {audited.disputed:,} pairs",
         **{name: agreed(one) for name, one in audited.between.items()},
         "Cohen's kappa, people and judge": f"{agreed(audited.with_people)}, weighted to all candidates",
-        **licence_facts(config, current, stage.licence, figures.get("named", ())),
-        "favours the retriever": favours_text(stage.favours, figures.get("judge_family", ""), current.by),
+        **licence_facts(config, current, audited.licence, of_round.get("named", ())),
+        "favours the retriever": favours_text(audited.favours, of_round.get("judge_family", ""), current.by),
     }
     if refused := refused_answers(config.workdir / JUDGMENTS):
         facts["refused"] = ", ".join(f"{reason} {number}" for reason, number in refused.items())

@@ -1,75 +1,37 @@
 """Candidates: for each picture the captions that a retriever ranks highest, without known pairs."""
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import UsageError, did_you_mean
+from ctxr.errors import DataError, UsageError
 from ctxr.metrics.votes import Codes
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
-from ctxr.models.hub import makes_pairs
 from ctxr.models.neighbours import NO_MATCH, best_matches
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import read_checkpoint
-from ctxr.models.training.recipe import HEADS
-from ctxr.problems.embeddings import PictureFiles, embedded
-from ctxr.problems.runs import PLAIN_ENCODERS, checkpoints, finished_runs, run_folder
+from ctxr.pipelines.revision.inputs import MinedGallery, check_by, missing_pictures, scores_pairs
+from ctxr.problems.embeddings import PictureFiles, embedded_images, embedded_texts
+from ctxr.problems.runs import checkpoints, run_folder
 from ctxr.problems.scoring import source_of
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import RUN
-
-
-def check_by(by: str, workdir: Path) -> None:
-    """Raises UsageError for a name that is neither a run of the project nor an encoder of vectors."""
-    if run_folder(by, workdir) is None and makes_pairs(by):
-        raise _scores_pairs(by)
-    if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
-        return
-    names = finished_runs(workdir)
-    runs = f"the runs are {', '.join(names)}" if names else "no run is finished yet"
-    encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
-    raise UsageError(
-        f"--by {by}: there is neither a run nor an encoder of that name",
-        hint=f"{did_you_mean(by, [*names, *PLAIN_ENCODERS])} {runs}; {encoders}".strip(),
-    )
-
+from ctxr.store.records import ImageSet
 
 Matrix = npt.NDArray[np.float32]
 
 
 PAIRS = 4096
 """Pairs whose vectors are in memory at a time."""
-
-
-@dataclass(frozen=True)
-class MinedGallery:
-    """Pictures that are searched together, and their captions.
-
-    Attributes:
-        images: ids. captions: ids of queries. side: of the benchmark, "" for none.
-        given: positive pairs (index of the image, index of the caption). earlier: those of them that an earlier round added.
-            rejected: pairs that an earlier round rejected under the same judge. unsure: pairs that it left unsure.
-    """
-
-    id: str
-    side: str
-    images: tuple[str, ...]
-    captions: tuple[str, ...]
-    given: tuple[tuple[int, int], ...]
-    earlier: frozenset[tuple[int, int]] = frozenset()
-    rejected: tuple[tuple[int, int], ...] = ()
-    unsure: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def excluded(self) -> Codes:
-        """Pairs [N, 2] that are excluded from the candidates: the given ones, then the rejected ones, then the unsure ones."""
-        return np.array([*self.given, *self.rejected, *self.unsure], np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,46 +56,6 @@ class Candidates:
         return len(self.images)
 
 
-def galleries_of(
-    dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int
-) -> list[MinedGallery]:
-    """The sets of the dataset with captions that are not blank, of one split or of `all`; limited to the first `limit` images unless
-    that is 0. `positives` are the images of each caption, by query.
-    """
-    written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
-    captions: dict[str, list[str]] = {}
-    for query in dataset.queries.values():
-        if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
-            captions.setdefault(query.image_set, []).append(query.id)
-    galleries, left = [], limit
-    for image_set in dataset.sets:
-        own_split = dataset.split_of(image_set) or ""
-        if image_set.id not in captions or split not in ("all", own_split) or (limit and not left):
-            continue
-        images = image_set.images[:left] if limit else image_set.images
-        left -= len(images) if limit else 0
-        names = tuple(sorted(captions[image_set.id]))
-        pairs = pairs_in(images, names, positives)
-        earlier = frozenset(
-            (image, caption) for image, caption in pairs if (names[caption], images[image]) not in written
-        )
-        galleries.append(MinedGallery(image_set.id, own_split, images, names, pairs, earlier))
-    return galleries
-
-
-def pairs_in(
-    images: Sequence[str], captions: Sequence[str], images_of: Mapping[str, Collection[str]]
-) -> tuple[tuple[int, int], ...]:
-    """The pairs (index of the image, index of the caption) of a gallery, by the images of each caption."""
-    index = {image: number for number, image in enumerate(images)}
-    return tuple(
-        (index[image], number)
-        for number, caption in enumerate(captions)
-        for image in sorted(images_of.get(caption, ()))
-        if image in index
-    )
-
-
 def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Encoder:
     """The retrieval model: an encoder by name, or the one that a run of the project has trained.
 
@@ -143,28 +65,21 @@ def open_encoder(by: str, workdir: Path, device: str, progress: Progress) -> Enc
     folder = run_folder(by, workdir)
     if folder is None:
         return load_encoder(by, device, warn=progress.warn)
-    config = open_artifact(folder, RUN, "ctxr train").manifest.config
+    open_artifact(folder, RUN, "ctxr train")
     seeds = checkpoints(folder)
     if not seeds:
         raise UsageError(f"{folder} holds no trained encoder", hint="--by ENCODER, or a run of ctxr train")
-    if read_checkpoint(seeds[0]).variant in HEADS:
+    if (shape := read_checkpoint(seeds[0]).shape).head is not None:
         raise UsageError(
             f"--by {by} scores a picture in the context of its set, so it cannot score every picture with every caption",
             hint="--by ENCODER, or a run without a head, such as of clip-batch",
         )
-    source = source_of(seeds[0], str(config["encoder"]), progress)
+    source = source_of(seeds[0], shape.encoder, progress)
     if isinstance(source, CrossSource):
-        raise _scores_pairs(by)
+        raise scores_pairs(by)
     if len(seeds) > 1:
         progress.note(f"{folder.name} has {len(seeds)} seeds: the candidates are those of {seeds[0].name}")
     return Encoder(source, choose_device(device), "auto", progress.warn)
-
-
-def _scores_pairs(by: str) -> UsageError:
-    return UsageError(
-        f"--by {by} scores one pair at a time, so it cannot search all pairs for candidates",
-        hint="--by an encoder of vectors, such as ViT-B-32:openai; ctxr eval RUN --rerank-by uses encoders of pairs",
-    )
 
 
 def pools_of(
@@ -182,7 +97,8 @@ def pools_of(
         )
         for gallery in galleries
     ]
-    seen, vectors = embedded(pictures, list(texts.values()), encoder, progress)
+    seen = embedded_images(pictures, encoder, progress)
+    vectors = embedded_texts(list(texts.values()), pictures.workdir, encoder, progress)
     pools = []
     with progress.task("mining", len(rows)) as task:
         for one, images, captions in rows:
@@ -228,3 +144,53 @@ def _products(images: Matrix, captions: Matrix, pairs: Codes) -> Matrix:
         part = slice(start, start + PAIRS)
         products[part] = np.einsum("nd,nd->n", images[pairs[part, 0]], captions[pairs[part, 1]])
     return products
+
+
+BLOCK = 512
+"""Rows of distances that are held at a time."""
+
+
+def picture_files(dataset: Dataset, images: Sequence[str], workdir: Path) -> PictureFiles:
+    """The file and the content of each picture. Raises DataError where one is missing."""
+    if missing := missing_pictures(dataset, images):
+        raise DataError(missing, hint="restore it, or name a dataset that holds its pictures")
+    files = {image: file for image in images if (file := dataset.picture(dataset.images[image])) is not None}
+    return PictureFiles(files, contents_of(dataset, files), workdir)
+
+
+def with_distances(dataset: Dataset, encoder: Encoder, workdir: Path, progress: Progress) -> tuple[ImageSet, ...]:
+    """The sets of a dataset; missing distances are measured between the encoder's vectors.
+
+    Raises DataError where a picture of such a set is missing.
+    """
+    unknown = [
+        image_set for image_set in dataset.sets if math.isnan(image_set.closest) or math.isnan(image_set.mean_distance)
+    ]
+    images = sorted({image for one in unknown for image in one.images})
+    if not images:
+        return dataset.sets
+    pictures = picture_files(dataset, images, workdir)
+    vectors = embedded_images(pictures, encoder, progress)
+    row = {image: number for number, image in enumerate(pictures.files)}
+    measured = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
+    return tuple(
+        structs.replace(image_set, closest=measured[image_set.id][0], mean_distance=measured[image_set.id][1])
+        if image_set.id in measured
+        else image_set
+        for image_set in dataset.sets
+    )
+
+
+def spread(vectors: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Smallest and mean pairwise distance of unit vectors [n, D], 0..2, block by block; zeros for a single one."""
+    count = len(vectors)
+    if count < 2:
+        return 0.0, 0.0
+    closest, total = np.inf, 0.0
+    for start in range(0, count, BLOCK):
+        rows = vectors[start : start + BLOCK].astype(np.float64)
+        distances = np.sqrt(np.maximum(0.0, 2 - 2 * (rows @ vectors.T.astype(np.float64))))
+        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf
+        closest = min(closest, float(distances.min()))
+        total += float(distances[np.isfinite(distances)].sum())
+    return round(closest, 6), round(total / (count * (count - 1)), 6)

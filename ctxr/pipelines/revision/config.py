@@ -11,14 +11,11 @@ from ctxr.engine.options import (
     Device,
     JudgeEndpointOptions,
     NotDecisive,
-    PathOption,
     Range,
-    Since,
     Switch,
     Text,
-    Workdir,
 )
-from ctxr.engine.report import Table
+from ctxr.engine.report import Table, VerbReport
 from ctxr.store.kinds import REVISE_LABELS
 
 Cap = Annotated[int, Range(0, inf, "a whole number, 0 = no limit")]
@@ -31,7 +28,7 @@ class ReviseLabels(JudgeEndpointOptions):
 
     COMMAND = REVISE_LABELS
 
-    dataset: PathOption = None
+    dataset: Path | None = None
     """What is revised: an artifact with descriptions, a folder of photos with captions, or a release such as COCO captions; default: the
     one revised before, or the `dataset` of the workdir."""
     entail: Switch = False
@@ -66,7 +63,7 @@ class ReviseLabels(JudgeEndpointOptions):
     precision: Share = None
     """Choose the lowest threshold that reaches this precision on the pairs of --dev; with --audit, the precision that the threshold
     of a licence must reach, by default 0.8."""
-    dev: PathOption = None
+    dev: Path | None = None
     """Pairs for --precision; default: `pairs.jsonl` of the dataset."""
     per_image: Cap = 30
     """Most captions that a round adds to a picture; 0 = no limit."""
@@ -79,7 +76,7 @@ class ReviseLabels(JudgeEndpointOptions):
     allow_leak: Switch = False
     """Accept pictures of valid and test that a judge was trained on; the report names them and gives figures with and without
     them."""
-    unlicensed: Annotated[bool, Since(False)] = False
+    unlicensed: bool = False
     """Put the round in force on valid and test although its judge has no licence; the round, the report and all figures say so."""
     epsilon: Annotated[float, NotDecisive, Range(0, 0.2, "a share from 0 to 0.2")] = 0.1
     """How much worse than a person a judge may be and still be licensed (--audit): 0.1 against crowd workers, 0.15 against skilled
@@ -88,9 +85,9 @@ class ReviseLabels(JudgeEndpointOptions):
     """Pairs to draw for people to audit."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample and of the intervals."""
-    out: PathOption = None
+    out: Path | None = None
     """Folder to write; default: `revised` in the workdir."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
     database: Text = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
@@ -101,11 +98,11 @@ class ReviseLabels(JudgeEndpointOptions):
         """Where the artifact is written."""
         return self.out or self.workdir / "revised"
 
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """What decides a round beside its judges, in whose fingerprints the options of an endpoint are."""
         return {name: value for name, value in super().key().items() if name not in JudgeEndpointOptions.describe()}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """What decides a round, by option; those of an endpoint only where it is asked for a model."""
         return super().key() if self.model else self.key()
 
@@ -146,12 +143,12 @@ class ReviseLabels(JudgeEndpointOptions):
 
 
 @dataclass(frozen=True)
-class ReviseReport:
+class ReviseReport(VerbReport):
     """The result of `revise-labels`, or its plan.
 
     Attributes:
         did: `planned`, `added`, `up to date`, `undone`, `redone` or `audited`. round: its number; 0 for a plan.
-        facts: by name. tables: figures. leaked: images that a judge was trained on.
+        facts: by name. tables: figures. leaked: images that a judge was trained on. up_to_date: nothing was to do.
     """
 
     revised: Path
@@ -161,3 +158,4 @@ class ReviseReport:
     tables: dict[str, Table] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     leaked: tuple[str, ...] = ()
+    up_to_date: bool = False

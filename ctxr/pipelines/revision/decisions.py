@@ -1,81 +1,34 @@
 """The decision of a round: judges, probabilities in shards for resuming, threshold, caps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import EntailmentPair, choosing
-from ctxr.datasets.rounds import Base, Reason, Round, ThresholdFrom
+from ctxr.datasets.rounds import Base, Reason, Round
 from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress, Silent
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.metrics.entailment import FEW_CALLED, threshold_for
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.models.encoders import Encoder
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.models.judges.cascade import BETWEEN, Cascade, Limits, Verdicts
+from ctxr.models.judges.cascade import Cascade, Limits, Verdicts
 from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.inputs import ChosenThreshold
 from ctxr.problems.embeddings import cached
-from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_judge, parse_spec
 from ctxr.store.hashing import sha256_of
 from ctxr.store.tables import read_table
 
-
-def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> tuple[Cascade, ReviseLabels]:
-    """The judges that a configuration names, or the one that replaces them; and the options with the limits that the last judge's
-    name gives. Raises UsageError for limits or judges that are given twice and a --model for none, and what `open_judge` raises."""
-    if opened is not None:
-        return Cascade((opened,)), config
-    named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
-    specs = named or (default_spec(config.workdir),)
-    limits = [parse_spec(spec)[2] for spec in specs]
-    if limits[-1] is not None:
-        if not config.threshold is config.unsure is config.precision is None:
-            raise UsageError(
-                f"--judge {specs[-1]} gives limits, and so do --threshold, --unsure and --precision",
-                hint="leave one out",
-            )
-        config = replace(config, unsure=limits[-1][0], threshold=limits[-1][1])
-    options = JudgeOptions(config.workdir, config.device, config)
-    if config.model and not any(parse_spec(spec)[0] == "endpoint" for spec in specs):
-        raise UsageError(f"--model {config.model} goes with --judge endpoint:URL alone", hint="leave --model out")
-    judges = tuple(open_judge(spec, options, progress) for spec in specs)
-    if len({judge.fingerprint for judge in judges}) < len(judges):
-        raise UsageError(f"--judge names a judge twice: {', '.join(specs)}", hint="name each judge once")
-    return Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config
-
-
 SHARD = 256
 """Claims between two writes: the most that a killed run loses."""
-
-
-@dataclass(frozen=True)
-class ChosenThreshold:
-    """The lowest probability of a pair that counts as entailed, how it was chosen, and its precision and recall on dev: on `called`
-    pairs at or above it, with the exact interval of its precision. `unsure`: probability from which on a pair below it is unsure."""
-
-    value: float
-    chosen_by: ThresholdFrom
-    wanted: float | None = None
-    precision: float | None = None
-    recall: float | None = None
-    called: int | None = None
-    precision_low: float | None = None
-    precision_high: float | None = None
-    unsure: float | None = None
-
-    @property
-    def limits(self) -> Limits:
-        """Those of the judge."""
-        return self.value if self.unsure is None else self.unsure, self.value
 
 
 class Premise(NamedTuple):
@@ -160,39 +113,11 @@ def _judged(
     return cascade.decide(ask, len(claims), limits)
 
 
-def choose_threshold(
-    config: ReviseLabels, base: Base, cascade: Cascade, licensed: float | None, progress: Progress
+def threshold_on_dev(
+    config: ReviseLabels, base: Base, dev: Path, cascade: Cascade, *, wanted: float, progress: Progress
 ) -> ChosenThreshold:
-    """The last judge's threshold: as given, or the lowest that reaches the precision wanted on dev, or the licence's, or its own.
-
-    Of dev, pairs of split valid or without a split that also choose the threshold in training are used, as far as the judges before
-    the last leave them unsure. Raises DataError where the pictures of all dev pairs are missing, or no threshold reaches the
-    precision, UsageError where --unsure lies above the threshold.
-    """
-    if config.precision is not None:
-        chosen = _on_dev(config, base, cascade, config.precision, progress)
-    elif config.threshold is not None:
-        chosen = ChosenThreshold(config.threshold, "given")
-    elif licensed is not None:
-        chosen = ChosenThreshold(licensed, "audit")
-    else:
-        chosen = ChosenThreshold(cascade.threshold, "classifier")
-    if config.unsure is not None and config.unsure > chosen.value:
-        raise UsageError(
-            f"--unsure {config.unsure:g} lies above the threshold {chosen.value:.3g}",
-            hint="--unsure with a lower probability, or --threshold with a higher one",
-        )
-    return replace(chosen, unsure=None if config.unsure == chosen.value else config.unsure)
-
-
-def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, progress: Progress) -> ChosenThreshold:
+    """The lowest threshold that reaches a precision on the pairs of `dev`. Raises what `choose_threshold` raises."""
     dataset = base.dataset
-    dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
-    if dev is None:
-        raise DataError(
-            f"{dataset.name} has no pairs to choose a threshold on",
-            hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
-        )
     pairs = [pair for pair in read_table(dev, EntailmentPair) if pair.split in (None, "valid")]
     usable = [pair for pair in pairs if pair.hypothesis and pair.kind != "none" and _has_picture(pair, dataset)]
     if len(usable) < len(pairs):
@@ -256,7 +181,7 @@ def decide(pool: Candidates, verdicts: Verdicts, per_image: int, per_caption: in
 def on_top(
     config: ReviseLabels,
     before: Sequence[Round],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     encoder: Encoder,
     cascade: Cascade,
     *,
@@ -265,11 +190,10 @@ def on_top(
     """A note that earlier rounds stay active, and how the new one differs from the latest of them.
 
     Args:
-        settings: the key of the latest; empty in older rounds.
+        settings: of the latest.
     """
-    last, key = before[-1], {"unlicensed": False, **config.settings()}
-    earlier = {"unlicensed": False, **settings} if settings else {}
-    other = {name: was for name, was in earlier.items() if was != key.get(name, was)}
+    last, key = before[-1], config.settings()
+    other = {name: was for name, was in settings.items() if was != key.get(name, was)}
     differ = [f"--{name.replace('_', '-')} ({was}, now {key[name]})" for name, was in other.items()]
     renamed, told = last.classifier != cascade.name, bool(other.keys() & JudgeEndpointOptions.describe().keys())
     judged = last.classifier_fingerprint != cascade.fingerprint and (renamed or not told)

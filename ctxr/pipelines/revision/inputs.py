@@ -1,29 +1,58 @@
 """What a round covers: galleries or image sets, and the pairs about which something is known already."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-from msgspec import structs
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.rounds import JUDGMENTS, Base, Round, folder_of
+from ctxr.datasets.pairs import seen_pictures
+from ctxr.datasets.rounds import JUDGMENTS, Base, Round, ThresholdFrom, folder_of, read_figures
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
-from ctxr.errors import DataError
-from ctxr.models.encoders import Encoder
-from ctxr.models.judges.cascade import Limits
-from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, pairs_in
+from ctxr.errors import DataError, UsageError, and_more, did_you_mean
+from ctxr.metrics.votes import Codes
+from ctxr.models.entailment.base import Judge
+from ctxr.models.hub import makes_pairs
+from ctxr.models.identity import model_identity, resolved_name
+from ctxr.models.judges.cascade import BETWEEN, Cascade, Limits
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.problems.embeddings import PictureFiles, embedded
-from ctxr.problems.queries import contents_of
-from ctxr.store.records import ImageSet, Judgment
+from ctxr.pipelines.revision.licence import JudgeLicence
+from ctxr.problems.entailment.judges import JudgeOptions, default_spec, open_judge, parse_spec
+from ctxr.problems.gallery.truth import TRUTH
+from ctxr.problems.runs import PLAIN_ENCODERS, finished_runs, run_folder
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.kinds import RUN
+from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
+
+
+@dataclass(frozen=True)
+class MinedGallery:
+    """Pictures that are searched together, and their captions.
+
+    Attributes:
+        images: ids. captions: ids of queries. side: of the benchmark, "" for none.
+        given: positive pairs (index of the image, index of the caption). earlier: those of them that an earlier round added.
+            rejected: pairs that an earlier round rejected under the same judge. unsure: pairs that it left unsure.
+    """
+
+    id: str
+    side: str
+    images: tuple[str, ...]
+    captions: tuple[str, ...]
+    given: tuple[tuple[int, int], ...]
+    earlier: frozenset[tuple[int, int]] = frozenset()
+    rejected: tuple[tuple[int, int], ...] = ()
+    unsure: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def excluded(self) -> Codes:
+        """Pairs [N, 2] that are excluded from the candidates: the given ones, then the rejected ones, then the unsure ones."""
+        return np.array([*self.given, *self.rejected, *self.unsure], np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -102,10 +131,6 @@ def _images_of(rows: Sequence[Judgment]) -> dict[str, frozenset[str]]:
     return {caption: frozenset(images) for caption, images in images_of.items()}
 
 
-BLOCK = 512
-"""Rows of distances that are held at a time."""
-
-
 def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
     """How many of these pictures are not where they should lie, and the first of them, by its file where it has one; "" for none."""
     files = {image: dataset.picture(dataset.images[image]) for image in images}
@@ -116,47 +141,199 @@ def missing_pictures(dataset: Dataset, images: Sequence[str]) -> str:
     return f"{len(missing)} of {len(files)} pictures of {dataset.name} {are} missing, the first is {missing[0]}"
 
 
-def picture_files(dataset: Dataset, images: Sequence[str], workdir: Path) -> PictureFiles:
-    """The file and the content of each picture. Raises DataError where one is missing."""
-    if missing := missing_pictures(dataset, images):
-        raise DataError(missing, hint="restore it, or name a dataset that holds its pictures")
-    files = {image: file for image in images if (file := dataset.picture(dataset.images[image])) is not None}
-    return PictureFiles(files, contents_of(dataset, files), workdir)
-
-
-def with_distances(dataset: Dataset, encoder: "Encoder", workdir: Path, progress: Progress) -> tuple[ImageSet, ...]:
-    """The sets of a dataset; missing distances are measured between the encoder's vectors.
-
-    Raises DataError where a picture of such a set is missing.
-    """
-    unknown = [
-        image_set for image_set in dataset.sets if math.isnan(image_set.closest) or math.isnan(image_set.mean_distance)
-    ]
-    images = sorted({image for one in unknown for image in one.images})
-    if not images:
-        return dataset.sets
-    pictures = picture_files(dataset, images, workdir)
-    vectors = embedded(pictures, [], encoder, progress)[0]
-    row = {image: number for number, image in enumerate(pictures.files)}
-    measured = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
-    return tuple(
-        structs.replace(image_set, closest=measured[image_set.id][0], mean_distance=measured[image_set.id][1])
-        if image_set.id in measured
-        else image_set
-        for image_set in dataset.sets
+def check_by(by: str, workdir: Path) -> None:
+    """Raises UsageError for a name that is neither a run of the project nor an encoder of vectors."""
+    if run_folder(by, workdir) is None and makes_pairs(by):
+        raise scores_pairs(by)
+    if run_folder(by, workdir) is not None or ":" in by or by in PLAIN_ENCODERS:
+        return
+    names = finished_runs(workdir)
+    runs = f"the runs are {', '.join(names)}" if names else "no run is finished yet"
+    encoders = f"encoders are {', '.join(PLAIN_ENCODERS)}, or named as in ViT-B-32:openai"
+    raise UsageError(
+        f"--by {by}: there is neither a run nor an encoder of that name",
+        hint=f"{did_you_mean(by, [*names, *PLAIN_ENCODERS])} {runs}; {encoders}".strip(),
     )
 
 
-def spread(vectors: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """Smallest and mean pairwise distance of unit vectors [n, D], 0..2, block by block; zeros for a single one."""
-    count = len(vectors)
-    if count < 2:
-        return 0.0, 0.0
-    closest, total = np.inf, 0.0
-    for start in range(0, count, BLOCK):
-        rows = vectors[start : start + BLOCK].astype(np.float64)
-        distances = np.sqrt(np.maximum(0.0, 2 - 2 * (rows @ vectors.T.astype(np.float64))))
-        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf
-        closest = min(closest, float(distances.min()))
-        total += float(distances[np.isfinite(distances)].sum())
-    return round(closest, 6), round(total / (count * (count - 1)), 6)
+def galleries_of(
+    dataset: Dataset, positives: Mapping[str, Collection[str]], split: str, limit: int
+) -> list[MinedGallery]:
+    """The sets of the dataset with captions that are not blank, of one split or of `all`; limited to the first `limit` images unless
+    that is 0. `positives` are the images of each caption, by query.
+    """
+    written = {(row.query, row.candidate) for row in dataset.judgments if row.worker == "gold" and row.value > 0}
+    captions: dict[str, list[str]] = {}
+    for query in dataset.queries.values():
+        if query.labels is None and any(dataset.texts[name].text.strip() for name in query.texts):
+            captions.setdefault(query.image_set, []).append(query.id)
+    galleries, left = [], limit
+    for image_set in dataset.sets:
+        own_split = dataset.split_of(image_set) or ""
+        if image_set.id not in captions or split not in ("all", own_split) or (limit and not left):
+            continue
+        images = image_set.images[:left] if limit else image_set.images
+        left -= len(images) if limit else 0
+        names = tuple(sorted(captions[image_set.id]))
+        pairs = pairs_in(images, names, positives)
+        earlier = frozenset(
+            (image, caption) for image, caption in pairs if (names[caption], images[image]) not in written
+        )
+        galleries.append(MinedGallery(image_set.id, own_split, images, names, pairs, earlier))
+    return galleries
+
+
+def pairs_in(
+    images: Sequence[str], captions: Sequence[str], images_of: Mapping[str, Collection[str]]
+) -> tuple[tuple[int, int], ...]:
+    """The pairs (index of the image, index of the caption) of a gallery, by the images of each caption."""
+    index = {image: number for number, image in enumerate(images)}
+    return tuple(
+        (index[image], number)
+        for number, caption in enumerate(captions)
+        for image in sorted(images_of.get(caption, ()))
+        if image in index
+    )
+
+
+def scores_pairs(by: str) -> UsageError:
+    """The error for a retriever that scores one pair at a time."""
+    return UsageError(
+        f"--by {by} scores one pair at a time, so it cannot search all pairs for candidates",
+        hint="--by an encoder of vectors, such as ViT-B-32:openai; ctxr eval RUN --rerank-by uses encoders of pairs",
+    )
+
+
+def open_judges(config: ReviseLabels, progress: Progress, opened: Judge | None = None) -> tuple[Cascade, ReviseLabels]:
+    """The judges that a configuration names, or the one that replaces them; and the options with the limits that the last judge's
+    name gives. Raises UsageError for limits or judges that are given twice and a --model for none, and what `open_judge` raises."""
+    if opened is not None:
+        return Cascade((opened,)), config
+    named = (f"classifier:{config.classifier}",) if config.classifier else config.judge
+    specs = named or (default_spec(config.workdir),)
+    limits = [parse_spec(spec)[2] for spec in specs]
+    if limits[-1] is not None:
+        if not config.threshold is config.unsure is config.precision is None:
+            raise UsageError(
+                f"--judge {specs[-1]} gives limits, and so do --threshold, --unsure and --precision",
+                hint="leave one out",
+            )
+        config = replace(config, unsure=limits[-1][0], threshold=limits[-1][1])
+    options = JudgeOptions(config.workdir, config.device, config, lazy=config.entail and not config.dry_run)
+    if config.model and not any(parse_spec(spec)[0] == "endpoint" for spec in specs):
+        raise UsageError(f"--model {config.model} goes with --judge endpoint:URL alone", hint="leave --model out")
+    judges = tuple(open_judge(spec, options, progress) for spec in specs)
+    if len({judge.fingerprint for judge in judges}) < len(judges):
+        raise UsageError(f"--judge names a judge twice: {', '.join(specs)}", hint="name each judge once")
+    return Cascade(judges, tuple(pair or BETWEEN for pair in limits[:-1])), config
+
+
+@dataclass(frozen=True)
+class ChosenThreshold:
+    """The lowest probability of a pair that counts as entailed, how it was chosen, and its precision and recall on dev: on `called`
+    pairs at or above it, with the exact interval of its precision. `unsure`: probability from which on a pair below it is unsure."""
+
+    value: float
+    chosen_by: ThresholdFrom
+    wanted: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    called: int | None = None
+    precision_low: float | None = None
+    precision_high: float | None = None
+    unsure: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the judge."""
+        return self.value if self.unsure is None else self.unsure, self.value
+
+
+def in_force(
+    config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, licence: JudgeLicence | None, threshold: float
+) -> tuple[ReviseLabels, frozenset[str], str]:
+    """(the options, without --unlicensed where that changes nothing; the splits on which a round counts; its licence in words).
+
+    A round counts on train, on the splits of a licence from its threshold on and with its limit of unsure pairs, and everywhere in a
+    drawn world; that of the toy only there, but for --unlicensed.
+    """
+    splits, licensed = frozenset(gallery.side for gallery in inputs.galleries), replace(config, unlicensed=False)
+    force, words = frozenset[str]() if cascade.toy else splits & {"train"}, ""
+    if TRUTH in (inputs.base.tables or {}):
+        return licensed, splits, ""
+    if not cascade.toy and licence and (licence.threshold or 0) <= threshold and licence.unsure_below == config.unsure:
+        covered = splits & {*licence.splits}
+        force, words = force | covered, licence.words if covered else ""
+    if force == splits or not config.unlicensed:
+        return licensed, force, words
+    return config, splits, words
+
+
+def refuse_nothing_left(config: ReviseLabels, inputs: RevisionInput) -> None:
+    """Raises UsageError, before anything is written, where every pair of a picture and a caption of its set is known."""
+    if all(
+        len(np.unique(gallery.excluded, axis=0)) == len(gallery.images) * len(gallery.captions)
+        for gallery in inputs.galleries
+    ):
+        lower = f"a lower --threshold, or {config.followup('--undo')}"
+        raise UsageError(
+            "no pair is left to judge: all were given, added or rejected before",
+            hint=lower if inputs.before else "name a dataset whose sets hold more pictures, or another --split",
+        )
+
+
+def refuse_leaked(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade, progress: Progress) -> list[str]:
+    """Images of the round that a judge was trained on. Raises DataError where one of them is evaluated on."""
+    images = inputs.base.dataset.images
+    if cascade.unknown:
+        progress.note(f"what {cascade.unknown} was trained on is unknown and may include these pictures")
+    leaked = seen_pictures([(name, images[name].sha256) for name in inputs.images], cascade.trained_on)
+    evaluated = {image for gallery in inputs.galleries if gallery.side != "train" for image in gallery.images}
+    wrong = [name for name in leaked if name in evaluated]
+    if wrong and not config.allow_leak:
+        raise DataError(
+            f"{cascade.name}: trained on {len(wrong)} of {len(evaluated)} evaluated pictures, the first is {wrong[0]}",
+            hint="train the judge without them, or --split train, or --allow-leak for figures with and without them",
+        )
+    if leaked:
+        progress.warn(f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}")
+    return leaked
+
+
+def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
+    """The retriever that is meant: `auto` is the one that the latest round with `--by auto` was made by."""
+    made = (
+        row
+        for row in reversed(rounds)
+        if read_figures(config.folder() / folder_of(row.number))["settings"]["by"] == "auto"
+    )
+    return config.by if config.by != "auto" else next((row.by for row in made), "auto")
+
+
+def retriever_identity(by: str, workdir: Path) -> str:
+    """SHA-256 of a retriever: of the manifest of a run, or over the files of an encoder. Raises what `check_by` raises."""
+    check_by(by, workdir)
+    folder = run_folder(by, workdir)
+    if folder is not None:
+        return open_artifact(folder, RUN, "ctxr train").sha256
+    return model_identity(resolved_name(by, workdir), workdir)
+
+
+@dataclass(frozen=True)
+class NewRound:
+    """A round that is to be made, decided without a model.
+
+    Attributes:
+        options: that decide it. by: its retriever. leaked: images that a judge was trained on. force: splits on which it counts.
+        licence, decides: see `Round`.
+    """
+
+    options: ReviseLabels
+    inputs: RevisionInput
+    by: str
+    cascade: Cascade
+    threshold: ChosenThreshold
+    leaked: tuple[str, ...]
+    force: frozenset[str]
+    licence: str
+    decides: str

@@ -9,13 +9,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ctxr.datasets.rounds import AUDIT, AUDITS, AuditSample, CandidateRow, Round, read_audit
+from ctxr.datasets.rounds import AUDIT, AUDITS, CAPPED, AuditSample, CandidateRow, Round, read_audit
 from ctxr.datasets.truth import UNSURE
 from ctxr.errors import DataError
 from ctxr.metrics.alternative import WINNING, AnnotatorTest, Preference, alternative_test, preference
 from ctxr.metrics.votes import Codes, Doubles, gather
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.results import CAPPED
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.hashing import sha256_of
 

@@ -1,16 +1,19 @@
 """A round as it is sampled, written and reported."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxr.annotation.task_batch import StatementRow
 from ctxr.datasets.rounds import (
     ALSO,
+    CAPPED,
     FIGURES,
     JUDGMENTS,
     LEDGER,
@@ -37,14 +40,15 @@ from ctxr.errors import plural
 from ctxr.metrics.entail_at import KS, Counted, entail_at
 from ctxr.metrics.stratified import Sampled, allocate, audited_pairs
 from ctxr.metrics.votes import Codes, Doubles, Flags
-from ctxr.models.encoders import Encoder
-from ctxr.models.judges.cascade import Cascade, Verdicts
-from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.decisions import ChosenThreshold
-from ctxr.pipelines.revision.inputs import RevisionInput
 from ctxr.store.records import Judgment
 from ctxr.store.tables import encode_row, pretty_json, read_table
+
+if TYPE_CHECKING:
+    from ctxr.models.encoders import Encoder
+    from ctxr.models.judges.cascade import Cascade, Verdicts
+    from ctxr.pipelines.revision.candidates import Candidates
+    from ctxr.pipelines.revision.inputs import ChosenThreshold, RevisionInput
 
 
 def _by_stratum(links: Sequence[CandidateRow]) -> dict[str, list[CandidateRow]]:
@@ -125,15 +129,15 @@ def _first(pool: Candidates, values: Codes, ks: Sequence[int]) -> tuple[Doubles,
 
 
 def audited_counts(
-    columns: Mapping[str, Any], ks: Sequence[int], links: Sequence[CandidateRow], audited: Sequence[AuditVerdict]
+    columns: Mapping[str, Any] | None, ks: Sequence[int], links: Sequence[CandidateRow], audited: Sequence[AuditVerdict]
 ) -> Counted | None:
-    """The counts of a round with the human verdicts on its strata; None where its figures do not list their pairs, and where earlier
+    """The counts of a round with the human verdicts on its strata; None where the figures of the round count none, and where earlier
     rounds added or rejected some of these: this round's sample does not cover them.
 
     Args:
         columns: `counted` of the figures. links: every candidate of the round.
     """
-    if not ks or "images" not in columns or np.any(columns.get("earlier", 1)) or np.any(columns.get("rejected", 0)):
+    if columns is None or np.any(columns["earlier"]) or np.any(columns["rejected"]):
         return None
     written, extra = (np.array(columns[name], np.float64) for name in ("written", "extra"))
     positions = {image: position for position, image in enumerate(columns["images"])}
@@ -219,8 +223,6 @@ def bands_table(rows: Sequence[dict[str, Any]], current: Round) -> Table:
     note = f"p: bands of probability; {limits}; rank: among the candidates"
     return Table("Decisions on the candidates", ("stratum", "pairs", "mean probability"), shown, note)
 
-
-CAPPED = ("cap_image", "cap_caption")
 
 DIRECTIONS: dict[int, Direction] = {1: "image", 2: "caption", 3: "both"}
 
@@ -376,7 +378,7 @@ def _figures(config: ReviseLabels, revised: Revised, links: list[CandidateRow]) 
     figures |= {"settings": config.settings(), "judges": revised.judges(), "named": [*config.judge]}
     figures["judge_family"] = ", ".join(dict.fromkeys(one.family for one in revised.cascade.judges if one.family))
     if counts is None:
-        return figures
+        return figures | {"counted": None}
     first, earlier, rejected = counts
     images = [image for pool in revised.pools for image in pool.gallery.images]
     leaked = np.array([image in revised.leaked for image in images], bool)
@@ -406,7 +408,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
         "round": current.number,
         "evaluated": f"{current.images:,} pictures, {current.candidates:,} candidates by {current.by}",
         "added": f"{pairs} that {current.classifier} calls entailed{limit}{_dev(current)}",
-        **{f"verdicts of {row['name']}": _verdicts(row) for row in figures.get("judges", [])},
+        **{f"verdicts of {row['name']}": _verdicts(row) for row in figures["judges"]},
         **_force(config, current),
         "left out by a cap": current.capped,
         "trained on": f"{len(leaked) or 'none'} of the pictures{unknown}",
@@ -422,7 +424,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
         if current.added or current.pending
         else (*toys, "no candidate is called entailed: --threshold P sets another limit")
     )
-    return ReviseReport(out, did, current.number, facts, tables, notes, leaked=tuple(leaked))
+    return ReviseReport(out, did, current.number, facts, tables, notes, tuple(leaked), did == "up to date")
 
 
 def _verdicts(row: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, Options, PathOption, Range, Since, Workdir, Workers
+from ctxr.engine.options import Choices, Options, Range, Text, Workers
+from ctxr.engine.report import VerbReport
 
 DOCUMENT_FORMATS = ("links", "mmc4")
 FORMATS = ("imagecode", "hf", "webdataset", "croissant", "fiftyone", "recipe", *DOCUMENT_FORMATS)
@@ -21,22 +22,22 @@ class Export(Options):
 
     to: Annotated[str, Choices(FORMATS)] = ""
     """Format: imagecode, hf, webdataset, croissant, fiftyone, recipe; of documents links, mmc4."""
-    input: PathOption = None
+    input: Path | None = None
     """Dataset or artifact of image sets to export; default: `dataset` in the workdir, or else `filtered`, or else `sets`."""
-    out: PathOption = None
+    out: Path | None = None
     """Folder to write; default: `export-FORMAT` in the workdir."""
-    workdir: Workdir = Path("work")
+    workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    licences: PathOption = None
+    licences: Path | None = None
     """CSV file source,licence,attribution,url for the dataset card; a source is its name, its file, or an image id.
     Or COCO captions (.json), which name the licence of each photo by its file."""
     hide_test: bool = False
     """Leave out the answers about test sets (imagecode always does)."""
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
     """Maximum size of one shard in megabytes of images (hf, webdataset)."""
-    by: Annotated[str, Since("")] = ""
+    by: Text = ""
     """Run of the project, or file of scores, whose optimal assignment is written as links (links, mmc4); default: the known links."""
-    videos: PathOption = None
+    videos: Path | None = None
     """Folder that now holds the sources, recognised by content (recipe)."""
     workers: Workers = 0
     """Videos decoded at the same time (recipe); 0 = half the cores."""
@@ -54,7 +55,7 @@ class Export(Options):
         """Where the export is written."""
         return self.out or self.workdir / f"export-{self.to}"
 
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """The size of shards decides only where there are shards."""
         key = super().key()
         if self.to not in ("hf", "webdataset"):
@@ -63,7 +64,7 @@ class Export(Options):
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class ExportReport(VerbReport):
     """The outcome of `ctxr export`.
 
     Attributes:

@@ -7,12 +7,11 @@ everything but the pixels (`ctxr rebuild` makes the same frames from it again).
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-from ctxr.datasets.documents import is_documents
-from ctxr.datasets.open import open_dataset, origin_of
+from ctxr.datasets.lineage import content_of, picture_parents
+from ctxr.datasets.open import open_dataset
 from ctxr.datasets.readers.artifact import open_sets
 from ctxr.datasets.rounds import label_notes
 from ctxr.datasets.splits import alert_of_leaks
@@ -28,16 +27,20 @@ from ctxr.datasets.writers.job import (
 )
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import CHAIN, chosen
-from ctxr.engine.stage import Inputs, Stage, execute, keep_card, refuse_others
-from ctxr.errors import DataError, UsageError, some
+from ctxr.engine.stage import LEAVING, MAKING, Inputs, Stage, execute
+from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
+from ctxr.problems.registry import question_about
 from ctxr.problems.runs import SCORES
-from ctxr.store.artifacts import MANIFEST, Content, Manifest, Parent
-from ctxr.store.atomic import write_bytes
+from ctxr.store.artifacts import MANIFEST, MARKER, Content, Manifest, Parent, open_artifact, require_ours
+from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT, RUNS
 from ctxr.store.records import Source
 from ctxr.store.scores import read_scores
+
+CARD = "README.md"
+"""Name of the dataset card, the one file of an export that people edit."""
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
@@ -45,17 +48,22 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
 
 def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, written: ExportResult) -> str:
     """The card as Markdown; for `hf` with YAML before it, which the hub and `datasets` read."""
-    counts = job.counts()
-    sets, task = "sets of minimally contrastive images", "finding the right image from a contextual text"
-    if is_documents(job.dataset):
-        sets, task = "documents of sentences and images", "linking the sentences and images of a document"
-    splits = [f"| {name} | {number} |" for name, number in counts["splits"].items()]
+    counts = job.counts
+    subject = question_about(job.dataset).subject
+    splits = [f"| {name} | {number} |" for name, number in counts.splits.items()]
+    front: list[str] = []
+    if to == "hf":
+        licence = job.licences.shared(job.dataset.images.values())
+        size = next((name for most, name in _SIZES if counts.sets < most), "1M<n<10M")
+        front = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
+        front += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
+        front += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
     parts = [
-        _front_matter(job, counts, written) if to == "hf" else "",
+        "\n".join(front),
         f"# {text(job.dataset.name)}\n",
-        f"{counts['sets']} {sets}, {counts['images']} images"
-        + (f", {counts['queries']} queries" if counts["queries"] else ", no descriptions yet")
-        + f": a benchmark for {task}.\n",
+        f"{counts.sets} {subject.sets}, {counts.images} images"
+        + (f", {counts.queries} queries" if counts.queries else ", no descriptions yet")
+        + f": a benchmark for {subject.task}.\n",
         "\n".join(["| side | sets |", "| --- | --- |", *splits, ""]),
         "## Loading\n",
         written.load,
@@ -72,15 +80,6 @@ def card(job: ExportJob, manifest: Manifest | None, fingerprint: str, to: str, w
 def text(value: object) -> str:
     """A value as Markdown that shows it as it is: one line, no markup, no table cell of its own."""
     return _MARKDOWN.sub(r"\\\1", " ".join(str(value).split()))
-
-
-def _front_matter(job: ExportJob, counts: dict[str, Any], written: ExportResult) -> str:
-    licence = job.licences.shared(job.dataset.images.values())
-    lines = ["---", f"pretty_name: {_yaml(job.dataset.name)}"]
-    lines += ["license: other", f"license_name: {_yaml(licence)}"] if licence else ["license: unknown"]
-    size = next((name for most, name in _SIZES if counts["sets"] < most), "1M<n<10M")
-    lines += ["size_categories:", f"- {size}", "tags:", "- image-retrieval", written.front_matter, "---", ""]
-    return "\n".join(lines)
 
 
 def _yaml(value: str) -> str:
@@ -148,62 +147,72 @@ def run(options: Export, progress: Progress = SILENT) -> ExportReport:
 
     Raises UsageError for wrong arguments, UnfinishedError without finished sets, DataError for pictures that are missing or changed.
     """
-    stage = _ExportStage(options)
-    result = execute(stage, progress)
+    options.check()
+    source = chosen(options.input, options.workdir, CHAIN, progress)
+    result = execute(_ExportStage(options, source), progress)
     assert result.artifact is not None  # noqa: S101  # a staged artifact is never incomplete
     counts = dict(result.artifact.manifest.counts)
     left_out, notes = (list(counts.pop(name, [])) for name in ("left_out", "notes"))
-    return ExportReport(options.folder(), stage.source, options.to, result.up_to_date, counts, left_out, notes)
+    return ExportReport(options.folder(), source, options.to, result.up_to_date, counts, left_out, notes)
 
 
-class _ExportStage(Stage):
+class _ExportStage(Stage[Inputs]):
     KIND = EXPORT
-    STAGED = True
     options: Export
-    source: Path
+
+    def __init__(self, options: Export, source: Path) -> None:
+        super().__init__(options)
+        self.source = source
 
     def inputs(self, progress: Progress) -> Inputs:
-        self.source = chosen(self.options.input, self.options.workdir, CHAIN, progress)
-        _check_separate(self.source, self.out())
-        refuse_others(self.out(), self.KIND, self.options.to)
-        to, manifest = self.options.to, None
-        if to in DOCUMENT_FORMATS and not (self.source / MANIFEST).is_file():
-            dataset = open_dataset(self.source, self.options.workdir, progress)
-            origin = origin_of(dataset)
-        else:
-            artifact, dataset = open_sets(self.source)
-            manifest, origin = artifact.manifest, Parent("image_sets", artifact.manifest.kind, artifact.sha256)
+        inside, around = self.out().resolve(), self.source.resolve()
+        if inside.is_relative_to(around) or around.is_relative_to(inside):
+            raise UsageError(
+                f"{self.out()} and {self.source}, the input, are inside one another", hint="choose another --out"
+            )
+        _refuse_others(self.out(), self.options.to)
+        if not self._foreign:
+            open_artifact(self.source, None, "ctxr build-sets videos/")
+        known = content_of(self.source)
+        parents = [known, *picture_parents(self.source, known, self.options.workdir, progress)]
+        key = self.options.key()
+        if self.options.by:
+            key["by"] = Path(self.options.by).name
+            parents.append(Parent("scores", "scores", sha256_file(_scores_file(self.options.by, self.options.workdir))))
+        if self.options.licences is not None:
+            parents.append(Parent("licences", "table", sha256_file(self.options.licences)))
+        return Inputs(parents, key)
+
+    @property
+    def _foreign(self) -> bool:
+        """Whether documents are exported as others keep them."""
+        return self.options.to in DOCUMENT_FORMATS and not (self.source / MANIFEST).is_file()
+
+    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
+        options = self.options
+        manifest = None if self._foreign else open_artifact(self.source).manifest
+        dataset = open_sets(self.source) if manifest else open_dataset(self.source, options.workdir, progress)
         alert_of_leaks(dataset, progress)
         if not dataset.sets:
             raise DataError(
                 f"{self.source} holds no sets: there is nothing to export", hint="build with a smaller --threshold"
             )
-        holds = is_documents(dataset)
-        if holds and to not in (*DOCUMENT_FORMATS, "hf", "webdataset"):
-            raise DataError(f"{to} cannot hold the documents of {self.source}", hint="--to links, mmc4, hf, webdataset")
-        if to in DOCUMENT_FORMATS and not holds:
-            raise DataError(f"{self.source} holds no documents, which {to} is about", hint="ctxr build-documents")
+        subject = question_about(dataset).subject
+        if options.to not in subject.formats:
+            what = f"{options.to} cannot hold the {subject.unit}s{subject.of} in {self.source}"
+            raise DataError(what, hint=f"--to {', '.join(subject.formats)}")
         dataset = replace(dataset, notes=(*dataset.notes, *label_notes(self.source)))
-        licences = read_licences(self.options.licences, dataset)
-        parents = [origin]
-        scores: list[Any] = []
-        if self.options.by:
-            path, *scores = _scores_by(self.options.by, self.options.workdir)
-            parents.append(Parent("scores", "scores", sha256_file(path)))
-        if self.options.licences is not None:
-            parents.append(Parent("licences", "table", sha256_file(self.options.licences)))
-        return Inputs(parents, (manifest, dataset, licences, scores))
-
-    def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
-        options = self.options
-        manifest, dataset, licences, scores = inputs.data
+        licences = read_licences(options.licences, dataset)
+        scores = _scores_by(options.by, options.workdir) if options.by else ()
         dataset = without_test_answers(dataset) if options.hide_test else dataset
-        keep_card(self.out(), progress)
+        _keep_card(self.out(), progress)
         size = options.shard_mb * 10**6
         job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers, *scores)
         written = WRITERS[options.to](job)
+        if options.to != "recipe":
+            written.left_out += [f"{plural(len(rows), 'row')} of {name}.jsonl." for name, rows in dataset.side.items()]
         page = card(job, manifest, inputs.parents[0].sha256, options.to, written)
-        write_bytes(out / "README.md", page.encode())
+        write_bytes(out / CARD, page.encode())
         for line in written.left_out:
             progress.warn(line)
         if unknown := sum(not licences.of(image).licence for image in dataset.images.values()):
@@ -211,24 +220,53 @@ class _ExportStage(Stage):
                 f"the licence of {unknown} images is unknown: --licences FILE.csv (source,licence,attribution,url), or COCO captions"
             )
         files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
-        counts = job.counts() | written.counts | {"left_out": written.left_out, "notes": written.notes}
+        counts = asdict(job.counts) | written.counts | {"left_out": written.left_out, "notes": written.notes}
         return Content(files, counts, {"software": written.software} if written.software else {})
 
 
-def _scores_by(by: str, workdir: Path) -> tuple[Path, str, dict[str, dict[str, float]]]:
-    """A file of scores, a scorer in it, and its scores: `by` is a file, a run, or one seed of a run, `RUN/seed0`."""
+def _scores_file(by: str, workdir: Path) -> Path:
+    """The file of scores that `by` means: a file, that of a run, or that of the run of a seed, `RUN/seed0`."""
     run = workdir / RUNS / by
     path = next((file for file in (Path(by), run / SCORES, run.parent / SCORES) if file.is_file()), None)
     if path is None:
         raise UsageError(f"--by {by} is neither a run in {workdir / RUNS} nor a file of scores", hint="ctxr eval RUN")
+    return path
+
+
+def _scores_by(by: str, workdir: Path) -> tuple[str, dict[str, dict[str, float]]]:
+    """A scorer that `by` means, and its scores."""
+    path, run = _scores_file(by, workdir), workdir / RUNS / by
     scorers = read_scores(path)
     name = by if by in scorers else next(iter(scorers))
     if by not in scorers and (len(scorers) > 1 or path not in (Path(by), run / SCORES)):
         raise UsageError(f"--by {by} is not one of the scorers of {path}: {some(scorers)}", hint=f"--by {name}")
-    return path, name or path.stem, scorers[name].values
+    return name or path.stem, scorers[name].values
 
 
-def _check_separate(source: Path, out: Path) -> None:
-    inside, around = out.resolve(), source.resolve()
-    if inside.is_relative_to(around) or around.is_relative_to(inside):
-        raise UsageError(f"{out} and {source}, the input, are inside one another", hint="choose another --out")
+def _refuse_others(out: Path, to: str) -> None:
+    """Make the folder `out` ours. Raises UsageError for one that holds something that is no export, or one in another format."""
+    require_ours(out)
+    with disk_errors(out):
+        names = {path.name for path in out.iterdir()}
+    if MANIFEST in names:
+        manifest = open_artifact(out).manifest
+        if manifest.kind != EXPORT:
+            raise UsageError(f"{out} holds {manifest.kind}, not an {EXPORT}", hint="choose another folder with --out")
+        if manifest.config.get("to") != to:
+            raise UsageError(
+                f"{out} holds an export to {manifest.config.get('to')}, not to {to}", hint="choose another --out"
+            )
+    elif names - {MARKER} and not names & {MAKING, LEAVING}:
+        raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
+
+
+def _keep_card(out: Path, progress: Progress) -> None:
+    """Before an export is replaced: a card that was edited by hand is kept beside the new one."""
+    card = out / CARD
+    if not (out / MANIFEST).is_file() or not card.is_file():
+        return
+    entry = open_artifact(out).manifest.files.get(CARD)
+    if entry is not None and sha256_file(card) != entry.sha256:
+        kept = out / f"{card.stem}.edited{card.suffix}"
+        link_or_copy(card, kept)
+        progress.warn(f"{card} was edited: your version is kept as {kept.name}")

@@ -177,7 +177,7 @@ def errors(split: EvalSplit) -> list[Error]:
     rows = [
         row
         for row, one in enumerate(split.questions)
-        if one.image_set.kind == "video" and len(one.right) == 1 and 1 < len(one.candidates) <= MOST_POSITIONS
+        if one.image_set.ordered and len(one.right) == 1 and 1 < len(one.candidates) <= MOST_POSITIONS
     ]
     if not rows:
         return []

@@ -17,8 +17,8 @@ from ctxr.models.context import PLACES
 from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.precision import choose_device
-from ctxr.models.scorers import Batch
-from ctxr.models.training.checkpoint import CONFIG, HEAD, read_checkpoint
+from ctxr.models.scorers import Batch, ClipScorer, PairScorer
+from ctxr.models.training.checkpoint import CONFIG, HEAD, Checkpoint, read_checkpoint
 from ctxr.models.training.examples import (
     ExampleTable,
     by_sets,
@@ -26,7 +26,8 @@ from ctxr.models.training.examples import (
     with_shared_distractors,
     with_weak_targets,
 )
-from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
+from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
+from ctxr.models.training.optimising import round_to_fp16
 from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
 from ctxr.problems.contextual.recipe import ContextualRecipe
 from ctxr.problems.embeddings import Array, PictureFiles, cached, picture_files
@@ -34,7 +35,7 @@ from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
 from ctxr.problems.runs import SCORES, scorers_in
-from ctxr.problems.scorer_training import ScorerJob
+from ctxr.problems.scorer_training import Examples, ScorerJob, TrainingData, weighted_updates
 from ctxr.problems.scoring import OpenScorer, plan_scoring, prepared, source_of
 from ctxr.problems.weak_positives import with_unsure, with_weak_positives
 from ctxr.store.hashing import sha256_file, sha256_of
@@ -43,7 +44,7 @@ from ctxr.store.scores import write_scores
 from ctxr.store.tables import read_table
 
 
-class ContextualObjective(Objective):
+class ContextualObjective(Objective[None, tuple[Batch, Tensor]]):
     """The target of each query among its candidates, set-major; arguments as for `Objective`."""
 
     recipe: ContextualRecipe
@@ -69,15 +70,29 @@ class ContextualObjective(Objective):
         """The queries, and those among them that are repeated for a weak positive."""
         repeats = self.repeats[rows]
         repeats = repeats[repeats >= 0]
-        second = Step((repeats,), len(repeats)) if len(repeats) else None
-        yield from weighted_updates(self.recipe, Step((rows,), len(rows)), lambda: second, apply)
+        second = Step((repeats,), len(repeats), None) if len(repeats) else None
+        yield from weighted_updates(self.recipe, Step((rows,), len(rows), None), lambda: second, apply)
 
-    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> tuple[Batch, Tensor]:
+    @property
+    def sums(self) -> bool:
+        """As the recipe says."""
+        return self.recipe.summed_gradients
+
+    def defers(self, rows: Tensor) -> bool:
+        """Of a partial step, where the recipe says so."""
+        return self.recipe.leaked_gradients and len(rows) < self.recipe.batch
+
+    def after_step(self, model: nn.Module) -> None:
+        """Round the weights, where the recipe says so."""
+        if self.recipe.fp16_masters:
+            round_to_fp16(model)
+
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: None) -> tuple[Batch, Tensor]:
         """The batch and its scores [B, K]."""
         batch = self.queries.batch(rows).to(self.run.device)
         return batch, model(batch)
 
-    def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: Step) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[tuple[Batch, Tensor]], step: Step[None]) -> Tensor:
         """The loss, summed over the queries."""
         (batch, scores), (rows,) = encoded[0], step.towers
         marks = self.queries.weak_marks(rows), self.queries.unsure_marks(rows)
@@ -97,7 +112,7 @@ class ContextualObjective(Objective):
         scores = self._score(model, self.valid, micro_batch, f"the validation scores after epoch {epoch}")
         if (unsure := self.valid.unsure_marks(torch.arange(len(self.valid)))) is not None:
             scores = scores.masked_fill(unsure, float("-inf"))
-        return accuracy_of(scores, self.valid.target)
+        return accuracy_of(scores, self.valid.targets)
 
     def _score(self, model: nn.Module, questions: ExampleTable, micro_batch: int, what: str) -> Tensor:
         model.train(self.recipe.dropout_in_evaluation)
@@ -142,12 +157,12 @@ class OpenSets(OpenScorer):
         """A score for every candidate of every query, by scorer, and queries by split."""
         scores = []
         for scorer, checkpoint in self.checkpoints.items():
-            notes = None if checkpoint is None else read_checkpoint(checkpoint)
-            if notes is not None and notes.variant == "temporal":
-                check_positions(queries, PLACES, notes.all_positions)
+            config = None if checkpoint is None else read_checkpoint(checkpoint)
+            if config is not None and (head := config.shape.head) is not None and head.positions:
+                check_positions(queries, PLACES, head.all_positions)
             device, source = choose_device(self.options.device), source_of(checkpoint, self.encoder, self.progress)
             plan = plan_scoring(checkpoint, source, pictures, device, self.options.precision, progress=self.progress)
-            chance = None if notes is None else notes.chance
+            chance = None if config is None else config.seed
             for split in by_split(queries).values():
                 table = plan.prepare(split)
                 with self.progress.task("scoring", len(split)) as task:
@@ -203,52 +218,72 @@ class OpenSets(OpenScorer):
             return np.concatenate(cached(pictures.workdir, origin, contents, make, task.advance))
 
 
-class ContextualJob(ScorerJob):
+class ContextualJob(ScorerJob[ExampleTable]):
     """Seeds that find the target of each query among the images of its set."""
 
     NOTE: ClassVar[str] = "candidates that share the highest score share the hit"
 
     recipe: ContextualRecipe
 
-    def read(self, dataset: Dataset, verdicts: Verdicts) -> list[tuple[str, tuple[str, ...]]]:
+    def read(self, dataset: Dataset, verdicts: Verdicts) -> TrainingData:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe
-        self.asked = _splits(dataset, recipe)
-        self.asked |= {side: with_unsure(asked, verdicts) for side, asked in self.asked.items() if side != "train"}
+        splits = _splits(dataset, recipe)
+        splits |= {side: with_unsure(queries, verdicts) for side, queries in splits.items() if side != "train"}
         if recipe.weak != "off":
-            train = with_weak_positives(self.asked["train"], dataset, recipe, verdicts, self.progress)
-            self.asked["train"] = train
+            splits["train"] = with_weak_positives(
+                splits["train"], dataset, recipe.variant == "none", verdicts, self.progress
+            )
         if recipe.variant == "temporal":
-            everything = [query for queries in self.asked.values() for query in queries]
+            everything = [query for queries in splits.values() for query in queries]
             check_positions(everything, PLACES, recipe.all_positions)
-        self.queries = {split: len(queries) for split, queries in self.asked.items()}
-        labelled = {
-            split for split, queries in self.asked.items() if any(query.target is not None for query in queries)
-        }
+        labelled = {split for split, queries in splits.items() if any(query.targets for query in queries)}
         choosing = (("test", "valid") if recipe.judged_on_test else ("valid",)) if recipe.learns else ()
-        self.judged_on = next((split for split in choosing if split in labelled), "")
-        return [(query.query, query.weak) for query in self.asked.get("train", []) if query.weak]
+        return TrainingData(
+            splits,
+            {split: len(queries) for split, queries in splits.items()},
+            [(query.query, query.weak) for query in splits.get("train", []) if query.weak],
+            next((split for split in choosing if split in labelled), ""),
+        )
 
-    def examples(self, source: Source) -> tuple[ExampleTable, ExampleTable | None]:
+    def model(self, source: Source, seed: int) -> ClipScorer | PairScorer:
+        """See `ScorerJob`; as the recipe's quirks start it."""
+        scorer = super().model(source, seed)
+        if self.recipe.start_at_cosine:
+            if not isinstance(scorer, ClipScorer):
+                raise UsageError(f"{self.encoder} scores no cosine to start at", hint="--set start_at_cosine=false")
+            published: Any = source.build()
+            scorer.start_at_cosine(float(published.logit_scale.exp()))
+        if self.recipe.fp16_masters:
+            round_to_fp16(scorer)
+        return scorer
+
+    def noted(self, config: Checkpoint) -> Checkpoint:
+        """With dropout, where the recipe never switches it off."""
+        return replace(config, dropout_in_evaluation=self.recipe.dropout_in_evaluation)
+
+    def examples(self, source: Source) -> Examples[ExampleTable]:
         """For an encoder that learns, or of what a frozen one says."""
         frozen, precision = not self.recipe.tunes, self.recipe.precision
         prepare = prepared(source, self.pictures, frozen, self.device, precision, progress=self.progress)
-        judged = [query for query in self.asked.get(self.judged_on, []) if query.target is not None]
+        judged = [query for query in self.data.queries.get(self.judged_on, []) if query.target is not None]
         if self.recipe.judged_on_test:
             self.progress.warn(
                 "judged_on_test: test chooses the epoch, so its accuracy is no estimate of anything"
                 if self.judged_on == "test"
                 else "judged_on_test: no target of the test side is known, so valid chooses the epoch"
             )
-        return prepare(self.asked["train"]), prepare(judged) if judged else None
+        return Examples(prepare(self.data.queries["train"]), prepare(judged) if judged else None)
 
-    def objective(self, source: Source, train: Any, valid: Any) -> Callable[[TrainingRun], Objective]:
+    def objective(
+        self, source: Source, examples: Examples[ExampleTable]
+    ) -> Callable[[TrainingRun], ContextualObjective]:
         """The target among the candidates of its query."""
-        return partial(ContextualObjective, self.recipe, train, valid)
+        return partial(ContextualObjective, self.recipe, examples.train, examples.valid)
 
     def write_scores(self) -> list[str]:
         """A score for every candidate."""
-        judged = [query for split in ("valid", "test") for query in self.asked.get(split, [])]
+        judged = [query for split in ("valid", "test") for query in self.data.queries.get(split, [])]
         opened = OpenSets(scorers_in(self.out), self.encoder, self.scoring, self.progress)
         write_scores(self.out / SCORES, opened.rows(judged, self.pictures))
         return [SCORES]
@@ -258,16 +293,17 @@ class ContextualJob(ScorerJob):
         values: dict[str, dict[str, dict[str, float]]] = {}
         for row in read_table(self.out / SCORES, Score):
             values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
-        valid, test = (self.asked.get(split, []) for split in ("valid", "test"))
+        valid, test = (self.data.queries.get(split, []) for split in ("valid", "test"))
         return [
             (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in self.scorers
         ]
 
 
 def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQuery]]:
-    """The queries of each split that the recipe has to do with; those for training all have targets."""
+    """The queries of each split that the recipe has to do with; those for training all have one target. Raises
+    DataError for one with several."""
     splits = by_split(queries_of(dataset))
-    train = [query for query in splits.get("train", []) if query.target is not None]
+    train = [query for query in splits.get("train", []) if query.target is not None] if recipe.learns else []
     if recipe.learns and not train:
         raise DataError(
             f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
@@ -288,19 +324,18 @@ def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQu
 
 
 def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQuery]) -> float | None:
-    """Share 0..1 of queries whose target scores highest, 1/n where n share the top; None where no target is known."""
+    """Share 0..1 of queries of whose highest scores, equal ones alike, is a target's; None where no target is known."""
     hits = []
     for query in queries:
-        if query.target is not None:
+        if query.targets:
             # by position: a set may hold an image twice
             values = [float("-inf") if image in query.unsure else scores[query.query][image] for image in query.images]
-            hits.append((values[query.target] == max(values)) / values.count(max(values)))
+            hits.append(sum(values[target] == max(values) for target in query.targets) / values.count(max(values)))
     return mean(hits) if hits else None
 
 
 class ContextualLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[ContextualRecipe]] = ContextualRecipe
     job = ContextualJob
     open_run = OpenSets.open

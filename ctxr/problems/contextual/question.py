@@ -19,19 +19,17 @@ from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.contextual import figures as measuring
 from ctxr.problems.contextual.examples import BenchmarkQuery, EvalSplit, questions_of, split_of
-from ctxr.problems.contextual.recipe import VARIANTS
+from ctxr.problems.contextual.recipe import VARIANTS, ContextualRecipe
 from ctxr.problems.contextual.tables import tables_of
 from ctxr.problems.evaluation import EvalRequest
 from ctxr.problems.figures import Columns, Figure, Summariser
 from ctxr.problems.matching import ScoredEvaluation
-from ctxr.problems.protocols import Question, find_learner
+from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
-from ctxr.problems.runs import REGIONS, Run
+from ctxr.problems.runs import Run
 from ctxr.problems.weak_positives import by_query, verdicts_in
-from ctxr.store.artifacts import Content, Parent
-from ctxr.store.hashing import sha256_of
-from ctxr.store.kinds import JUDGMENTS, REGION_FEATURES, RUN
-from ctxr.store.regions import read_regions
+from ctxr.store.artifacts import Content
+from ctxr.store.kinds import RUN
 
 LEADERBOARD_SIDE = "test"
 
@@ -110,18 +108,16 @@ def files_for_others(splits: Sequence[EvalSplit]) -> dict[str, str]:
     return files
 
 
-class SetEvaluation(ScoredEvaluation):
+class SetEvaluation(ScoredEvaluation[EvalSplit]):
     """Runs on sets of similar images."""
 
-    splits: Sequence[EvalSplit]
+    PROBLEM: ClassVar[str] = "contextual"
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Contextual())
         options, dataset = self.options, request.dataset
         _, unsure = verdicts_in(dataset, None, options.workdir)
         questions = questions_of(dataset, self.places, distances_of(dataset, self._vectors()), by_query(unsure))
-        if unsure:  # people may have decided others since
-            self.parents = [*self.parents, Parent("unsure pairs", JUDGMENTS, sha256_of(sorted(unsure)))]
         refuse_same_files(self.names)
         questions, self.tokenizer = _counted(questions, self.runs, options.tokenizer)
         self.splits = [
@@ -131,9 +127,6 @@ class SetEvaluation(ScoredEvaluation):
         counts = [(split.name, sum(len(one.unsure) for one in split.questions)) for split in self.splits]
         self.unsure = [(split, count) for split, count in counts if count]
         self.recalls, pointless = measuring.telling(self.splits, options.ks())
-        if options.regions:
-            features = read_regions(options.workdir / REGIONS / options.regions)
-            self.parents = [*self.parents, Parent(options.regions, REGION_FEATURES, features.sha256)]
         self.findings.rows = {"correlations": [], "errors": [], "seeds": []}
         more = [*pointless, *partial_notes(self.splits), *tagged_elsewhere(dataset)]
         self.notes = [*notes.first_notes(self), *self.notes, *more]
@@ -188,7 +181,7 @@ class SetEvaluation(ScoredEvaluation):
     def write(self, out: Path) -> Content:
         """With the name of the tokenizer."""
         content = super().write(out)
-        return Content(content.files, content.counts, {"tokenizer": {"name": self.tokenizer}})
+        return content._replace(models={"tokenizer": {"name": self.tokenizer}})
 
 
 def _counted(
@@ -233,14 +226,15 @@ class Contextual(Question):
     """Sets of similar images."""
 
     LEARNER: ClassVar[str] = "ctxr.problems.contextual.learner:ContextualLearner"
+    Recipe: ClassVar[type[ContextualRecipe]] = ContextualRecipe
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
     evaluation = SetEvaluation
 
-    def explains(self, config: Mapping[str, Any]) -> bool:
+    def explains(self, config: Mapping[str, object]) -> bool:
         """Heads that look at the candidates of a query together."""
         return config.get("variant") in HEADS
 
-    def takes(self, request: EvalRequest) -> bool:
+    def asks(self, dataset: Dataset) -> bool:
         """Everything: files of scores, runs and encoders on queries for an image."""
         return True

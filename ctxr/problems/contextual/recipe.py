@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from ctxr.engine.options import Choices
-from ctxr.models.training.recipe import ScorerRecipe
+from ctxr.models.training.recipe import HEADS, Count, HeadShape, Natural, Positive, ScorerRecipe, ScorerShape, Share
 
-VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
+VARIANTS = ("zero-shot", "none", "batch", *HEADS)
 """The rows of Table 5: as published, fine-tuned without context, + ContextBatch, + ContextModule, + TemporalEmbeddings."""
 
 
@@ -15,10 +15,84 @@ VARIANTS = ("zero-shot", "none", "batch", "module", "temporal")
 class ContextualRecipe(ScorerRecipe):
     """How a scorer learns to find the target of a query among the images of its set; without context, among random images."""
 
-    UNUSED: ClassVar[tuple[str, ...]] = ("rerank",)
-
     variant: Annotated[str, Choices(VARIANTS)] = "batch"
     """One of the rows of Table 5."""
+    layers: Count = 2
+    """Of the context head."""
+    heads: Natural = 8
+    """Of the context head."""
+    inner: Natural = 3072
+    """Inner width of the context head."""
+    dropout: Share = 0.1
+    """Of the context head."""
+    fusion: Annotated[str, Choices(("multiply", "concat"))] = "multiply"
+    """Of image and text for the head."""
+    scale: Positive = 1000.0
+    """Of their product."""
+    frozen: bool = True
+    """A head learns from what the encoder as it is says; else both learn together."""
+    start_at_cosine: bool = False
+    """An untrained head scores as the encoder below it does, and learns what to add (fusion multiply)."""
+    distractors: Count = 9
+    """Candidates drawn beside the target in variants without context; 0 = the other images of its own set."""
+    shared_distractors: bool = False
+    """They are targets of the same step instead of any image: each is encoded once for all its queries."""
+    summed_gradients: bool = False
+    """Of the queries of a step; else averaged."""
+    undivided_decay: bool = False
+    """L2 against an averaged gradient as strong as against a sum; else divided by `batch`."""
+    dropout_in_evaluation: bool = False
+    """The released code never switches it off."""
+    fixed_distractors: bool = False
+    """Drawn once for all epochs."""
+    leaked_gradients: bool = False
+    """Of the last, partial step flow into the first step of the next epoch, without a step of their own."""
+    fp16_masters: bool = False
+    """Weights are rounded to fp16 after each step, so small steps vanish."""
+    unjudged_last_epoch: bool = False
+    """The last epoch is trained and never validated, so it cannot be chosen."""
+    all_positions: bool = False
+    """Positions act on sets without order too."""
+    judged_on_test: bool = False
+    """Test chooses the epoch, where its targets are known."""
+    highway_positions: bool = False
+    """The highway adds the positions too, as in the paper's Eq. 1; else it adds the pair without them, as the released code does."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is anything to train."""
+        return self.variant != "zero-shot"
+
+    @property
+    def has_head(self) -> bool:
+        """Whether a head over all candidates of a query learns."""
+        return self.variant in HEADS
+
+    @property
+    def tunes(self) -> bool:
+        """Whether the encoder itself learns."""
+        return self.learns and not (self.has_head and self.frozen)
+
+    @property
+    def decay(self) -> float:
+        """Weight decay as the optimiser takes it."""
+        return self.weight_decay if self.summed_gradients or self.undivided_decay else super().decay
+
+    @property
+    def shape(self) -> ScorerShape:
+        """Of the scorer that learns."""
+        head = HeadShape(
+            self.layers, self.heads, self.inner, self.dropout, self.fusion, self.scale,
+            positions=self.variant == "temporal",
+            all_positions=self.all_positions,
+            highway_positions=self.highway_positions,
+        )  # fmt: skip
+        return ScorerShape(self.encoder, head if self.has_head else None, self.new_score and self.learns)
+
+    @property
+    def weak_share(self) -> float | None:
+        """The target share of a weak candidate relative to a positive: 0 makes it a negative, None leaves it out of the loss."""
+        return {"off": 0.0, "soft-label": self.alpha}.get(self.weak)
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A head that can start at a cosine, distractors of one kind, and weak positives only where something is learned."""

@@ -81,10 +81,13 @@ def difference_table(
             for question in own
             if question.part == part
         ]
+    ties = ", ".join(
+        f"{row.run} and {row.against} {row.tied} of {row.queries:,}" for row in own if row.part == "all" and row.tied
+    )
     note = (
         f"points of accuracy; p: two-sided, {clusters}s flipped whole; McNemar takes queries for independent, so its p is too "
         f"small where a {clusters} has several, and leaves out queries whose target is tied for a run's highest score"
-        f"{_tied(own)}; {corrected_note(rows)}{none_had([question.interval for question in own])}"
+        f"{f' ({ties})' if ties else ''}; {corrected_note(rows)}{none_had([question.interval for question in own])}"
     )
     heads = ("run", "on", "against", "queries", "accuracy", "difference", "p flips", "Holm", "McNemar", "Holm ")
     return Table(f"{split.name}: differences", heads, tuple(shown), note)
@@ -146,14 +149,6 @@ def _caution(intervals: Sequence[Interval]) -> str:
         f"; intervals over fewer than {FEW_CLUSTERS} clusters are too narrow (of those over 5, four in five hold the truth)"
         f"{lacking}"
     )
-
-
-def _tied(rows: Sequence[RunDifference]) -> str:
-    """How many queries McNemar leaves out of all that there are, run by run."""
-    ties = [
-        f"{row.run} and {row.against} {row.tied} of {row.queries:,}" for row in rows if row.part == "all" and row.tied
-    ]
-    return f" ({', '.join(ties)})" if ties else ""
 
 
 def correlation_table(split: EvalSplit, rows: Sequence[Correlation]) -> Table | None:

@@ -49,6 +49,11 @@ def open_classifier(run: Path | str, device: str = "auto") -> TrainedClassifier:
     return TrainedClassifier(seed, name if whole == folder else f"{name}/{seed.name}", choose_device(device))
 
 
+def open_toy(folder: Path | str, device: str = "auto") -> TrainedClassifier:
+    """The classifier that ships with ctxr, from its folder."""
+    return TrainedClassifier(Path(folder), Path(folder).name, choose_device(device), toy=True)
+
+
 @dataclass(frozen=True)
 class OpenClassifier(OpenRun):
     """A seed of a classifier that judges pairs."""

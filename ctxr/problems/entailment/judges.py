@@ -1,30 +1,31 @@
 """Judges of entailment by the names under which `ctxr revise-labels --judge` takes them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from ctxr.engine.options import JudgeEndpointOptions
 from ctxr.engine.progress import Progress
 from ctxr.errors import UsageError, did_you_mean
 from ctxr.models.chat import Budget
-from ctxr.models.encoders import TINY_FOLDER
-from ctxr.models.entailment.base import Judge
-from ctxr.models.entailment.checkpoint import TrainedClassifier
+from ctxr.models.entailment.base import Claim, Judge
+from ctxr.models.identity import WEIGHTS, model_identity
 from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
-from ctxr.models.judges.matching import MatchingJudge
-from ctxr.models.judges.nli import NliJudge
-from ctxr.models.precision import choose_device
-from ctxr.problems.entailment.classifiers import open_classifier
 from ctxr.problems.entailment.pairs import classifiers_in
 from ctxr.store.kinds import CLASSIFIERS
+from ctxr.store.memory import remembered
 
 TOY = "toy"
 
-TOY_FOLDER = TINY_FOLDER.parent / "toy-judge"
+TOY_FOLDER = WEIGHTS / "toy-judge"
 """The classifier that ships with ctxr."""
 
 KINDS = {"classifier": ":NAME", "nli": ":DIRECTORY", "itm": ":MODEL", "endpoint": ":URL", "file": ":FILE", TOY: ""}
@@ -35,11 +36,17 @@ _LIMITS = re.compile(r"(.*)@(\d*\.?\d+)(?:-(\d*\.?\d+))?")
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What opening a judge takes beside its name; `endpoint` is for one behind an endpoint alone."""
+    """What opening a judge takes beside its name.
+
+    Attributes:
+        endpoint: for a judge behind an endpoint alone. lazy: a model is built once it is asked, and what it is known by is kept
+            in the workdir.
+    """
 
     workdir: Path
     device: str = "auto"
     endpoint: JudgeEndpointOptions = field(default_factory=JudgeEndpointOptions)
+    lazy: bool = False
 
     @cached_property
     def budget(self) -> Budget:
@@ -86,19 +93,71 @@ def default_spec(workdir: Path) -> str:
     return f"classifier:{finished[0]}" if finished else TOY
 
 
+_MODELS = {
+    "classifier": "ctxr.problems.entailment.classifiers:open_classifier",
+    "nli": "ctxr.models.judges.nli:NliJudge",
+    "itm": "ctxr.models.judges.matching:MatchingJudge",
+    TOY: "ctxr.problems.entailment.classifiers:open_toy",
+}
+"""What opens each kind that is a model, by where it lies and the device."""
+
+
 def open_judge(spec: str, options: JudgeOptions, progress: Progress) -> Judge:
     """The judge of that name, with or without limits. Raises what `parse_spec` and the judge itself raise."""
     kind, rest, _ = parse_spec(spec)
-    device = choose_device(options.device)
-    makers: dict[str, Callable[[], Judge]] = {
-        "classifier": lambda: open_classifier(_classifier_folder(rest, options.workdir), device),
-        "nli": lambda: NliJudge(rest, device),
-        "itm": lambda: MatchingJudge(rest, device),
-        "endpoint": lambda: options.open_endpoint(rest, progress),
-        "file": lambda: FileJudge(Path(rest)),
-        TOY: lambda: TrainedClassifier(TOY_FOLDER, TOY_FOLDER.name, device, toy=True),
-    }
-    return makers[kind]()
+    if kind == "endpoint":
+        return options.open_endpoint(rest, progress)
+    if kind == "file":
+        return FileJudge(Path(rest))
+    folder = {"classifier": lambda: _classifier_folder(rest, options.workdir), TOY: lambda: TOY_FOLDER}
+    source = str(folder[kind]()) if kind in folder else rest
+    if not options.lazy or (kind == "itm" and not rest.startswith("blip:")):
+        return _opened(kind, source, options.device)
+    return ModelJudge(kind, source, options)
+
+
+def _opened(kind: str, source: str, device: str) -> Judge:
+    judge: Judge = resolve_name(_MODELS[kind])(source, resolve_name("ctxr.models.precision:choose_device")(device))
+    return judge
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """What `Judge` says of a model."""
+
+    name: str
+    fingerprint: str
+    threshold: float
+    trained_on: frozenset[str] | None
+    family: str
+    toy: bool
+
+
+class ModelJudge(Judge):
+    """A judge by a model, which is built once it is asked: what it is known by is kept by the hash of its files.
+
+    Raises what building the model raises, where nothing is kept yet.
+    """
+
+    def __init__(self, kind: str, source: str, options: JudgeOptions) -> None:
+        self._kind, self._source, self._device = kind, source, options.device
+        identity = model_identity(source if kind == "itm" else f"{kind}:{source}", options.workdir)
+        kept = remembered(options.workdir, ["judge", kind, source, identity], self._facts)
+        facts = msgspec.json.decode(kept, type=ModelFacts)
+        self.name, self.fingerprint, self.threshold = facts.name, facts.fingerprint, facts.threshold
+        self.trained_on, self.family, self.toy = facts.trained_on, facts.family, facts.toy
+
+    @cached_property
+    def model(self) -> Judge:
+        """The model itself."""
+        return _opened(self._kind, self._source, self._device)
+
+    def probabilities(self, claims: Sequence[Claim]) -> npt.NDArray[np.float32]:
+        """As `Judge.probabilities` says."""
+        return self.model.probabilities(claims)
+
+    def _facts(self) -> tuple[str, Sequence[Path]]:
+        facts = {name: getattr(self.model, name) for name in ModelFacts.__struct_fields__}
+        return msgspec.json.encode(ModelFacts(**facts)).decode(), ()
 
 
 def _classifier_folder(name: str, workdir: Path) -> Path:

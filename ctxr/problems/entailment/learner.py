@@ -1,12 +1,12 @@
 """How classifiers are trained and opened that answer about entailment."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ctxr.datasets.pairs import EntailmentPair, choosing, refuse_leaks
 from ctxr.engine.progress import Progress
@@ -22,9 +22,11 @@ from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.scoring import in_bf16
 from ctxr.problems.entailment.classifiers import AT_ONCE, claim_table, judged, learned, open_run
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
+from ctxr.problems.options import TrainOptions
 from ctxr.problems.training import SeedTrainer, TrainJob
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import CLASSIFIER, CLASSIFIERS
+from ctxr.store.paths import portable
 
 HALF = 0.5
 """The threshold where dev suggests no better one: the likelier class."""
@@ -43,11 +45,8 @@ class ClassifierJob(TrainJob):
     checkpoint = staticmethod(read_notes)
     recipe: ClassifierRecipe
 
-    def __init__(self, options: Any, recipe: ClassifierRecipe, progress: Progress) -> None:
-        """Raises DataError for pairs that cannot be learned from or that would be judged again; `options` are those of `ctxr train`."""
-        if options.text_only or options.image_only:
-            recipe = replace(recipe, image="") if options.text_only else replace(recipe, text="")
-            recipe.check()
+    def __init__(self, options: TrainOptions, recipe: ClassifierRecipe, progress: Progress) -> None:
+        """Raises DataError for pairs that cannot be learned from or that would be judged again."""
         self.recipe, self.progress, self.seeds = recipe, progress, options.seeds
         self.out, self.workdir = options.folder(CLASSIFIERS), options.workdir
         self.device = choose_device(options.device)
@@ -72,13 +71,16 @@ class ClassifierJob(TrainJob):
             flaw = "have one label, so they choose neither epoch nor threshold well"
             progress.warn(f"all {len(self.dev)} pairs of valid {flaw}")
         self.parents, self.key, self.dataset = (pairs.origin,), {}, pairs.name
-        self.encoder = " + ".join(filter(None, (recipe.text, recipe.image)))
+        named = (portable(name, self.workdir) for name in (recipe.text, recipe.image))
+        self.encoder = " + ".join(filter(None, named))
         self.queries = {"train": len(self.train), "valid": len(self.dev)}
         self.judged_on = "valid" if self.dev else ""
 
     def seed_key(self, seed: int) -> str:
         """Recipe, seed, data and branches."""
-        return sha256_of([self.decisive(), seed, self.pairs.origin.sha256, self.fingerprints()])
+        return sha256_of(
+            [portable(self.recipe.key(), self.workdir), seed, self.pairs.origin.sha256, self.fingerprints()]
+        )
 
     def fingerprints(self) -> tuple[str, str]:
         """Of text branch and image branch, "" for none."""
@@ -104,21 +106,23 @@ class ClassifierJob(TrainJob):
         else:
             lack = "no pairs of valid, so the last epoch counts and the threshold stays at"
             self.progress.warn(f"seed {seed}: {lack} {HALF}")
-        notes = Notes(asdict(recipe), *self.fingerprints(), value, reached, trained.best or 0, self.seed_key(seed))
+        notes = Notes(trained.best or 0, self.seed_key(seed), recipe, *self.fingerprints(), value, reached)
         marks = sorted(self.pairs.marks([*self.train, *self.dev]))
         return lambda folder: write_classifier(folder, train.weights, notes, marks)
 
-    def counts(self, valid: float | None, test: float | None) -> dict[str, Any]:
+    def counts(self, valid: float | None, test: float | None) -> dict[str, object]:
         """Pairs, and the claims that are learned from."""
         return {"pairs": self.queries, "claims": len(self.learned), "seeds": self.seeds, "valid": valid}
 
-    def models(self) -> dict[str, Any]:
+    def models(self) -> dict[str, object]:
         """Both branches."""
         rows = zip(("text", "image"), (self.recipe.text, self.recipe.image), self.fingerprints(), strict=True)
         return {part: {"name": name, "fingerprint": fingerprint} for part, name, fingerprint in rows}
 
 
-def _threshold(job: ClassifierJob, dev: PairTable, entailed: Any, seed: int) -> tuple[float, float | None]:
+def _threshold(
+    job: ClassifierJob, dev: PairTable, entailed: NDArray[np.float32], seed: int
+) -> tuple[float, float | None]:
     """(threshold, its precision on dev): the lowest that reaches the wanted precision, else 0.5."""
     wanted, chances = job.recipe.wanted_precision, np.asarray(entailed, np.float64)
     threshold = threshold_for(dev.label.numpy() == 1, chances, wanted)
@@ -169,6 +173,5 @@ def _without_shared_premises(
 class EntailmentLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[ClassifierRecipe]] = ClassifierRecipe
     job = ClassifierJob
     open_run = staticmethod(open_run)

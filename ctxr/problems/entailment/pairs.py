@@ -17,7 +17,7 @@ from ctxr.store.paths import stays_inside
 from ctxr.store.records import Image
 from ctxr.store.tables import read_table
 
-PROBABILITIES, TABLES = "probabilities.jsonl", "tables.json"
+PROBABILITIES = "probabilities.jsonl"
 
 KINDS = {"all": "all pairs", "both": "picture and captions", "image": "picture alone", "text": "texts alone"}
 """What a premise is made of, in words."""
@@ -75,11 +75,10 @@ class EntailmentPairs:
         return hashes | {published for image in images if (published := published_image(image))}
 
 
-def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> EntailmentPairs:
-    """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
-    the project, of `ctxr pairs` or else of its dataset.
+def find_pairs(path: Path | None, workdir: Path, progress: Progress) -> Path:
+    """Where the pairs at `path` lie; without one those of the project, of `ctxr pairs` or else of its dataset, which is said.
 
-    Raises UsageError for a path that is neither, DataError for rows that do not fit and where texts or pictures of all pairs are missing.
+    Raises UsageError where it has none.
     """
     if path is None:
         path = next((workdir / name for name in FOLDERS if (workdir / name / PAIRS).is_file()), None)
@@ -89,8 +88,16 @@ def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> Entailme
                 hint=f"{command_in(workdir, 'pairs', 'sample')}   (or own, or a dataset with captions), or --dataset with pairs",
             )
         progress.note(f"using the pairs of {path}")
-    if path.is_file() and path.name == PAIRS:
-        path = path.parent
+    return path.parent if path.is_file() and path.name == PAIRS else path
+
+
+def open_pairs(path: Path | None, workdir: Path, progress: Progress) -> EntailmentPairs:
+    """The pairs at `path`: an artifact with `pairs.jsonl`, a published file, or a folder of published files; without one those of
+    the project, of `ctxr pairs` or else of its dataset.
+
+    Raises UsageError for a path that is neither, DataError for rows that do not fit and where texts or pictures of all pairs are missing.
+    """
+    path = find_pairs(path, workdir, progress)
     pairs = _of_artifact(path) if (path / PAIRS).is_file() else _of_files(path, progress)
     whole = [pair for pair in pairs.rows if pair.hypothesis and pair.kind != "none"]
     lost = [pair for pair in whole if pair.image is not None and pair.image not in pairs.files]

@@ -1,30 +1,32 @@
 """The question of entailment: does an image with its premise entail a text?"""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ctxr.datasets.lineage import common_dataset
 from ctxr.datasets.pairs import EntailmentPair
+from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table, share_with_interval
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.entailment import calibration, quality
-from ctxr.models.entailment.recipe import ENTAILMENT
-from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, TABLES, is_classifier, open_pairs, refuse_seen
+from ctxr.models.entailment.recipe import ENTAILMENT, ClassifierRecipe
+from ctxr.problems.entailment.pairs import KINDS, PROBABILITIES, find_pairs, is_classifier, open_pairs, refuse_seen
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Summariser
-from ctxr.problems.protocols import Card, Question, find_learner
-from ctxr.problems.runs import AnyRun, check_name
-from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
+from ctxr.problems.options import EvalOptions, TrainOptions
+from ctxr.problems.question import Question, find_learner
+from ctxr.problems.results import TABLES, read_tables, tables_json
+from ctxr.problems.runs import EvaluatedRun, RunSource, check_name, trained_folder
+from ctxr.problems.view import ProblemResults, View
+from ctxr.store.artifacts import Artifact, Content, open_artifact
 from ctxr.store.atomic import write_bytes
-from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS, CLASSIFIERS
+from ctxr.store.kinds import CLASSIFIER, CLASSIFIER_RESULTS
 from ctxr.store.records import Record, SplitName
-from ctxr.store.tables import UNREADABLE, write_table
+from ctxr.store.tables import write_table
 
 FIGURES = ("accuracy", "precision", "recall", "F0.5")
 
@@ -50,29 +52,28 @@ class PairSplit:
     name: str
     rows: list[EntailmentPair]
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
 
 @dataclass(frozen=True)
-class ClassifierRun(AnyRun):
+class ClassifierRun(EvaluatedRun):
     """A seed of a classifier with its probabilities [N] of the same pairs."""
 
     threshold: float
     probabilities: npt.NDArray[np.float32]
 
 
-class PairEvaluation(Evaluation):
+class PairEvaluation(Evaluation[PairSplit, ClassifierRun]):
     """Every seed of every classifier on the pairs of one split."""
 
+    PROBLEM: ClassVar[str] = ENTAILMENT
     KIND: ClassVar[str] = CLASSIFIER_RESULTS
-
-    runs: Sequence[ClassifierRun]
-    splits: Sequence[PairSplit]
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
-        options, self.folders = self.options, classifiers_of(request.options)
-        self.pairs = open_pairs(
-            options.dataset or common_dataset(self.folders, self.progress), options.workdir, self.progress
-        )
+        options = self.options
+        self.pairs = open_pairs(request.path, options.workdir, self.progress)
         self.dataset = self.pairs.name
         splits: list[SplitName] = [name for name in ("test", "valid", "train") if self.pairs.in_split(name)]
         split = options.split or next(iter(splits), "test")
@@ -80,20 +81,7 @@ class PairEvaluation(Evaluation):
             raise DataError(f"{self.dataset} has no pair on the side {split!r}", hint=f"--split {' or '.join(splits)}")
         self.split = PairSplit(split, rows)
         self.splits = [self.split]
-        self.runs = [run for folder in self.folders for run in self._answers(folder)]
-        self.parents = [self.pairs.origin, *{run.origin.sha256: run.origin for run in self.runs}.values()]
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """The classifiers, without their seeds."""
-        return tuple(folder.resolve().name for folder in self.folders)
-
-    @property
-    def key(self) -> Mapping[str, Any]:
-        """What decides intervals, and of what."""
-        options = self.options
-        settings = {"split": self.split.name, "resamples": options.resamples, "seed": options.seed}
-        return settings | {"runs": list(self.names)}
+        self.runs = [run for source in request.sources for run in self._answers(source)]
 
     def groups(self, split: PairSplit) -> list[str]:
         """Pictures, or premises."""
@@ -123,16 +111,16 @@ class PairEvaluation(Evaluation):
                 for pair, p in zip(self.split.rows, run.probabilities.tolist(), strict=True)
             ],
         )  # fmt: skip
-        tables = msgspec.json.format(msgspec.json.encode(self.findings.tables), indent=1)
-        write_bytes(out / TABLES, tables + b"\n")
-        return Content([PROBABILITIES, TABLES], {"pairs": len(self.split.rows), "runs": len(self.runs)}, {})
+        write_bytes(out / TABLES, tables_json(self.findings.tables).encode())
+        counts = {"pairs": len(self.split.rows), "runs": len(self.runs), "split": self.split.name}
+        return Content([PROBABILITIES, TABLES], counts, {})
 
-    def _answers(self, folder: Path) -> Iterator[ClassifierRun]:
+    def _answers(self, source: RunSource) -> Iterator[ClassifierRun]:
         """What each seed of a classifier says. Raises DataError for pairs about pictures that it was trained on."""
+        folder, origin = source.place or Path(), source.origin
         artifact, split, pairs = open_artifact(folder, CLASSIFIER), self.split, self.pairs
         seeds = sorted(folder.glob("seed*"), key=lambda seed: int(seed.name[4:]))
-        origin = Parent(folder.resolve().name, CLASSIFIER, artifact.sha256)
-        same = any(parent.sha256 == pairs.origin.sha256 for parent in artifact.manifest.parents)
+        same = any(parent.sha256 == self.request.origin.sha256 for parent in artifact.manifest.parents)
         if same and split.name == "train":
             raise DataError(
                 f"{origin.name} was trained on these very pairs: its accuracy on them is no estimate for others",
@@ -152,23 +140,7 @@ class PairEvaluation(Evaluation):
             yield ClassifierRun(name, origin, judge.threshold, probabilities, artifact=artifact)
 
 
-def classifiers_of(options: Any) -> list[Path]:
-    """Folders of the runs where they are classifiers; empty where none is. Raises UsageError where only some are, or where one is
-    nothing at all."""
-    folders, others = [], []
-    for name in options.runs:
-        inside = options.workdir / CLASSIFIERS / name
-        matches = [folder for folder in (inside, Path(name)) if name and is_classifier(folder)][:1]
-        folders += matches
-        others += [] if matches else [name]
-    if folders and others:
-        for name in others:
-            check_name(name, options.workdir)
-        raise UsageError("classifiers and models that retrieve answer different questions", hint="evaluate them apart")
-    return folders
-
-
-def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> dict[str, Table]:
+def _tables(options: EvalOptions, runs: Sequence[ClassifierRun], pairs: PairSplit) -> dict[str, Table]:
     rows, split = pairs.rows, pairs.name
     kinds = np.array([pair.kind for pair in rows])
     label = np.array([pair.label == 1 for pair in rows])
@@ -203,9 +175,36 @@ def _tables(options: Any, runs: Sequence[ClassifierRun], pairs: PairSplit) -> di
     }
 
 
-def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]) -> Card:
+@dataclass(frozen=True)
+class Card:
+    """A table of a page; `warning` says what one should not overlook."""
+
+    table: Table
+    warning: str = ""
+
+
+def classifier_view(artifacts: Sequence[Artifact]) -> View:
+    """Accuracy and calibration of every classifier that was evaluated. Raises DataError for a damaged file."""
+    edited = [f"results/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
+    cards = [card for one in artifacts for card in _cards(one)]
+    return View("tables", "Tables", __package__, {"cards": cards, "edited": edited})
+
+
+def _cards(artifact: Artifact) -> Iterator[Card]:
+    file, split = artifact.path / TABLES, str(artifact.manifest.counts.get("split"))
+    try:
+        tables = read_tables(artifact.path)
+        quality, sure = (tables[f"{split}/{name}"].rows for name in ("quality", "calibration"))
+        for name in dict.fromkeys(row[0] for row in quality):
+            own = ([row for run, *row in rows if run == name] for rows in (quality, sure))
+            yield _card(name, split, *own)
+    except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
+        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+
+
+def _card(name: str, split: str, quality: Sequence[Sequence[Any]], sure: Sequence[Sequence[Any]]) -> Card:
     """Accuracy and calibration of a classifier on a split, by kind of pair."""
-    figures = {(row[1], row[2]): row[3:] for row in quality if row[0] == name}
+    figures = {(kind, figure): values for kind, figure, *values in quality}
     kinds = list(dict.fromkeys(kind for kind, _ in figures))
     rows = []
     for kind in kinds:
@@ -215,7 +214,7 @@ def _card(name: str, split: str, quality: list[list[Any]], sure: list[list[Any]]
         ]
         common = f"{100 * figures[kind, 'majority'][0]:.1f}"
         rows.append((KINDS.get(kind, kind), f"{figures[kind, 'accuracy'][3]:,}", *cells, common))
-    error, _, brier, threshold = next(row[2:] for row in sure if row[:2] == [name, "all"])
+    error, _, brier, threshold = next(values for kind, *values in sure if kind == "all")
     blind = [KINDS.get(kind, kind) for kind in kinds if figures[kind, "accuracy"][0] <= figures[kind, "majority"][0]]
     warning = f"{name} is no more often right than who always gives the commoner answer: {', '.join(blind)}."
     note = (
@@ -230,20 +229,35 @@ class Entailment(Question):
     """Pairs of a premise and a text."""
 
     LEARNER: ClassVar[str] = "ctxr.problems.entailment.learner:EntailmentLearner"
+    Recipe: ClassVar[type[ClassifierRecipe]] = ClassifierRecipe
     KIND: ClassVar[str] = CLASSIFIER
     VARIANTS: ClassVar[tuple[str, ...]] = (ENTAILMENT,)
     evaluation = PairEvaluation
 
-    def takes(self, request: EvalRequest) -> bool:
-        """Whether the runs are classifiers. Raises UsageError where only some are."""
-        return bool(classifiers_of(request.options))
+    def adapted(self, recipe: ClassifierRecipe, options: TrainOptions) -> ClassifierRecipe:
+        """Without one of its branches, where --text-only or --image-only says so."""
+        if options.text_only:
+            return replace(recipe, image="").check()
+        return replace(recipe, text="").check() if options.image_only else recipe
 
-    def cards(self, artifact: Artifact) -> list[Card]:
-        """One for each classifier. Raises DataError for a damaged file."""
-        file, split = artifact.path / TABLES, str(artifact.manifest.config.get("split"))
-        try:
-            tables = msgspec.json.decode(file.read_bytes())
-            quality, sure = (tables[f"{split}/{name}"]["rows"] for name in ("quality", "calibration"))
-            return [_card(name, split, quality, sure) for name in dict.fromkeys(row[0] for row in quality)]
-        except (OSError, *UNREADABLE, KeyError, TypeError, ValueError, IndexError) as error:
-            raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
+    def learned_from(self, path: Path | None, workdir: Path, progress: Progress) -> Path:
+        """Pairs."""
+        return find_pairs(path, workdir, progress)
+
+    def takes(self, request: EvalRequest) -> bool:
+        """Whether the runs are classifiers. Raises UsageError where only some are, or where one is nothing at all."""
+        options = request.options
+        folders = [trained_folder(name, options.workdir) for name in options.runs]
+        others = [
+            name for name, folder in zip(options.runs, folders, strict=True) if not folder or not is_classifier(folder)
+        ]
+        if 0 < len(others) < len(folders):
+            for name in others:
+                check_name(name, options.workdir)
+            problem = "classifiers and models that retrieve answer different questions"
+            raise UsageError(problem, hint="evaluate them apart")
+        return bool(folders) and not others
+
+    def view(self, results: ProblemResults) -> View:
+        """A table of each classifier."""
+        return classifier_view(results.artifacts)

@@ -7,8 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,9 @@ from ctxr.metrics.retrieval import Condensed, Matrix, Vectors, from_pairs, galle
 from ctxr.models.precision import in_microbatches
 from ctxr.models.scorers import ClipScorer
 from ctxr.models.training.examples import ExampleTable, Images, PositivePairs
-from ctxr.models.training.loop import Objective, Step, TrainingRun, Update, weighted_updates
+from ctxr.models.training.loop import EncodedT, GivenT, Objective, Step, TrainingRun, Update
 from ctxr.problems.gallery.recipe import GalleryRecipe
+from ctxr.problems.scorer_training import weighted_updates
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def make_pairs(
         candidates=own[:, None],
         mask=mask[:, None],
         ordered=~mask,
-        target=torch.zeros(len(captions), dtype=torch.int64),
+        targets=mask[:, None],
         sets=numbers[own],
         captions=captions,
         written=PositivePairs.of(written, len(texts)),
@@ -119,7 +119,7 @@ def cross_entropy_of(scores: Tensor, positive: Tensor, weak: Tensor, target: Ten
     return -(wanted * logs.masked_fill(wanted == 0, 0.0)).sum(1).mean()
 
 
-class GalleryObjective(Objective):
+class GalleryObjective(Objective[GivenT, EncodedT]):
     """Captions and the pictures that they were written for; arguments as for `Objective`."""
 
     AVERAGES = True
@@ -133,7 +133,7 @@ class GalleryObjective(Objective):
         self.partners = train.weak.turned(len(train.galleries))
 
     @abstractmethod
-    def step(self, captions: Tensor, images: Tensor) -> Step:
+    def step(self, captions: Tensor, images: Tensor) -> Step[GivenT]:
         """Captions [B], each with the picture [B] that counts as its target here."""
 
     @abstractmethod
@@ -151,13 +151,14 @@ class GalleryObjective(Objective):
         """The pairs, and a weak positive of each of their pictures that has any."""
         images = self.pairs.candidates[rows, 0]
         first = self.step(self.pairs.captions[rows], images)
-        yield from weighted_updates(self.recipe, first, partial(self._weak, images), apply)
 
-    def _weak(self, images: Tensor) -> Step | None:
-        if not self.recipe.repeats_queries:
-            return None
-        images, captions = self.partners.draw(torch.unique(images))
-        return self.step(captions, images) if len(images) else None
+        def weak() -> Step[GivenT] | None:
+            if not self.recipe.repeats_queries:
+                return None
+            pictures, captions = self.partners.draw(torch.unique(images))
+            return self.step(captions, pictures) if len(pictures) else None
+
+        yield from weighted_updates(self.recipe, first, weak, apply)
 
     @property
     def soft(self) -> float | None:
@@ -214,12 +215,12 @@ LARGEST_SCALE = math.log(100)
 """Of the learned temperature's logarithm, as CLIP was trained."""
 
 
-class ContrastiveObjective(GalleryObjective):
+class ContrastiveObjective(GalleryObjective[Contrast, Tensor]):
     """All captions and pictures of a batch against each other; arguments as for `Objective`."""
 
     SPLITS = False
 
-    def step(self, captions: Tensor, images: Tensor) -> Step:
+    def step(self, captions: Tensor, images: Tensor) -> Step[Contrast]:
         """Each picture and each caption once."""
         relations = contrast(self.pairs, captions, images)
         return Step((relations.images, self.pairs.first[relations.captions]), len(captions), relations)
@@ -228,7 +229,7 @@ class ContrastiveObjective(GalleryObjective):
         """Unit vectors of pictures (tower 0) or captions (tower 1)."""
         return _encoded(model, self.pairs, tower, rows, self.run.device)
 
-    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[Contrast]) -> Tensor:
         """InfoNCE over the whole batch."""
         images, texts = encoded
         return info_nce(images, texts, cast(ClipScorer, model).encoder.logit_scale.exp(), step.facts, self.soft)
@@ -258,7 +259,7 @@ def vectors_of(
     for tower, rows in enumerate((torch.arange(len(pairs.galleries)), pairs.first)):
         parts: list[np.ndarray] = []
 
-        def work(part: Tensor, tower: int = tower, parts: Any = parts) -> None:
+        def work(part: Tensor, tower: int = tower, parts: list[np.ndarray] = parts) -> None:
             with torch.autocast(device, torch.bfloat16, enabled=bf16):
                 parts.append(_encoded(scorer, pairs, tower, part, device).float().cpu().numpy())
 

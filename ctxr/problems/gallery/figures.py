@@ -1,16 +1,15 @@
-"""Figures of runs over galleries, all over the same draws of pictures, and their tables."""
+"""Figures of runs over galleries by further labels: published ground truths, rated similarity, Entail@K; and their tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
 from ctxr.datasets.readers.relevance import Rated, read_similarities
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import Table
-from ctxr.metrics.columns import RatioColumn
 from ctxr.metrics.compare import Clusters, Interval
 from ctxr.metrics.entail_at import KS, Counted, EntailAt, Way, count, entail_at
 from ctxr.metrics.retrieval import (
@@ -19,25 +18,16 @@ from ctxr.metrics.retrieval import (
     QueryScores,
     Retrieved,
     Vectors,
-    caption_retrieval,
-    from_pairs,
     retrieved,
-    trec_of_pairs,
 )
 from ctxr.metrics.similarity import DRAWS, SampledRho, sampled_spearman
 from ctxr.metrics.stratified import audited_pairs, chances, rates
 from ctxr.metrics.votes import Codes, Doubles
 from ctxr.problems.figures import Figure
-from ctxr.problems.gallery.splits import RANKED, GallerySplit, first_owners
+from ctxr.problems.galleries import GallerySplit, first_owners
 from ctxr.problems.gallery.truth import PUBLISHED, Labels, coco_indices
-from ctxr.problems.tables import none_had, percent
-
-COCO_TEST = 5000
-"""Pictures of COCO's published test side, which is also searched in five parts in its own order: COCO 1K."""
-
-
-Recalls = dict[str, RatioColumn]
-"""Measures of queries, by name; a query is drawn again with the picture that it is, or was written for."""
+from ctxr.problems.recalls import Recalls, even_column, recall_columns
+from ctxr.problems.tables import percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,74 +59,14 @@ def columns_of(
     recalls: Sequence[int],
     trec: bool = False,
 ) -> Recalls:
-    """`TR@k` and `IR@k`, of COCO's test side also `1K TR@k`, but for those that are `pointless`, with `trec` what trec_eval has, and
-    what the ground truths say."""
-    galleries, owners = np.array(split.image_galleries), first_owners(split)
-    condensed, parts = split.condensed(scores), dict[str, list[RatioColumn]]()
-    for gallery in range(len(split.galleries)):
-        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(galleries[owners] == gallery)
-        part, own = condensed.part(images, captions), np.searchsorted(images, owners[captions])
-        written = from_pairs(own, np.arange(len(own)))
-        ways = (
-            ("TR", part, written, images[written.queries]),
-            ("IR", part.turned(), written.turned(), owners[captions]),
-        )
-        for direction, one, right, of in ways if trec else ():
-            for measure, values in trec_of_pairs(one, right, recalls, RANKED).items():
-                parts.setdefault(f"TREC {direction} {measure}", []).append(_column(of, values))
-        for folds, name in ((1, ""), (5, "1K ")):
-            if folds > 1 and not is_coco_test(split.side, [split.images[image] for image in images]):
-                continue
-            both = caption_retrieval(part, own, folds, recalls)
-            queries = np.unique(own)
-            means = both.means()
-            # pictures come fold by fold, and folds in the order of pictures
-            for direction, of, values in (("TR", images[queries], both.tr), ("IR", owners[captions], both.ir)):
-                for index, k in enumerate(both.ks):
-                    if f"{direction}@{k}" in pointless(split, both.ks, folds):
-                        continue
-                    value = means[f"{direction}@{k}"] if len(split.galleries) == 1 else None
-                    parts.setdefault(f"{name}{direction}@{k}", []).append(_column(of, values[:, index], value))
-    joined = {measure: _joined(listed) for measure, listed in parts.items()}
+    """Recall both ways, and what the ground truths say."""
+    columns = recall_columns(split, scores, recalls, trec)
     for name, (captions_of, images_of) in truths.items():
         ranked = retrieved(scores, captions_of.relation, absent=captions_of.absent)
-        joined |= _published(name, "TR", ranked, np.arange(len(split.images)))
+        columns |= _published(name, "TR", ranked, np.arange(len(split.images)))
         ranked = retrieved(scores.turned(), images_of.relation, absent=images_of.absent)
-        joined |= _published(name, "IR", ranked, owners)
-    return joined
-
-
-def pointless(split: GallerySplit, recalls: Sequence[int], folds: int = 1) -> list[str]:
-    """The `TR@k` and `IR@k` that could be nothing but 1, because no part of a gallery has more than k to find; k = 1 always stays."""
-    sizes = {"TR": _most(split.caption_galleries), "IR": _most(split.image_galleries)}
-    return [f"{direction}@{k}" for direction, size in sizes.items() for k in recalls if k > 1 and k * folds >= size]
-
-
-def pointless_note(split: GallerySplit, recalls: Sequence[int]) -> list[str]:
-    """A sentence about the measures left out as `pointless`, if any."""
-    measures = pointless(split, recalls)
-    are, they = ("is", "it") if len(measures) == 1 else ("are", "they")
-    most = {"caption": _most(split.caption_galleries), "picture": _most(split.image_galleries)}
-    sizes = " or ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in most.items())
-    left = f"{split.name}: {', '.join(measures)} {are} left out: no gallery has more than {sizes}, so {they} would be 100.0"
-    return [left] if measures else []
-
-
-def _most(galleries: Sequence[int]) -> int:
-    return int(np.bincount(galleries).max())
-
-
-def is_coco_test(split: str, images: Sequence[str]) -> bool:
-    """Whether a gallery is COCO's test side as published: 5,000 pictures of val2014 in Karpathy's order, which is no order of names.
-
-    Parts of the same pictures in another order, and those of the 5,000 of val2017, are other figures than COCO 1K.
-
-    >>> is_coco_test("test", ["test/COCO_val2014_000000391895.jpg"])
-    False
-    """
-    names = [PurePosixPath(image).name for image in images]
-    of_coco = all(name.startswith("COCO_val2014_") for name in names)
-    return split == "test" and len(names) == COCO_TEST and of_coco and names != sorted(names)
+        columns |= _published(name, "IR", ranked, first_owners(split))
+    return columns
 
 
 def entailed(split: GallerySplit, scorers: Sequence[Vectors | Matrix], labels: Labels) -> Counted | None:
@@ -195,14 +125,7 @@ def entail_columns(counted: Counted, labels: Labels) -> Recalls:
     whole = [
         not labels.by or bool(np.isclose(one, k).all()) for one, k in zip(counted.judged.T, counted.ks, strict=True)
     ]
-    return {f"{name}E@{k}": _column(images, shares[:, index]) for index, k in enumerate(counted.ks) if whole[index]}
-
-
-def for_accuracy(split: GallerySplit, rows: Sequence[Figure]) -> list[Figure]:
-    """IR@1 once more as the accuracy of a caption that asks for its picture, and that of a blind guess, as sets have them."""
-    size = float(np.mean(1 / np.bincount(split.image_galleries)[list(split.caption_galleries)]))
-    own = [replace(row, measure="accuracy") for row in rows if row.measure == "IR@1"]
-    return [one for row in own for one in (row, replace(row, measure="chance", interval=Interval(size)))]
+    return {f"{name}E@{k}": even_column(images, shares[:, index]) for index, k in enumerate(counted.ks) if whole[index]}
 
 
 def _published(name: str, direction: str, ranked: Retrieved, images: Codes) -> Recalls:
@@ -215,19 +138,7 @@ def _published(name: str, direction: str, ranked: Retrieved, images: Codes) -> R
             f"{title} {direction} R-Precision": ranked.r_precision,
             f"{title} {direction} mAP@R": ranked.map_at_r,
         }
-    return {measure: _column(of, values) for measure, values in recalls.items()}
-
-
-def _joined(columns: Sequence[RatioColumn]) -> RatioColumn:
-    if len(columns) == 1:
-        return columns[0]
-    return _column(
-        np.concatenate([column.rows for column in columns]), np.concatenate([column.values for column in columns])
-    )
-
-
-def _column(images: Codes, values: Doubles, value: float | None = None) -> RatioColumn:
-    return RatioColumn(images, values, np.ones(len(values)), value)
+    return {measure: even_column(of, values) for measure, values in recalls.items()}
 
 
 def _within(scores: Vectors | Matrix, galleries: Codes, owners: Codes) -> Vectors | Matrix:
@@ -364,45 +275,6 @@ _HEADS = (
     "run", "K", "labels", "E@K", "corrected", "judged %", "at most", "of judged", "pictures", "leaked %", "without leaked",
 )  # fmt: skip
 
-SEED_NOTE = "mean of TR and IR over the k that are printed; every other figure of such a run is the mean over its seeds"
-
-
-def printed_recall(columns: Recalls) -> float:
-    """The mean that `SEED_NOTE` explains."""
-    return float(np.mean([one.values.mean() for name, one in columns.items() if name[:3] in ("TR@", "IR@")]))
-
-
-_ASKED = "TR: a picture asks for its captions, IR: a caption for its picture"
-
-
-def recall_tables(split: GallerySplit, figures: Sequence[Figure], by: str) -> dict[str, Table]:
-    """Recall both ways, in five folds where it is COCO's test side, and by each ground truth that was given."""
-    own = [figure for figure in figures if figure.side == split.name]
-    counts = {"caption": len(split.captions), "picture": len(split.images)}
-    size = " of ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
-    galleries = f" in {len(split.galleries)} galleries, each searched by itself" if len(split.galleries) > 1 else ""
-    interval = f"in brackets 95 % over {by}s drawn again"
-    titles = {"": ("recall", "recall", f"{size}{galleries}. {_ASKED}; {interval}")}
-    titles["TREC"] = ("trec", f"MAP@{RANKED}, P@k and nDCG@k", f"as trec_eval defines them; {_ASKED}; {interval}")
-    titles["1K"] = (
-        "1k",
-        "COCO 1K, recall in five folds",
-        f"COCO's {COCO_TEST:,} test pictures in five parts, in the published order, means over them; {interval}",
-    )
-    for key, name in PUBLISHED.items():
-        titles[name] = (key, f"by {name}", f"queries about which {name} says something; {_ASKED}; {interval}")
-    tables = {}
-    for prefix, (key, title, note) in titles.items():
-        measures = [name for name in dict.fromkeys(question.measure for question in own) if _prefix(name) == prefix]
-        if measures:
-            cells = {(question.run, question.measure): percent(question.interval) for question in own}
-            runs = dict.fromkeys(question.run for question in own)
-            heads = ("run", *(name.removeprefix(prefix).strip() for name in measures))
-            rows = tuple((run, *(cells[run, name] for name in measures)) for run in runs)
-            lacking = none_had([question.interval for question in own if question.measure in measures])
-            tables[key] = Table(f"{split.name}: {title}, %", heads, rows, note + lacking)
-    return tables
-
 
 def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     """Entail@K with the source of its labels, the share that was judged, and the classifier's leaked pictures; columns without a
@@ -433,7 +305,15 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
     else:
         sentences.append("all pairs were judged: where by people, E@K is E@M")
     if audited:
-        ways = _ways(own)
+        by_way: dict[Way, list[str]] = {}
+        for one in own:
+            by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
+        by_way.pop("", None)
+        ways = "; ".join(
+            says if len(by_way) == 1 else f"{says} ({', '.join(by_way[method])})"
+            for method, says in _WAYS.items()
+            if method in by_way
+        )
         sentences.append(
             f"corrected: for errors of the judge by the audit, not for those of people{ways and f', {ways}'}"
         )
@@ -444,19 +324,6 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
     return "; ".join(sentences)
 
 
-def _ways(own: Sequence[EntailFigure]) -> str:
-    """How figures were corrected; which ones where it was done in several ways."""
-    by_way: dict[Way, list[str]] = {}
-    for one in own:
-        by_way.setdefault(one.found.way, []).append(f"{one.run} E@{one.found.k}")
-    by_way.pop("", None)
-    return "; ".join(
-        says if len(by_way) == 1 else f"{says} ({', '.join(by_way[method])})"
-        for method, says in _WAYS.items()
-        if method in by_way
-    )
-
-
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:
     figure = row.found
     leaked = "–" if figure.leaked is None else f"{100 * figure.leaked:.1f}"
@@ -464,9 +331,3 @@ def _cells(row: EntailFigure) -> tuple[str | int, ...]:
     of_judged = "–" if row.of_judged is None else f"{100 * row.of_judged:.1f}"
     shares = f"{100 * figure.judged:.1f}", f"{100 * row.most:.1f}", of_judged
     return percent(figure.value), percent(figure.corrected), *shares, row.pictures, leaked, clean
-
-
-def _prefix(measure: str) -> str:
-    """What a measure's name begins with, other than its direction."""
-    head = measure.partition(" ")[0]
-    return head if head in ("1K", "TREC", *PUBLISHED.values()) else "" if head[:3] in ("TR@", "IR@") else "other"

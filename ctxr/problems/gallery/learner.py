@@ -1,15 +1,16 @@
 """How models are trained and opened that answer about galleries."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.engine.progress import Progress
+from ctxr.errors import DataError
 from ctxr.metrics.retrieval import Matrix, Vectors
 from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import Encoder, load_encoder
@@ -17,8 +18,18 @@ from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import fingerprint_of
-from ctxr.models.training.loop import Objective, TrainingRun
-from ctxr.problems.embeddings import PictureFiles, cached, embedded
+from ctxr.models.training.loop import TrainingRun
+from ctxr.problems.embeddings import PictureFiles, cached, embedded_images, embedded_texts
+from ctxr.problems.galleries import (
+    MEAN_RECALL,
+    RANKINGS,
+    RECALLS,
+    GallerySplit,
+    RecallRow,
+    gallery_splits,
+    rankings_of,
+    recalls_of,
+)
 from ctxr.problems.gallery.contrastive import ContrastiveObjective, GalleryPairs, make_pairs
 from ctxr.problems.gallery.matching import (
     Advance,
@@ -31,23 +42,16 @@ from ctxr.problems.gallery.matching import (
     gallery_scores,
 )
 from ctxr.problems.gallery.recipe import GalleryRecipe
-from ctxr.problems.gallery.splits import (
-    MEAN_RECALL,
-    RANKINGS,
-    RECALLS,
-    GallerySplit,
-    RecallRow,
-    rankings_of,
-    recalls_of,
-    splits_for,
-)
 from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source, image_inputs
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.runs import scorers_in
-from ctxr.problems.scorer_training import ScorerJob
+from ctxr.problems.scorer_training import Examples, ScorerJob, TrainingData
 from ctxr.problems.scoring import OpenScorer, plan_scoring, source_of
+from ctxr.problems.weak_positives import none_entailed
+from ctxr.store.artifacts import Parent
 from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_of
+from ctxr.store.kinds import MODEL
 from ctxr.store.tables import read_table, write_table
 
 KEPT = 50_000
@@ -65,7 +69,7 @@ class PairScoring:
     matcher: PairMatcher
     pictures: PictureFiles
     texts: Sequence[str]
-    made_by: dict[str, Any]
+    made_by: Mapping[str, object]
 
     def scores(self, images: Rows, captions: Rows, wanted: Wanted, advance: Advance = lambda _: None) -> Table:
         """Scores [n, m] of pictures with texts, by index, 0 where a pair is not wanted; each is computed once.
@@ -74,7 +78,7 @@ class PairScoring:
             advance: called with the number of finished pictures.
         """
         contents = list(self.pictures.contents.values())
-        origin = self.made_by | {"texts": sha256_of([self.texts[caption] for caption in captions])}
+        origin = {**self.made_by, "texts": sha256_of([self.texts[caption] for caption in captions])}
         names = [
             sha256_of([contents[image], sha256_bytes(np.packbits(row).tobytes())])
             for image, row in zip(images, wanted, strict=True)
@@ -113,7 +117,13 @@ def shortlist_of(
     if not options.rerank:
         return Shortlist()
     encoder = load_encoder(options.rerank_by, device, warn=progress.warn)
-    return Shortlist(Vectors(*embedded(pictures, list(texts), encoder, progress)), options.rerank)
+    return Shortlist(gallery_vectors(pictures, texts, encoder, progress), options.rerank)
+
+
+def gallery_vectors(pictures: PictureFiles, texts: Sequence[str], encoder: Encoder, progress: Progress) -> Vectors:
+    """Unit vectors of pictures, as queries, and of texts, as candidates."""
+    images = embedded_images(pictures, encoder, progress)
+    return Vectors(images, embedded_texts(texts, pictures.workdir, encoder, progress))
 
 
 def as_pairs(
@@ -178,8 +188,8 @@ class OpenGallery(OpenScorer):
             source = source_of(checkpoint, self.encoder, progress)
             if not isinstance(source, CrossSource):
                 encoder = Encoder(source, device, options.precision, progress.warn)
-                images, captions = embedded(own, list(split.texts), encoder, progress)
-                tables[scorer] = Vectors(images[row], captions)
+                vectors = gallery_vectors(own, split.texts, encoder, progress)
+                tables[scorer] = Vectors(vectors.queries[row], vectors.candidates)
                 continue
             pairs = pair_scoring(
                 checkpoint, source, own, split.texts, device, precision=options.precision, progress=progress
@@ -192,47 +202,93 @@ class OpenGallery(OpenScorer):
         return tables
 
 
-class GalleryJob(ScorerJob):
+def splits_for(dataset: Dataset, recipe: GalleryRecipe, verdicts: Verdicts) -> dict[str, GallerySplit]:
+    """The sides that a recipe has to do with, with weak positives and unsure pairs; those of train where it uses them.
+
+    Raises DataError where there is nothing to train on, or no weak positive for a recipe that wants some.
+    """
+    splits = gallery_splits(dataset, verdicts)
+    if "train" not in splits:
+        raise DataError(
+            f"{dataset.name} has no gallery with captions on the train side, so there is nothing to learn from",
+            hint="give the photos a `split` (train, valid, test) in their metadata.csv, then revise again; or name another --dataset"
+            if "" in splits
+            else "name another --dataset",
+        )
+    if recipe.weak == "off":
+        splits["train"] = replace(splits["train"], weak=(), unsure=())
+    elif not splits["train"].weak and not splits["train"].unsure:
+        raise none_entailed(dataset)
+    return {split: splits[split] for split in ("train", "valid", "test") if split in splits}
+
+
+@dataclass(frozen=True)
+class GalleryData(TrainingData):
+    """Galleries by split."""
+
+    splits: Mapping[str, GallerySplit] = field(kw_only=True)
+
+
+class GalleryJob(ScorerJob[GalleryPairs]):
     """Seeds that learn captions and pictures of a batch against each other."""
 
     MEASURE: ClassVar[str] = MEAN_RECALL
     NOTE: ClassVar[str] = "TR and IR at 1, 5, 10"
 
     recipe: GalleryRecipe
+    data: GalleryData
 
-    def read(self, dataset: Dataset, verdicts: Verdicts) -> Any:
+    def read(self, dataset: Dataset, verdicts: Verdicts) -> GalleryData:
         """See `ScorerJob`; the galleries of each split."""
-        self.splits = splits_for(dataset, self.recipe, verdicts)
-        self.asked = {name: [split.as_query()] for name, split in self.splits.items()}
-        self.queries = {name: len(split) for name, split in self.splits.items()}
-        if "valid" in self.splits and makes_pairs(self.recipe.encoder):
-            self.slow_validation = len(self.splits["valid"].images)
-        return self.splits["train"].weak
+        splits = splits_for(dataset, self.recipe, verdicts)
+        slow = "valid" in splits and makes_pairs(self.recipe.encoder)
+        return GalleryData(
+            {name: [split.as_query()] for name, split in splits.items()},
+            {name: len(split) for name, split in splits.items()},
+            splits["train"].weak,
+            "valid" if "valid" in splits else "",
+            len(splits["valid"].images) if slow else 0,
+            splits=splits,
+        )
+
+    def origins(self, dataset: Dataset, queries: str) -> Iterator[Parent]:
+        """See `ScorerJob`; the retriever of the shortlist too."""
+        yield from super().origins(dataset, queries)
+        if self.recipe.rerank:
+            retriever = find_encoder(self.recipe.rerank_by, self.progress.warn)
+            yield Parent(self.recipe.rerank_by, MODEL, fingerprint_of(retriever))
+
+    @property
+    def scoring(self) -> ScoringOptions:
+        """See `ScorerJob`; with the shortlist of the recipe."""
+        return replace(super().scoring, rerank=self.recipe.rerank, rerank_by=self.recipe.rerank_by)
 
     def content_key(self, sha256: str) -> str:
         """With the captions and what they were written for."""
-        return sha256_of([sha256, *(split.sha256 for split in self.splits.values())])
+        return sha256_of([sha256, *(split.sha256 for split in self.data.splits.values())])
 
-    def examples(self, source: Source) -> tuple[GalleryPairs, GalleryPairs | None]:
+    def examples(self, source: Source) -> Examples[GalleryPairs]:
         """Pairs of a caption and a picture that it was written for."""
         pairs = partial(as_pairs, pictures=self.pictures, source=source, device=self.device, progress=self.progress)
-        valid = self.splits.get("valid")
-        return pairs(self.splits["train"]), None if valid is None else pairs(valid)
+        valid = self.data.splits.get("valid")
+        return Examples(pairs(self.data.splits["train"]), None if valid is None else pairs(valid))
 
-    def objective(self, source: Source, train: Any, valid: Any) -> Callable[[TrainingRun], Objective]:
+    def objective(
+        self, source: Source, examples: Examples[GalleryPairs]
+    ) -> Callable[[TrainingRun], ContrastiveObjective | MatchingObjective]:
         """Contrastive for an encoder of vectors, matching for one of pairs."""
         if not isinstance(source, CrossSource):
-            return partial(ContrastiveObjective, self.recipe, train, valid)
+            return partial(ContrastiveObjective, self.recipe, examples.train, examples.valid)
         shortlist = None
-        if (split := self.splits.get("valid")) is not None:
+        if (split := self.data.splits.get("valid")) is not None:
             pictures, _ = rows_of_split(split, self.pictures)
             shortlist = shortlist_of(pictures, split.texts, self.scoring, self.device, self.progress)
-        return partial(MatchingObjective, self.recipe, train, valid, shortlist=shortlist)
+        return partial(MatchingObjective, self.recipe, examples.train, examples.valid, shortlist=shortlist)
 
     def write_scores(self) -> list[str]:
         """Rankings and recalls."""
         opened = OpenGallery(scorers_in(self.out), self.recipe.encoder, self.scoring, self.progress)
-        splits = [self.splits[name] for name in ("valid", "test") if name in self.splits]
+        splits = [self.data.splits[name] for name in ("valid", "test") if name in self.data.splits]
         tables = [(split, *item) for split in splits for item in opened.tables(split, self.pictures).items()]
         for name, rows_of in ((RANKINGS, rankings_of), (RECALLS, recalls_of)):
             write_table(
@@ -250,6 +306,5 @@ class GalleryJob(ScorerJob):
 class GalleryLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[GalleryRecipe]] = GalleryRecipe
     job = GalleryJob
     open_run = OpenGallery.open

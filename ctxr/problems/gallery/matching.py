@@ -80,8 +80,8 @@ def scores_of(scorer: Callable[[Batch], Tensor], images: Tensor, texts: Tensor, 
     """Scores [m, n] of texts [m, T] with images [n, ..] where `wanted` [m, n]; 0 elsewhere. Each row and column has one."""
     most = int(wanted.sum(1).max())
     present, columns = wanted.to(torch.uint8).sort(dim=1, descending=True, stable=True)
-    nothing = torch.zeros(len(texts), dtype=torch.int64)
-    batch = Batch(images, texts, columns[:, :most].contiguous(), present[:, :most].bool(), nothing.bool(), nothing - 1)
+    mask, static = present[:, :most].bool(), torch.zeros(len(texts), dtype=torch.bool)
+    batch = Batch(images, texts, columns[:, :most].contiguous(), mask, static, torch.zeros_like(mask))
     scores = scorer(batch.to(device))
     row, rank = batch.mask.nonzero(as_tuple=True)
     column = batch.candidates[row, rank]
@@ -207,7 +207,7 @@ def _among(scores: Tensor, present: Tensor, weak: Tensor, kind: str, soft: float
     return (losses.sum(1) / present.sum(1)).sum()
 
 
-class MatchingObjective(GalleryObjective):
+class MatchingObjective(GalleryObjective[tuple[Contrast, Compared], tuple[Compared, Tensor]]):
     """Pairs that a cross-encoder scores, each among drawn others; `shortlist`: which pairs of the validation split are scored."""
 
     def __init__(
@@ -221,7 +221,7 @@ class MatchingObjective(GalleryObjective):
         super().__init__(recipe, train, valid, run)
         self.shortlist = shortlist or Shortlist()
 
-    def step(self, captions: Tensor, images: Tensor) -> Step:
+    def step(self, captions: Tensor, images: Tensor) -> Step[tuple[Contrast, Compared]]:
         """The pairs, with negatives drawn for each from the batch."""
         relations = contrast(self.pairs, captions, images)
         listed = draw_compared(relations, self.recipe.distractors, self.soft is not None)
@@ -245,7 +245,9 @@ class MatchingObjective(GalleryObjective):
         ends = texts[:, None].to(scores.device), columns.to(scores.device)
         return listed, scores.new_zeros(wanted.shape).index_put(ends, scores)
 
-    def loss(self, model: nn.Module, encoded: Sequence[tuple[Compared, Tensor]], step: Step) -> Tensor:
+    def loss(
+        self, model: nn.Module, encoded: Sequence[tuple[Compared, Tensor]], step: Step[tuple[Contrast, Compared]]
+    ) -> Tensor:
         """The share of some pairs in the mean loss of the batch."""
         listed, scores = encoded[0]
         return matching_loss(scores, listed, step.facts[0], self.recipe.loss, self.soft) / step.queries

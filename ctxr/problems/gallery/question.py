@@ -1,43 +1,48 @@
 """The question of galleries: pictures and captions retrieve each other, each with any number of correct answers."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import origin_of
 from ctxr.datasets.truth import read_judgments
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
 from ctxr.metrics.positions import MOST_POSITIONS
-from ctxr.metrics.ranking import BLOCK, accuracy, count_ranks, reciprocal_rank
-from ctxr.metrics.retrieval import KS, Matrix, Numbered, Vectors, from_pairs
+from ctxr.metrics.retrieval import KS, Numbered
 from ctxr.metrics.similarity import SampledRho
 from ctxr.models.training.recipe import HEADS
 from ctxr.problems import notes
 from ctxr.problems.evaluation import EvalRequest, Evaluation
 from ctxr.problems.figures import Columns, Figure, Seeds, Summariser, seeds_of
+from ctxr.problems.galleries import (
+    RANKINGS,
+    GallerySplit,
+    QueryRanking,
+    caption_results,
+    gallery_splits,
+    rankings_of,
+    trec_files,
+)
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery.figures import EntailFigure, Ratings
-from ctxr.problems.gallery.recipe import IN_BATCH
-from ctxr.problems.gallery.splits import RANKINGS, GallerySplit, QueryRanking, gallery_splits, rankings_of
-from ctxr.problems.gallery.truth import Labels, gold_of, labels_of, published
+from ctxr.problems.gallery.recipe import IN_BATCH, GalleryRecipe
+from ctxr.problems.gallery.truth import PUBLISHED, Labels, gold_of, labels_of, published
 from ctxr.problems.human_labels import Verdicts, people_of
-from ctxr.problems.protocols import Question, find_learner
-from ctxr.problems.queries import contents_of, pictures_of
-from ctxr.problems.results import QueryResult, plain_name, qrel, refuse_same_files, trec_ranking
-from ctxr.problems.runs import AnyRun, checkpoints, finished_runs, named_runs, refuse_twice, run_folder
+from ctxr.problems.queries import pictures_of
+from ctxr.problems.question import Question, find_learner
+from ctxr.problems.recalls import SEED_NOTE, for_accuracy, pointless_note, printed_recall, recall_tables
+from ctxr.problems.results import QueryResult, refuse_same_files
+from ctxr.problems.runs import EvaluatedRun, RunSource, checkpoints, refuse_twice
 from ctxr.problems.tables import difference_table, seed_table
 from ctxr.problems.weak_positives import verdicts_in
-from ctxr.store.artifacts import Content, Parent, open_artifact
-from ctxr.store.hashing import sha256_file
-from ctxr.store.kinds import MODEL, RUN
+from ctxr.store.artifacts import Content, open_artifact
+from ctxr.store.kinds import RUN
 from ctxr.store.records import Judgment
 from ctxr.store.tables import write_table
 
@@ -45,7 +50,7 @@ _NONE = re.compile("^none: ")  # what titles and notes begin with where photos h
 
 
 @dataclass(frozen=True)
-class GalleryRun(AnyRun):
+class GalleryRun(EvaluatedRun):
     """A run with what scores."""
 
     opened: Any
@@ -63,11 +68,10 @@ class _Answers:
     entailments: list[EntailFigure]
 
 
-class GalleryEvaluation(Evaluation):
+class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
     """Runs on galleries of photos."""
 
-    runs: Sequence[GalleryRun]
-    splits: Sequence[GallerySplit]
+    PROBLEM: ClassVar[str] = "gallery"
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request)
@@ -77,8 +81,7 @@ class GalleryEvaluation(Evaluation):
         self.unsure = [(split.side or "all photos", len(split.unsure)) for split in self.splits if split.unsure]
         self.files_of = pictures_of(dataset, [split.as_query() for split in self.splits])
         self.contents = contents_of(dataset, self.files_of)
-        named = named_runs(options.runs, options.workdir, "ctxr train --recipe retrieval-clip")
-        self.runs = [_open(source, request) for source in named]
+        self.runs = [_open(source, request) for source in request.sources]
         refuse_twice(self.runs, "rename one of the folders")
         self.ks = sorted({*KS, *options.ks()})
         self.people = people_of([one for one in (self._rounds(), dataset.root) if one is not None], options.workdir)
@@ -87,21 +90,11 @@ class GalleryEvaluation(Evaluation):
         self.rankings: list[QueryRanking] = []
         self.results: list[QueryResult] = []
         self.answers: dict[str, _Answers] = {}
-        self.parents = [origin_of(dataset), *(run.origin for run in self.runs), *self.people.parents]
-        for name, path in (("judgments", options.judgments), ("positives", options.positives)):
-            if path is not None:
-                content = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])
-                self.parents += [Parent(f"{name}/{one.name}", name, sha256_file(one)) for one in content]
 
     @cached_property
-    def shortlists(self) -> dict[str, dict[str, Any]]:
+    def shortlists(self) -> dict[str, dict[str, object]]:
         """What each cross-encoder rescores, with the weights of its retriever."""
         return {run.name: one for run in self.runs if (one := run.opened.shortlist) is not None}
-
-    @property
-    def key(self) -> Mapping[str, Any]:
-        """With the shortlists, where there are any."""
-        return {**super().key, "galleries": True} | ({"looked_at": self.shortlists} if self.shortlists else {})
 
     def groups(self, split: GallerySplit) -> list[str]:
         """Pictures, or whole albums."""
@@ -119,7 +112,7 @@ class GalleryEvaluation(Evaluation):
         }
         columns = mean_columns(list(measured.values()))
         answers.seeds += seeds_of(
-            split.name, run.name, {scorer: measuring.printed_recall(one) for scorer, one in measured.items()}
+            split.name, run.name, {scorer: printed_recall(one) for scorer, one in measured.items()}
         )
         answers.rhos[run.name] = measuring.correlated(answers.ratings, list(scored.values()), summary.seed)
         for label in answers.labels:
@@ -131,7 +124,7 @@ class GalleryEvaluation(Evaluation):
                 columns |= measuring.entail_columns(counted, label)
         for scorer, one in scored.items():
             self.rankings += rankings_of(split, one, scorer)
-            self.results += _query_results(split, one, scorer)
+            self.results += caption_results(split, one, scorer)
         return [(("overall", "all", name), column) for name, column in columns.items()]
 
     def complete(self, split: GallerySplit, figures: list[Figure], summary: Summariser) -> None:
@@ -142,15 +135,15 @@ class GalleryEvaluation(Evaluation):
         findings.notes += [
             _audited(name, label) for label in answers.labels if label.audit and label.source in corrected
         ]
-        findings.figures += measuring.for_accuracy(split, figures)
+        findings.figures += for_accuracy(split, figures)
         findings.figures += measuring.similarity_figures(split, answers.rhos)
         self.entailments += own
         by = "group" if self.options.cluster == "group" else "picture"
         tables: dict[str, Table | None] = {
-            **measuring.recall_tables(split, figures, by),
+            **recall_tables(split, figures, by, PUBLISHED),
             "similarity": measuring.table(split, answers.rhos),
             "entailed": measuring.entailment_table(name, own),
-            "seeds": seed_table(name, answers.seeds, "mean recall %", measuring.SEED_NOTE),
+            "seeds": seed_table(name, answers.seeds, "mean recall %", SEED_NOTE),
             "differences": difference_table(name, findings.differences, "pictures"),
         }
         findings.tables |= {
@@ -166,7 +159,7 @@ class GalleryEvaluation(Evaluation):
         notes.mark_labels(self)
         findings, dataset = self.findings, self.request.dataset
         findings.notes += notes.leakage_notes(dataset, self.splits, self.progress)
-        findings.notes += notes.contamination_notes(dataset, self.splits, self.runs)
+        findings.notes += notes.contamination_notes(self.request, self.splits, self.runs)
         findings.notes += _shortlist_notes(self.runs, self.shortlists, self.options.compare)
         findings.notes = [_NONE.sub("all photos: ", note) for note in findings.notes]
         if self.options.rerank and not self.shortlists:
@@ -179,23 +172,15 @@ class GalleryEvaluation(Evaluation):
         return self.results
 
     def files(self) -> dict[str, str]:
-        """For trec_eval: `trec/ir` where captions ask for pictures, `trec/tr` where pictures ask for captions."""
-        lines: dict[str, list[str]] = {}
-        for split in self.splits:
-            for caption, image in split.written:
-                ends = split.captions[caption], split.images[image]
-                lines.setdefault("trec/ir/qrels.txt", []).append(qrel(*ends))
-                lines.setdefault("trec/tr/qrels.txt", []).append(qrel(*ends[::-1]))
-        for row in self.rankings:
-            name = f"trec/{'ir' if row.asks == 'image' else 'tr'}/{plain_name(row.scorer)}.txt"
-            lines.setdefault(name, []).extend(trec_ranking(row.scorer, row.query, row.candidates, row.scores))
-        return {name: "".join(rows) for name, rows in lines.items()}
+        """For trec_eval."""
+        return trec_files(self.splits, self.rankings)
 
     def write(self, out: Path) -> Content:
         """With the rankings as a table."""
         write_table(out / RANKINGS, self.rankings)
         content = super().write(out)
-        return Content([*content.files, RANKINGS], content.counts, content.models)
+        shortlists = {"looked_at": self.shortlists} if self.shortlists else {}
+        return content._replace(files=[*content.files, RANKINGS], counts=content.counts | shortlists)
 
     def _rounds(self) -> Path | None:
         """The folder of --judgments, which may hold rounds."""
@@ -207,7 +192,7 @@ class GalleryEvaluation(Evaluation):
         if split.name in self.answers:
             return self.answers[split.name]
         options, dataset, people = self.options, self.request.dataset, self.people
-        self.findings.notes += measuring.pointless_note(split, self.ks)
+        self.findings.notes += pointless_note(split, self.ks)
         more: list[Judgment] = [] if options.judgments is None else read_judgments(options.judgments)
         labels = labels_of(dataset, split, more, self._rounds(), people)
         truths = {} if options.positives is None else published(options.positives, dataset, split)
@@ -232,18 +217,17 @@ def _splits(dataset: Dataset, split: str, verdicts: Verdicts) -> list[GallerySpl
     return chosen
 
 
-def _open(source: str, request: EvalRequest) -> GalleryRun:
-    folder = run_folder(source, request.options.workdir)
-    opened: Any = find_learner(Gallery()).open_run(folder or source, request.scoring, request.progress)
-    if folder is None:
-        return GalleryRun(source, Parent(source, MODEL, opened.fingerprint), opened)
-    artifact, name = open_artifact(folder, RUN), folder.resolve().name
+def _open(source: RunSource, request: EvalRequest) -> GalleryRun:
+    opened: Any = find_learner(Gallery()).open_run(source.place or source.name, request.scoring, request.progress)
+    if source.place is None:
+        return GalleryRun(source.name, source.origin, opened)
+    artifact = open_artifact(source.place, RUN)
     artifact.refuse_changed()
-    return GalleryRun(name, Parent(name, RUN, artifact.sha256), opened, artifact=artifact)
+    return GalleryRun(source.name, source.origin, opened, artifact=artifact)
 
 
 def _shortlist_notes(
-    runs: Sequence[GalleryRun], shortlists: Mapping[str, Mapping[str, Any]], compare: bool
+    runs: Sequence[GalleryRun], shortlists: Mapping[str, Mapping[str, object]], compare: bool
 ) -> list[str]:
     """Notes on figures with a shortlist."""
     used = {run.name: shortlists.get(run.name, {}) for run in runs}
@@ -265,57 +249,28 @@ def _audited(split: str, labels: Labels) -> str:
     return f"{split}: Entail@K is corrected by what people said of {labels.audited} pairs with a judge's verdict{where}"
 
 
-def _query_results(split: GallerySplit, table: Vectors | Matrix, scorer: str) -> Iterator[QueryResult]:
-    """The result of each caption as a query for its picture."""
-    galleries, owners = np.array(split.image_galleries), np.array(split.caption_galleries)
-    pairs = np.array(split.written, np.int64)
-    for gallery, name in enumerate(split.galleries):
-        images, captions = np.flatnonzero(galleries == gallery), np.flatnonzero(owners == gallery)
-        scored = split.condensed(table).part(images, captions).turned()
-        inside = pairs[(owners[pairs[:, 0]] == gallery) & (galleries[pairs[:, 1]] == gallery)]
-        of = from_pairs(np.searchsorted(captions, inside[:, 0]), np.searchsorted(images, inside[:, 1]))
-        step = max(1, BLOCK // max(1, len(images)))
-        for start in range(0, len(captions), step):
-            queries = np.arange(start, min(start + step, len(captions)))
-            scores = scored.rows(queries)
-            targets = of.among(queries, len(images))
-            placed = count_ranks(scores, targets)
-            best = scores == scores.max(axis=1, keepdims=True)
-            credit, ranks = accuracy(placed), reciprocal_rank(placed)
-            for row, caption in enumerate(captions[queries].tolist()):
-                yield QueryResult(
-                    run=scorer, query=split.captions[caption], side=split.name, image_set=name, kind="photos",
-                    text=split.texts[caption], targets=tuple(split.images[images[one]] for one in np.flatnonzero(targets[row])),
-                    picks=tuple(split.images[images[one]] for one in np.flatnonzero(best[row])),
-                    accuracy=float(credit[row]), reciprocal_rank=float(ranks[row]), above=int(placed.above[row]),
-                    level=int(placed.level[row]), tokens=len(split.texts[caption].split()),
-                )  # fmt: skip
-
-
 class Gallery(Question):
     """Galleries of photos."""
 
     LEARNER: ClassVar[str] = "ctxr.problems.gallery.learner:GalleryLearner"
+    Recipe: ClassVar[type[GalleryRecipe]] = GalleryRecipe
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = (IN_BATCH,)
     evaluation = GalleryEvaluation
 
-    def takes(self, request: EvalRequest) -> bool:
-        """Whether images are looked for in galleries of photos, and no source needs a set to score a picture."""
-        sources, workdir, dataset = request.options.runs, request.options.workdir, request.dataset
+    def asks(self, dataset: Dataset) -> bool:
+        """Whether images are looked for in galleries of photos."""
         wanted = {query.image_set for query in dataset.queries.values() if query.labels is None}
         sets = [image_set for image_set in dataset.sets if image_set.id in wanted]
-        galleries = all(image_set.kind == "photos" for image_set in sets) and max(
-            (len(image_set.images) for image_set in sets), default=0
-        )
-        return galleries > MOST_POSITIONS and all(
-            _searches(source, workdir) for source in sources or finished_runs(workdir)
-        )
+        most = max((len(image_set.images) for image_set in sets), default=0)
+        return most > MOST_POSITIONS and all(image_set.kind == "photos" for image_set in sets)
 
-
-def _searches(source: str, workdir: Path) -> bool:
-    folder = run_folder(source, workdir)
-    if folder is None:
-        return bool(source) and not Path(source).is_file()
-    config = open_artifact(folder, RUN).manifest.config
-    return bool(checkpoints(folder)) and config.get("variant") not in HEADS
+    def takes(self, request: EvalRequest) -> bool:
+        """Whether no source needs a set to score a picture, either."""
+        for source in request.sources:
+            if source.place is not None:
+                if source.place.is_file() or not checkpoints(source.place):
+                    return False
+                if open_artifact(source.place, RUN).manifest.config.get("variant") in HEADS:
+                    return False
+        return super().takes(request)

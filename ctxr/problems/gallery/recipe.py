@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from ctxr.engine.options import Choices
 from ctxr.models.hub import makes_pairs
-from ctxr.models.training.recipe import ScorerRecipe
+from ctxr.models.training.recipe import Count, Natural, ScorerRecipe
+from ctxr.store.kinds import MODEL
 
 IN_BATCH = "in-batch"
 """The only variant: all captions and pictures of a batch against each other."""
@@ -16,13 +17,20 @@ IN_BATCH = "in-batch"
 class GalleryRecipe(ScorerRecipe):
     """How a scorer learns captions and pictures against each other; `distractors` and `rerank` concern encoders of pairs."""
 
-    UNUSED: ClassVar[tuple[str, ...]] = (
-        "start_at_cosine", "shared_distractors", "fixed_distractors", "summed_gradients", "leaked_gradients",
-        "dropout_in_evaluation", "judged_on_test", "highway_positions",
-    )  # fmt: skip
-
     variant: Annotated[str, Choices((IN_BATCH,))] = IN_BATCH
     """In-batch contrast."""
+    distractors: Natural = 9
+    """Other pictures, and other captions, of the batch that are drawn for each pair."""
+    rerank: Count = 0
+    """Candidates of each query, both ways, that a cross-encoder rescores; 0 = all."""
+    rerank_by: str = ""
+    """Encoder of vectors that retrieves them and ranks the rest; unused with 0."""
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """See `Recipe`; the encoder of the shortlist too."""
+        yield from super().inputs()
+        if self.rerank:
+            yield "rerank_by", MODEL
 
     def rules(self) -> Iterator[tuple[str, str]]:
         """A binary loss and a shortlist for encoders of pairs alone, and an encoder of vectors that makes the shortlist."""
@@ -30,8 +38,6 @@ class GalleryRecipe(ScorerRecipe):
         pairs = makes_pairs(self.encoder)
         if self.loss != "softmax" and not pairs:
             yield f"loss does not apply to the variant {IN_BATCH!r} of {self.encoder}", "--set loss=softmax"
-        if not self.distractors:
-            yield "distractors = 0 means the other images of a set, and a gallery has no sets", "--set distractors=1"
         if self.rerank and not pairs:
             yield f"rerank is for encoders of pairs, and the recipe is for {self.encoder}", "--set rerank=0"
         if self.rerank and (not self.rerank_by or makes_pairs(self.rerank_by)):

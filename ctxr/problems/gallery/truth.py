@@ -20,7 +20,7 @@ from ctxr.metrics.entail_at import Entailed
 from ctxr.metrics.retrieval import Numbered, Relation, from_pairs, number
 from ctxr.metrics.stratified import Sampled, Stratum
 from ctxr.metrics.votes import Codes, Flags
-from ctxr.problems.gallery.splits import GallerySplit
+from ctxr.problems.galleries import GallerySplit
 from ctxr.problems.human_labels import UNIT, HumanLabels, decided, rounds_in_force, verdicts_of
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
@@ -258,9 +258,14 @@ def gold_of(
         truths: as `published` returns them. rated: CxC's similarities. more: judgments beside those of the dataset.
     """
     labels = []
+    images, captions = coco_indices(split)
     for name, title in PUBLISHED.items():
         positives = _listed(*truths[name]) if name in truths else []
-        rows = _rated(split, rated) if name == "cxc" else []
+        rows = [
+            ((images[image], captions[caption]), rating)
+            for one in rated if name == "cxc" and one.kind == "SITS"
+            for caption, image, rating in one.pairs if image in images and caption in captions
+        ]  # fmt: skip
         positives += [pair for pair, rating in rows if rating >= THRESHOLD]
         examined = positives + [pair for pair, _ in rows]
         of = "listed or rated" if rows else "listed"
@@ -300,15 +305,6 @@ def _listed(to_caption: Numbered, to_image: Numbered) -> Places:
     """(picture, caption) of both directions."""
     pairs = to_caption.relation.joined(to_image.relation.turned()).pairs()
     return list(zip(*(column.tolist() for column in pairs), strict=True))
-
-
-def _rated(split: GallerySplit, rated: Sequence[Rated]) -> list[tuple[tuple[int, int], float]]:
-    images, captions = coco_indices(split)
-    return [
-        ((images[image], captions[caption]), rating)
-        for one in rated if one.kind == "SITS"
-        for caption, image, rating in one.pairs if image in images and caption in captions
-    ]  # fmt: skip
 
 
 def _labels(

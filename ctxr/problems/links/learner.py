@@ -1,10 +1,10 @@
 """How models learn which sentence of a document belongs to which image, and how they are opened to score documents."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,15 +19,16 @@ from ctxr.datasets.splits import SPLITS
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, and_more
 from ctxr.models.encoders import Encoder, find_source
+from ctxr.models.hub import placeless
 from ctxr.models.precision import choose_device, memory_for
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import read_object
 from ctxr.models.scorers import trainable
-from ctxr.models.training.checkpoint import CONFIG, fill, read_config, write_config
+from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_config, write_config
 from ctxr.models.training.examples import Images, VectorTable
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.models.training.state import save_tensors
-from ctxr.problems.embeddings import Array, PictureFiles, embedded, picture_files, pixels_of
+from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, picture_files, pixels_of
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
 from ctxr.problems.links.towers import (
@@ -41,6 +42,7 @@ from ctxr.problems.links.towers import (
     tokens_of,
     vocabulary_of,
 )
+from ctxr.problems.options import TrainOptions
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.queries import EvalQuery
 from ctxr.problems.runs import SCORES, scorers_in
@@ -98,13 +100,13 @@ class Sources:
         if not recipe.features or recipe.text == "encoder":
             self.source = find_source(recipe.encoder, progress.warn)
             self.encoder = Encoder(self.source, self.device, resolved(options.precision, self.device), progress.warn)
-            self.weights[self.encoder.name] = self.encoder.fingerprint
+            self.weights[placeless(self.encoder.name)] = self.encoder.fingerprint
         of_net = DenseNet169.dim if recipe.learns else len(LABELS)
         self.width = int(self.matrix.values.shape[1]) if self.matrix else of_net if self.net else self.encoder.dim
 
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
         """The pictures of documents, none where features come from a matrix. Raises what `picture_files` raises."""
-        queries = [EvalQuery(one.id, one.id, "", one.images, None, False, one.split) for one in documents]
+        queries = [EvalQuery(one.id, one.id, (), one.images, (), False, one.split) for one in documents]
         return picture_files(dataset, queries if self.matrix is None else [], self.options.workdir)
 
     def table(self, documents: Sequence[Document], dataset: Dataset, words: Sequence[str]) -> DocumentTable:
@@ -129,7 +131,7 @@ class Sources:
             return token_rows(texts, words, self.recipe.max_tokens)
         if not self.recipe.frozen:
             return np.asarray(self.source.tokenize(texts))
-        return embedded(PictureFiles({}, {}, self.options.workdir), texts, self.encoder, self.progress)[1]
+        return embedded_texts(texts, self.options.workdir, self.encoder, self.progress)
 
     def _images(self, images: Sequence[str], pictures: PictureFiles) -> Images:
         if self.matrix is not None:
@@ -137,7 +139,7 @@ class Sources:
         if not self.recipe.frozen:
             preprocess = Preprocess.from_config(self.source.build().visual.preprocess_cfg)
             return pixels_of(pictures, preprocess, self.device, self.progress)
-        vectors, _ = embedded(pictures, (), self.net or self.encoder, self.progress)
+        vectors = embedded_images(pictures, self.net or self.encoder, self.progress)
         if self.net is not None and not self.recipe.learns:
             vectors = self.net.objects(vectors, self.recipe.objects)
         return VectorTable(vectors)
@@ -177,24 +179,21 @@ def label_vectors(vectors: Tensor, words: Sequence[str]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LinksCheckpoint:
+class LinksCheckpoint(SeedConfig):
     """How to build trained towers.
 
     Attributes:
-        recipe: the fields of `LinksRecipe`. weights: fingerprints of the models below, by name. word_width: of word vectors.
-        epoch: the one that was chosen, from 1; 0 where nothing was trained. made_by: hash over what decided the training.
+        weights: fingerprints of the models below, by name. word_width: of word vectors.
         words: the vocabulary, none for texts of an encoder.
     """
 
-    recipe: dict[str, Any]
+    recipe: LinksRecipe
     weights: dict[str, str]
     word_width: int
-    epoch: int
-    made_by: str
     words: list[str]
 
 
-read_links = partial(read_config, kind=LinksCheckpoint, what="a training on documents", recipe=LinksRecipe)
+read_links = partial(read_config, kind=LinksCheckpoint, what="a training on documents")
 
 
 def whole_documents(dataset: Dataset) -> list[Document]:
@@ -211,11 +210,8 @@ class LinksJob(TrainJob):
     checkpoint = staticmethod(read_links)
     recipe: LinksRecipe
 
-    def __init__(self, options: Any, recipe: LinksRecipe, progress: Progress) -> None:
-        """Raises UsageError for `options` of `ctxr train` that make no sense, DataError for a dataset that cannot be learned from."""
-        for name in ("text-only", "image-only", "judgments"):
-            if getattr(options, name.replace("-", "_")):
-                raise UsageError(f"--{name} does not apply to the variant {recipe.variant!r}", hint="leave it out")
+    def __init__(self, options: TrainOptions, recipe: LinksRecipe, progress: Progress) -> None:
+        """Raises UsageError for options that make no sense, DataError for a dataset that cannot be learned from."""
         self.progress, self.device, self.out = progress, choose_device(options.device), options.folder(RUNS)
         self.data = dataset = open_dataset(options.dataset, options.workdir, progress)
         own = [one for one in whole_documents(dataset) if (one.split if recipe.learns else one.split != "train")]
@@ -261,7 +257,7 @@ class LinksJob(TrainJob):
         """See `TrainJob`."""
         sources, recipe, epoch = self.sources, self.recipe, 0
         vectors = first_vectors(self.words, recipe, seed) if self.words else None
-        model: Any = sources.towers(vectors, seed)
+        model = sources.towers(vectors, seed)
         if recipe.learns:
             table = partial(sources.table, dataset=self.data, words=self.words)
             examples = table(self.documents["train"])
@@ -275,9 +271,9 @@ class LinksJob(TrainJob):
             epoch = train(model, len(self.documents["train"]), objective).best or 0
         elif vectors is not None:
             labels = {"weight": label_vectors(vectors, self.words).T, "bias": torch.zeros(vectors.shape[1])}
-            model.projections[IMAGES][-1].load_state_dict(labels)
-        own = asdict(recipe), sources.weights, 0 if vectors is None else vectors.shape[1]
-        notes = LinksCheckpoint(*own, epoch, self.seed_key(seed), list(self.words))
+            [*model.projections[IMAGES].children()][-1].load_state_dict(labels)
+        word_width = 0 if vectors is None else vectors.shape[1]
+        notes = LinksCheckpoint(epoch, self.seed_key(seed), recipe, sources.weights, word_width, list(self.words))
 
         def save(folder: Path) -> None:
             save_tensors(folder / WEIGHTS, load_file(train.weights) if recipe.learns else model.state_dict(), {})
@@ -311,7 +307,7 @@ class LinksJob(TrainJob):
 
         return [(area(name, "valid"), area(name, "test")) for name in scorers_in(self.out)]
 
-    def models(self) -> dict[str, Any]:
+    def models(self) -> dict[str, object]:
         """The models below."""
         return {name: {"name": name, "fingerprint": weights} for name, weights in self.sources.weights.items()}
 
@@ -357,7 +353,7 @@ class OpenLinks(OpenScorer):
             sources = Sources(recipe, self.options, self.progress)
             return sources.towers(None).eval(), sources, ()
         notes = read_links(checkpoint)
-        sources = Sources(LinksRecipe(**notes.recipe), self.options, self.progress)
+        sources = Sources(notes.recipe, self.options, self.progress)
         if sources.weights != notes.weights:
             raise DataError(
                 f"{checkpoint} was trained over other weights than {', '.join(sources.weights) or 'none'}",
@@ -371,6 +367,5 @@ class OpenLinks(OpenScorer):
 class LinksLearner:
     """See `Learner`."""
 
-    Recipe: ClassVar[type[LinksRecipe]] = LinksRecipe
     job = LinksJob
     open_run = OpenLinks.open

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from statistics import mean
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ctxr.problems.links.towers import DocumentTowers
 
 Kind = Literal["dc", "tk", "ap"]
 Loss = Literal["hinge", "logistic", "softmax"]
+Negatives = Literal["hard", "mean"]
 
 
 def similarities(
@@ -81,9 +82,7 @@ def _assigned(cosines: Tensor, n: Tensor, m: Tensor, k: Tensor, at_most: bool) -
     return torch.from_numpy(shares).to(cosines)
 
 
-def document_loss(
-    similar: Tensor, excluded: Tensor, kind: Loss, margin: float, negatives: Literal["hard", "mean"]
-) -> Tensor:
+def document_loss(similar: Tensor, excluded: Tensor, kind: Loss, margin: float, negatives: Negatives) -> Tensor:
     """Loss of similarities [B, B], each document's own against those of its sentences and of its images with others: a scalar.
 
     A document that is `excluded` [B, B] by a shared sentence or image is no negative; without negatives the loss is 0. The logistic
@@ -103,7 +102,7 @@ def document_loss(
     return losses.sum(0).mean()
 
 
-KINDS: dict[str, Any] = {"links-ap": "ap", "links-dc": "dc", "links-tk": "tk", "links-nostruct": "dc"}
+KINDS: dict[str, Kind] = {"links-ap": "ap", "links-dc": "dc", "links-tk": "tk", "links-nostruct": "dc"}
 """Similarity of each variant that learns."""
 
 
@@ -131,13 +130,13 @@ class DocumentTable:
         steps = _steps(torch.arange(len(self.documents)), batch)
         return not all(bool((self.sharing(step) | torch.eye(len(step), dtype=torch.bool)).all()) for step in steps)
 
-    def encoded(self, model: Any, tower: int, rows: Tensor, device: str) -> Tensor:
+    def encoded(self, model: nn.Module, tower: int, rows: Tensor, device: str) -> Tensor:
         """Vectors [N, D] of some rows, before they are projected."""
-        return torch.as_tensor(model.encode(tower, self.inputs[tower](rows).to(device)))
+        return torch.as_tensor(cast(DocumentTowers, model).encode(tower, self.inputs[tower](rows).to(device)))
 
     @torch.no_grad()
     def unit_vectors(
-        self, model: Any, documents: Tensor, at_once: int, device: str, bf16: bool
+        self, model: nn.Module, documents: Tensor, at_once: int, device: str, bf16: bool
     ) -> list[tuple[Tensor, ...]]:
         """Of the sentences [n, D] and images [m, D] of some documents, on the CPU, by a model in evaluation mode."""
         towers = []
@@ -147,14 +146,16 @@ class DocumentTable:
             def encode(part: Tensor, tower: int = tower, parts: list[Tensor] = parts) -> None:
                 with torch.autocast(device, torch.bfloat16, enabled=bf16):
                     vectors = self.encoded(model, tower, part, device)
-                parts.append(model.project(tower, vectors).cpu())
+                parts.append(cast(DocumentTowers, model).project(tower, vectors).cpu())
 
             in_microbatches(rows, at_once, device, encode)
             towers.append(torch.split(torch.cat(parts), counts.tolist()))
         return list(zip(*towers, strict=True))
 
 
-def gathered(rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: Any = None) -> tuple[Tensor, Tensor]:
+def gathered(
+    rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
     """(rows, how many of each) of some documents: all, or at most `most` of each, drawn by chance."""
     own = [rows[document] for document in documents.tolist()]
     if most:
@@ -162,7 +163,7 @@ def gathered(rows: Sequence[Tensor], documents: Tensor, most: int = 0, chance: A
     return torch.cat(own), torch.tensor([len(one) for one in own])
 
 
-class LinksObjective(Objective):
+class LinksObjective(Objective[tuple[Tensor, Tensor, Tensor], Tensor]):
     """Documents against the others of their step; arguments as for `Objective`."""
 
     SPLITS = False
@@ -191,25 +192,26 @@ class LinksObjective(Objective):
         (sentences, n), (images, m) = map(gathered, table.rows, (rows, rows), most, (self._chance, self._chance))
         yield Update(((Step((sentences, images), len(rows), (n, m, table.sharing(rows))), 1.0),), apply=apply)
 
-    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: Any) -> Tensor:
+    def encode(self, model: nn.Module, tower: int, rows: Tensor, facts: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Vectors before the projection, which takes the whole step: its batch norm must not depend on passes."""
         return self.train.encoded(model, tower, rows, self.run.device)
 
-    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step) -> Tensor:
+    def loss(self, model: nn.Module, encoded: Sequence[Tensor], step: Step[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
         """Mean over the documents of a step."""
         return self._loss([cast(DocumentTowers, model).project(*item) for item in enumerate(encoded)], *step.facts)
 
     def _loss(self, vectors: Sequence[Tensor], n: Tensor, m: Tensor, sharing: Tensor) -> Tensor:
-        recipe, kind, (sentences, images) = cast(Any, self.recipe), KINDS[self.recipe.variant], vectors
+        recipe, kind, (sentences, images) = self.recipe, KINDS[self.recipe.variant], vectors
         similar = similarities(sentences, images, n, m, kind, half=recipe.k == "half", at_most=recipe.at_most)
-        return document_loss(similar, sharing.to(similar.device), recipe.loss, recipe.margin, recipe.negatives)
+        loss, negatives = cast(Loss, recipe.loss), cast(Negatives, recipe.negatives)
+        return document_loss(similar, sharing.to(similar.device), loss, recipe.margin, negatives)
 
     def validate(self, model: nn.Module, epoch: int, micro_batch: int) -> float | None:
         """Minus the mean loss of the validation documents in fixed steps; their links choose nothing."""
         if (table := self.valid) is None:
             return None
         model.eval()
-        losses, scored = list[float](), list[tuple[Document, Any]]()
+        losses, scored = list[float](), list[tuple[Document, np.ndarray]]()
         for documents in _steps(torch.arange(len(table.documents)), self.recipe.batch):
             pairs = table.unit_vectors(model, documents, micro_batch, self.run.device, self.run.bf16)
             towers = list(zip(*pairs, strict=True))

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.documents import Document, documents_of, is_documents
 from ctxr.engine.report import Table
-from ctxr.errors import DataError, plural
+from ctxr.errors import DataError, UsageError, plural
 from ctxr.metrics.columns import RatioColumn, mean_columns
 from ctxr.metrics.links import auc, explained, precision_at, spread
 from ctxr.metrics.proportions import LEVEL
@@ -19,12 +20,15 @@ from ctxr.metrics.similarity import spearman
 from ctxr.metrics.votes import Doubles, Flags
 from ctxr.problems.evaluation import NO_SPLIT, EvalRequest
 from ctxr.problems.figures import Columns, Figure, Summariser, seeds_of
-from ctxr.problems.links.recipe import CURVE, VARIANTS, CurveRow
+from ctxr.problems.links.recipe import CURVE, VARIANTS, CurveRow, LinksRecipe
+from ctxr.problems.links.view import DOCUMENTS, document_table, document_view
 from ctxr.problems.matching import ScoredEvaluation
-from ctxr.problems.protocols import Question, find_learner
+from ctxr.problems.options import TrainOptions
+from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import MOST_SCORES, QueryResult
-from ctxr.problems.runs import AnyRun, ModelScores, Run, checkpoints, refuse_twice
+from ctxr.problems.runs import EvaluatedRun, ModelScores, Run, checkpoints, refuse_twice
 from ctxr.problems.tables import difference_table, none_had, percent, seed_table
+from ctxr.problems.view import ProblemResults, Subject, View
 from ctxr.store.artifacts import Parent
 from ctxr.store.kinds import RUN
 from ctxr.store.tables import read_table
@@ -47,14 +51,18 @@ class DocumentSplit:
         return len(self.documents)
 
 
-class LinkEvaluation(ScoredEvaluation):
+class LinkEvaluation(ScoredEvaluation[DocumentSplit]):
     """Runs on documents."""
+
+    PROBLEM: ClassVar[str] = "links"
 
     splits: list[DocumentSplit]
 
     def __init__(self, request: EvalRequest) -> None:
         super().__init__(request, Links())
-        refuse_twice([AnyRun(RANDOM, Parent(RANDOM, "", "")), *self.runs], "rename the run: random is the baseline")
+        refuse_twice(
+            [EvaluatedRun(RANDOM, Parent(RANDOM, "", "")), *self.runs], "rename the run: random is the baseline"
+        )
         self.notes, self.splits = [*request.dataset.notes], []
         documents = [one for one in documents_of(request.dataset) if one.sentences]
         for name, (_, lacking) in self.match().items():
@@ -132,14 +140,18 @@ class LinkEvaluation(ScoredEvaluation):
             "seeds": seed_table(name, findings.rows["seeds"], "AUC %", over_seeds),
             "differences": difference_table(name, findings.differences, f"{self.unit}s"),
             "spearman": Table(f"{name}: methods alike", ("run", "against", "rho"), alike, rho, digits=3),
-            "explained": self._explained(split, within, aucs) if self.options.encoder and counted else None,
+            "explained": self._explained(split, within, aucs, encoder)
+            if counted and (encoder := self.options.encoder)
+            else None,
         }
         findings.tables |= {f"{name}/{key}": table for key, table in tables.items() if table and table.rows}
 
-    def _explained(self, split: DocumentSplit, within: Flags, aucs: Mapping[str, Doubles]) -> Table | None:
+    def _explained(
+        self, split: DocumentSplit, within: Flags, aucs: Mapping[str, Doubles], encoder: str
+    ) -> Table | None:
         """R² of AUC on spread and content; None, with a note, where the encoder cannot be asked."""
         documents = [split.documents[row] for row in np.flatnonzero(within).tolist()]
-        opened: Any = find_learner(Links()).open_run(self.options.encoder, self.request.scoring, self.progress)
+        opened: Any = find_learner(Links()).open_run(encoder, self.request.scoring, self.progress)
         try:
             vectors = opened.vectors(self.request.dataset, documents)
         except DataError as error:
@@ -153,7 +165,7 @@ class LinkEvaluation(ScoredEvaluation):
         note = (
             f"R² in % of least squares on {plural(len(documents), 'document', 'documents', ',')}, and adjusted for the columns. "
             f"Spread: of sentences and of images; content: {both.shape[1] - 2} principal components of mean vectors of both; by "
-            f"{self.options.encoder}. –: as many coefficients as documents, or AUC does not vary"
+            f"{encoder}. –: as many coefficients as documents, or AUC does not vary"
         )
         heads = ("run", "spread", "adjusted", "spread + content", "adjusted ")
         return Table(f"{split.name}: what explains AUC", heads, rows, note)
@@ -210,10 +222,27 @@ class Links(Question):
     """Documents with several sentences and images."""
 
     LEARNER: ClassVar[str] = "ctxr.problems.links.learner:LinksLearner"
+    Recipe: ClassVar[type[LinksRecipe]] = LinksRecipe
     KIND: ClassVar[str] = RUN
     VARIANTS: ClassVar[tuple[str, ...]] = VARIANTS
     evaluation = LinkEvaluation
+    subject: ClassVar[Subject] = DOCUMENTS
 
-    def takes(self, request: EvalRequest) -> bool:
+    def adapted(self, recipe: LinksRecipe, options: TrainOptions) -> LinksRecipe:
+        """See `Question`."""
+        if options.judgments is not None:
+            raise UsageError(f"--judgments does not apply to the variant {recipe.variant!r}", hint="leave it out")
+        adapted: LinksRecipe = super().adapted(recipe, options)
+        return adapted
+
+    def asks(self, dataset: Dataset) -> bool:
         """Whether the dataset holds documents."""
-        return is_documents(request.dataset)
+        return is_documents(dataset)
+
+    def tables(self, dataset: Dataset) -> Mapping[str, Table]:
+        """Documents of each split."""
+        return {"documents": document_table(dataset)}
+
+    def view(self, results: ProblemResults) -> View:
+        """Documents with the links that runs predict."""
+        return document_view(results)

@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar
 
 from ctxr.engine.options import Choices, NotDecisive
 from ctxr.models.hub import makes_pairs
-from ctxr.models.training.recipe import Count, Natural, NotNegative, Recipe
+from ctxr.models.training.recipe import Count, Natural, NotNegative, Recipe, Share
+from ctxr.store.kinds import MODEL
 from ctxr.store.records import Record
 
 CURVE = "curve.jsonl"
@@ -24,15 +25,14 @@ VARIANTS = ("links-ap", "links-dc", "links-tk", "links-nostruct", "links-objects
 class LinksRecipe(Recipe):
     """How sentences and images of one document learn to be nearer to each other than to others; `batch` counts documents."""
 
-    UNUSED: ClassVar[tuple[str, ...]] = (
-        "regions", "start", "heads", "inner", "fusion", "scale", "start_at_cosine", "new_score", "distractors",
-        "shared_distractors", "rerank", "rerank_by", "weak", "alpha", "summed_gradients", "undivided_decay",
-        "dropout_in_evaluation", "fixed_distractors", "leaked_gradients", "fp16_masters", "unjudged_last_epoch",
-        "all_positions", "judged_on_test",
-    )  # fmt: skip
+    DOCS: ClassVar[str] = "docs/models.md and docs/links.md"
 
     variant: Annotated[str, Choices(VARIANTS)] = "links-ap"
     """Similarity of two documents, or a baseline."""
+    encoder: str = "ViT-B-16:openai"
+    """Name of an encoder of vectors; unused where `features` and `text` leave it nothing to encode."""
+    frozen: bool = True
+    """The towers of `encoder` stay as they are; else they learn too."""
     at_once: Annotated[Count, NotDecisive] = 4096
     """Sentences or images in one pass."""
     schedule: Annotated[str, Choices(("constant", "linear", "cosine", "plateau"))] = "plateau"
@@ -41,6 +41,8 @@ class LinksRecipe(Recipe):
     """Of the similarity of a document with itself against those with others."""
     layers: Count = 1
     """Of the projection of images, and of texts where an encoder makes them; 0 = none."""
+    dropout: Share = 0.1
+    """Of word vectors and projections."""
     text: Annotated[str, Choices(("gru", "encoder"))] = "gru"
     """Word vectors and a GRU, or the text tower of `encoder`."""
     words: str = ""
@@ -71,6 +73,12 @@ class LinksRecipe(Recipe):
     """Rotate by up to 20 degrees, mirror and crop pictures, where the image tower learns."""
     objects: Natural = 10
     """Labels of an image, for links-objects."""
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """See `Recipe`; the encoder where it has anything to encode."""
+        if not self.features or self.text == "encoder":
+            yield "encoder", MODEL
+        yield from (("features", "features"), ("words", "words"))
 
     @property
     def learns(self) -> bool:

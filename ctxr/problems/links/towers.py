@@ -21,6 +21,7 @@ from torchvision.models import DenseNet169_Weights, densenet169
 
 from ctxr.errors import CtxrError, DataError
 from ctxr.media.images import Pixels
+from ctxr.models.modules import ImageTextModel
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
 from ctxr.models.regions import ROWS, load_state
@@ -152,9 +153,12 @@ class DocumentTowers(nn.Module):
         encoder: model of open_clip that learns; None where what it makes comes in as vectors.
     """
 
-    def __init__(self, recipe: LinksRecipe, widths: tuple[int, int], words: Tensor | None, encoder: Any = None) -> None:
+    def __init__(
+        self, recipe: LinksRecipe, widths: tuple[int, int], words: Tensor | None, encoder: ImageTextModel | None = None
+    ) -> None:
         super().__init__()
-        self.augment, self.image, self.text = recipe.augment, None, None
+        self.augment, self.image = recipe.augment, None
+        self.text: nn.Module | None = None
         if encoder is not None:
             self.image, self.text = encoder.visual, encoder
             del encoder.visual

@@ -313,7 +313,7 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
         for part in _PARTS:
             shutil.rmtree(folder / part, ignore_errors=True)
             (folder / part).mkdir(parents=True)
-        tables: dict[str, list[Any]] = {name: [] for name in TABLES}
+        tables: dict[str, list[Record]] = {name: [] for name in TABLES}
         for index in range(config.videos):
             _film(folder, config, index, tables, say)
         for index in range(config.albums):
@@ -324,7 +324,7 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
 
 
 def _film(
-    folder: Path, config: WorldConfig, index: int, tables: dict[str, list[Any]], say: Callable[[str], None]
+    folder: Path, config: WorldConfig, index: int, tables: dict[str, list[Record]], say: Callable[[str], None]
 ) -> None:
     # a stream of its own for each video: the first ones do not depend on how many there are
     rng = np.random.default_rng([config.seed, 0, index])

@@ -93,7 +93,9 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
         field = choose(rng, ("shape", "colour", "size", "texture"))
         return AllAre(Kind(**{field: getattr(actor, field)}))
     if what == "Lacks":
-        return Lacks(_absent(rng, kind))
+        # an absent kind differs little from a present one
+        field = choose(rng, [field for field in POOLS if getattr(kind, field)] or ["shape"])
+        return Lacks(msgspec.structs.replace(kind, face="", **{field: choose(rng, POOLS[field])}))
     values = {"kind": kind, "other": second, "backdrop": scene.backdrop.name}
     if what in _DETAILS:
         field, choices = _DETAILS[what]
@@ -101,13 +103,6 @@ def propose(rng: np.random.Generator, view: SceneView) -> Predicate:
     kind_of_predicate = BY_NAME[what]
     predicate: Predicate = kind_of_predicate(**{field: values[field] for field in kind_of_predicate.__struct_fields__})
     return predicate
-
-
-def _absent(rng: np.random.Generator, kind: Kind) -> Kind:
-    """Return the kind with one attribute exchanged: an absent kind differs little from a present one."""
-    named = [field for field in POOLS if getattr(kind, field)] or ["shape"]
-    field = choose(rng, named)
-    return msgspec.structs.replace(kind, face="", **{field: choose(rng, POOLS[field])})
 
 
 def true_predicates(
@@ -237,22 +232,19 @@ def _temporal(rng: np.random.Generator, seen: list[SceneView], target: int) -> T
     return TEMPORAL_BY_NAME[name](propose(rng, seen[target]) if name in ("FirstTime", "LastTime", "Now") else kind)
 
 
-def _from_neighbour(rng: np.random.Generator, seen: list[SceneView], target: int) -> Predicate:
-    """Return something that may be true of the target because it is not of another scene: a kind only seen there."""
-    actors = choose(rng, seen).scene.actors
-    if not actors or rng.random() < 0.7:
-        return propose(rng, seen[target])
-    return Lacks(kind_of(rng, choose(rng, actors)))
-
-
 def _gather(
     rng: np.random.Generator, seen: list[SceneView], target: int, ordered: bool, tried: set[Predicate | Temporal]
 ) -> list[tuple[Predicate | Temporal, int]]:
     """Return new predicates that hold for the target, each with the scenes for which it is false, as bits."""
     pool: list[tuple[Predicate | Temporal, int]] = []
     for _ in range(_TRIES):
-        temporal = ordered and rng.random() < 0.4
-        predicate = _temporal(rng, seen, target) if temporal else _from_neighbour(rng, seen, target)
+        predicate: Predicate | Temporal | None
+        if ordered and rng.random() < 0.4:
+            predicate = _temporal(rng, seen, target)
+        else:  # now and then that it lacks a kind seen in some scene
+            actors = choose(rng, seen).scene.actors
+            lacks = bool(actors) and rng.random() >= 0.7
+            predicate = Lacks(kind_of(rng, choose(rng, actors))) if lacks else propose(rng, seen[target])
         if predicate is None or predicate in tried:
             continue
         tried.add(predicate)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.annotation.journal.identities import Identities, Visit
+from ctxr.annotation.journal.identities import Identities, Visit, read_visits
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Refused
 from ctxr.annotation.pseudonyms import pseudonym, read_key
@@ -20,19 +20,19 @@ PERSON = "A1SECRETPERSON"
 def test_a_person_is_found_again_by_pseudonym_and_by_platform_id(tmp_path: Path) -> None:
     key = read_key(tmp_path)
     people = Identities(tmp_path, key)
-    name = people.worker("mturk", PERSON)
-    assert name == pseudonym(key, "mturk", PERSON) == people.worker("mturk", PERSON)
+    name = people.worker("label-studio", PERSON)
+    assert name == pseudonym(key, "label-studio", PERSON) == people.worker("label-studio", PERSON)
     assert people.worker("prolific", PERSON) != name
     people.close()
     again = Identities(tmp_path, key)
-    assert again.who(name) == ("mturk", PERSON)
+    assert again.who(name) == ("label-studio", PERSON)
     assert again.who("w-nobody") is None
     again.close()
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     people = Identities(tmp_path / "private", b"k" * 32)
-    people.worker("mturk", PERSON)
+    people.worker("label-studio", PERSON)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "private").iterdir()}
     people.close()
     assert modes["identities.sqlite"] == 0o600
@@ -44,8 +44,8 @@ def test_no_platform_id_reaches_the_journal(tmp_path: Path) -> None:
     people = Identities(tmp_path / "private", b"k" * 32)
     sets = image_sets(1)
     journal = open_journal(tmp_path / "answers.sqlite", [described(sets[0])], sets)
-    name = people.worker("mturk", PERSON)
-    journal.enrol(name, "mturk", START)
+    name = people.worker("label-studio", PERSON)
+    journal.enrol(name, "label-studio", START)
     answer(journal, leased(journal, name))
     journal.close()
     people.close()
@@ -68,7 +68,7 @@ def test_visits_of_many_threads_are_all_kept(tmp_path: Path) -> None:
     came = [visit(f"s{number:03d}", "p" * (number + 10)) for number in range(60)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda one: people.come(one, HOUR), came * 2))
-    assert people.visits() == came
+    assert read_visits(tmp_path) == came
     people.close()
 
 
@@ -96,5 +96,5 @@ def test_a_second_submission_waits_for_the_end_of_the_first(tmp_path: Path) -> N
     assert people.come(visit("s3", minutes=95), HOUR).ending == ""
     people.end("s3", "complete")
     assert people.come(visit("s4", minutes=96), HOUR).ending == ""
-    assert [one.ending for one in people.visits()] == ["left", "left", "complete", ""]
+    assert [one.ending for one in read_visits(tmp_path)] == ["left", "left", "complete", ""]
     people.close()

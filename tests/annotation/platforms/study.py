@@ -20,7 +20,6 @@ from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.pipelines.crowd.export_tasks import run
 from ctxr.store.tables import encode_row
-from tests.annotation.platforms.fake_mturk import FakeMTurk
 from tests.pipelines.world_dataset import write_world_dataset
 
 BASE = "https://img.example.org/ctxr"
@@ -166,20 +165,13 @@ def directly(done: list[Done]) -> dict[str, bytes]:
     return {name: b"".join(found[key] for key in sorted(found)) for name, found in rows.items()}  # type: ignore[type-var]
 
 
-def deliver(workdir: Path, task: str, backend: str, done: list[Done], monkeypatch: pytest.MonkeyPatch) -> ImportAnswers:
+def deliver(workdir: Path, task: str, backend: str, done: list[Done]) -> ImportAnswers:
     """Tell the platform what was done, and how it is imported."""
     config = ImportAnswers(workdir=workdir, platform_of=backend, out=workdir / f"judgments-{backend}")
     if backend == "local":
         return config
     export = options(workdir, task, backend)
     run(export)
-    if backend == "mturk":
-        fake = FakeMTurk()
-        monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
-        run(replace(export, launch=True))
-        for one in done:
-            fake.work(fake.hit_of(one.unit.id), one.identity, one.values, one.began, one.at)
-        return config
     file = workdir / f"{backend}-results.json"
     make = {"label-studio": labelled, "prolific": submissions}[backend]
     file.write_text(make(export.folder(), done), encoding="utf-8", newline="")

@@ -1,6 +1,5 @@
 """What holds for every backend: out, answered, in again gives the judgments that the answers are worth, byte for byte."""
 
-import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ctxr.pipelines.crowd.export_tasks import run as export
 from tests.annotation.platforms import study
 
 TASKS = ("describe", "retrieve", "verify", "tag", "entail", "audit")
-BACKENDS = ("local", "mturk", "prolific", "label-studio")
+BACKENDS = ("local", "prolific", "label-studio")
 TABLES = ("texts", "queries", "judgments")
 
 
@@ -62,7 +61,7 @@ def test_every_backend_gives_the_judgments_that_the_answers_are_worth(
     expected = study.directly(done)
     assert expected["judgments"]
     for backend in BACKENDS:
-        config = study.deliver(workdir, task, backend, done, monkeypatch)
+        config = study.deliver(workdir, task, backend, done)
         report = run(config)
         assert (report.new, report.refused) == (len(done), 0), backend
         assert {name: (config.folder() / f"{name}.jsonl").read_bytes() for name in TABLES} == expected, backend
@@ -83,53 +82,42 @@ def test_a_talk_comes_from_our_own_server_alone(tmp_path: Path, monkeypatch: pyt
     assert read.dialogues == tuple(row for outcome in outcomes for row in outcome.dialogues)
     assert read.texts == tuple(row for outcome in outcomes for row in outcome.texts)
     assert run(ImportAnswers(workdir=workdir)).up_to_date
-    for backend in ("mturk", "label-studio"):
-        with pytest.raises(UsageError, match="connect two workers"):
-            export(study.options(workdir, "dialogue", backend))
+    with pytest.raises(UsageError, match="connect two workers"):
+        export(study.options(workdir, "dialogue", "label-studio"))
 
 
-def spoil(file: Path, how: str, backend: str, unit: Unit) -> None:
+def spoil(file: Path, how: str, unit: Unit) -> None:
     """What may happen to a file on its way."""
     text = file.read_text(encoding="utf-8")
     if how == "foreign":
         file.write_text(text.replace(unit.id, "retrieve-0123456789abcdef"))
     elif how == "truncated":
         file.write_text(text[: len(text) * 2 // 3])
-    elif backend == "mturk":
-        seal = json.loads(text.splitlines()[0])["Answer"].partition("ctxr_seal</QuestionIdentifier><FreeText>")[2][:16]
-        file.write_text(text.replace(seal, "0" * 16))
     else:
         one, other = unit.images[:2]
         file.write_text(text.replace(one, "\0").replace(other, one).replace("\0", other))
 
 
 @pytest.mark.parametrize("how", ["foreign", "edited", "truncated"])
-@pytest.mark.parametrize("backend", ["mturk", "label-studio", "prolific"])
+@pytest.mark.parametrize("backend", ["label-studio", "prolific"])
 def test_a_spoilt_file_is_refused_with_its_row_and_changes_nothing(
     backend: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workdir = study.make_project(tmp_path, monkeypatch)
     done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", backend, done, monkeypatch)
+    config = study.deliver(workdir, "retrieve", backend, done)
     run(config)
     before = study.files_of(config.folder())
     file = config.file
-    if backend == "mturk":
-        file = workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
     assert file is not None
     if backend == "prolific":
         spoil_submissions(workdir, file, how)
     else:
-        spoil(file, how, backend, done[0].unit)
-    if how == "edited" and backend in ("prolific", "mturk"):
-        # a submission is somebody else's, or a page sent another seal: rows are refused one by one
+        spoil(file, how, done[0].unit)
+    if how == "edited" and backend == "prolific":
+        # a submission is somebody else's: its answers are refused one by one
         report = run(ImportAnswers(file, backend, workdir / "fresh", workdir))
-        spoilt = {
-            "submission": sum(one.identity == study.WORKERS[0] for one in done),
-            "other_page": file.read_text().count(f">{'0' * 16}<"),
-        }
-        code = "submission" if backend == "prolific" else "other_page"
-        assert report.reasons == {code: spoilt[code]}
+        assert report.reasons == {"submission": sum(one.identity == study.WORKERS[0] for one in done)}
         assert report.new == len(done) - report.refused
     else:
         with pytest.raises(DataError, match=rf"{file.name}:\d+: "):

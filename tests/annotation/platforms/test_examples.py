@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ctxr.annotation.journal.identities import Visit
-from ctxr.annotation.platforms import label_studio, mturk, prolific
+from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
 from ctxr.annotation.records import Answer, Unit
@@ -35,14 +35,6 @@ ADDRESSES = {name: f"https://img.example.org/{name}.jpg" for unit in UNITS.value
 
 def told(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
     return [(answer.unit, dict(answer.values), answer.at, answer.seconds) for answer in answers]
-
-
-def test_an_archive_of_assignments() -> None:
-    read = mturk.answers(EXAMPLES / "assignments.jsonl", UNITS, PROTOCOL, KEY)
-    assert told([row.answer for row in read.rows]) == [
-        ("u-harbour", {"pick": ("harbour/img12",)}, "2026-11-20T10:01:31.000Z", 31.0),
-        ("u-kitchen", {"tags": ("temporal", "negation")}, "2026-11-20T10:05:00.250Z", 60.25),
-    ]
 
 
 def test_an_export_of_a_labelling_project() -> None:

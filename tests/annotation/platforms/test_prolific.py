@@ -22,6 +22,15 @@ ADDRESS = "https://prolific.test/api/v1"
 STUDY = ExportTasks(
     task="retrieve", backend="prolific", server="https://crowd.example.org/", title="Find the image", reward=120
 )
+FILTERS = [
+    {"filter_id": "handedness", "type": "select", "choices": {"0": "Left", "1": "Right"}},
+    {"filter_id": "approval_rate", "type": "range", "min": 0, "max": 100},
+    {
+        "filter_id": "current-country-of-residence",
+        "type": "select",
+        "choices": {"0": "United Kingdom", "1": "United States"},
+    },
+]
 FORM = Form("retrieve", "Find", ("Read it.",), None, (), ())
 
 
@@ -56,6 +65,8 @@ class Platform(httpx.BaseTransport):
         if request.method == "POST":
             self.made.append(json.loads(request.read()) | {"id": f"study{len(self.made)}"})
             return httpx.Response(201, json=self.made[-1])
+        if path == "/filters/":
+            return httpx.Response(200, json={"results": FILTERS, "_links": {"next": {"href": None}}})
         listed, _, query = path.partition("?")
         whole = self.made if listed == "/studies/" else self.submissions
         start = int(query.partition("offset=")[2] or 0)
@@ -103,6 +114,29 @@ def test_the_study_gives_each_bundle_an_address_of_its_own() -> None:
     assert min(map(len, codes)) == 16
 
 
+def test_participants_are_filtered_as_in_the_paper() -> None:
+    assert body()["filters"] == [
+        {"filter_id": "approval_rate", "selected_range": {"lower": 99, "upper": 100}},
+        {
+            "filter_id": "current-country-of-residence",
+            "selected_values": ["United States", "United Kingdom", "Canada", "Australia", "New Zealand", "Ireland"],
+        },
+    ]
+    some = replace(STUDY, approved=90, countries="GB, US").check()
+    assert prolific.filters(some, {"United Kingdom": "0", "United States": "1"}) == [
+        {"filter_id": "approval_rate", "selected_range": {"lower": 91, "upper": 100}},
+        {"filter_id": "current-country-of-residence", "selected_values": ["0", "1"]},
+    ]
+    assert prolific.filters(replace(STUDY, approved=0, countries="").check(), {}) == []
+
+
+def test_a_country_that_prolific_does_not_list_is_refused(platform: Platform) -> None:
+    choices = platform.client().choices("current-country-of-residence")
+    assert choices == {"United Kingdom": "0", "United States": "1"}
+    with pytest.raises(DataError, match="lists no country 'Ireland'"):
+        prolific.filters(replace(STUDY, countries="GB,IE"), choices)
+
+
 def test_codes_are_another_every_time() -> None:
     assert not set(prolific.new_codes().values()) & set(prolific.new_codes().values())
 
@@ -115,6 +149,8 @@ def test_codes_are_another_every_time() -> None:
         ({"server": "http://localhost"}, "needs its address"),
         ({"currency": "EUR"}, "EUR is unknown"),
         ({"devices": "watch"}, "watch is unknown"),
+        ({"countries": "US,DE"}, "--countries DE"),
+        ({"approved": 100}, "--approved 100"),
         ({"bundle": 0}, "--bundle 0"),
     ],
 )

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.annotation.forms import Choice, Pick, Write
-from ctxr.annotation.records import Turn, Unit
+from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import NAMES, dialogue, tag, task_of, verify
 from ctxr.annotation.tasks.entail import LABELS
 from ctxr.annotation.tasks.values import Exposure
 from ctxr.errors import DataError
-from ctxr.store.records import Judgment
+from ctxr.store.records import Judgment, Turn
 from tests.annotation.crowd_units import TEN, answer, unit
 
 DESCRIBE = unit("describe", target=TEN[3])

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image as Pillow
 from starlette.testclient import TestClient
 
-from ctxr.annotation.journal.identities import Identities
+from ctxr.annotation.journal.identities import Identities, Visit, read_visits
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import pseudonym
@@ -19,7 +19,7 @@ from ctxr.annotation.records import Unit
 from ctxr.annotation.tasks import entail, tag, verify
 from ctxr.annotation.web.app import make_app
 from ctxr.annotation.web.chat import Bell
-from ctxr.annotation.web.signing import Signer
+from ctxr.annotation.web.signing import CrowdSigner
 from ctxr.annotation.web.site import Access, Site
 from ctxr.store.records import Image, ImageSet
 from tests.annotation.web.reading import Reading, read
@@ -103,6 +103,7 @@ class Crowd:
 
     site: Site
     clock: Clock
+    folder: Path
     bell: Bell = field(default_factory=Bell)
 
     def __post_init__(self) -> None:
@@ -130,6 +131,9 @@ class Crowd:
         self.site.journal.close()
         self.site.identities.close()
 
+    def visits(self) -> list[Visit]:
+        return read_visits(self.folder / "private")
+
     def worker(self, name: str) -> str:
         return self.site.pseudonym("local", name)
 
@@ -147,7 +151,7 @@ def crowd(
         journal,
         Identities(folder / "private", KEY),
         partial(pseudonym, KEY),
-        Signer(KEY),
+        CrowdSigner(KEY),
         paint(folder / "images"),
         dict.fromkeys(IMAGES, SIZE),
         Access(access.pop("base_url", BASE), **access),
@@ -156,7 +160,7 @@ def crowd(
     )
     for buckets in (site.workers, site.addresses, site.newcomers):
         buckets._clock = lambda: site.now().timestamp()  # on a busy machine they would fill again on the way
-    return Crowd(site, given)
+    return Crowd(site, given, folder)
 
 
 def opened(make: Callable[..., Crowd], *units: Unit, **settings: Any) -> tuple[Crowd, TestClient, Reading]:

@@ -121,7 +121,7 @@ def test_a_code_that_nobody_knows_yet_is_waited_for_and_not_made_up(make_crowd: 
 def test_a_visit_is_recorded_before_anything_is_shown(make_crowd: MakeCrowd) -> None:
     crowd = make_crowd(*ENTAIL, studies={"pilot": pays()})
     crowd.visitor().get(entry(), follow_redirects=False)
-    (visit,) = crowd.site.identities.visits()
+    (visit,) = crowd.visits()
     assert (visit.participant, visit.study, visit.door) == (PERSON, STUDY, "pilot")
     assert crowd.site.journal.progress()["entail"].leases == 0
 
@@ -138,7 +138,7 @@ def test_a_participants_id_alone_does_not_open_their_unit(make_crowd: MakeCrowd)
     assert (refused.status_code, read(refused).headline.endswith("be opened")) == (403, True)
     assert thief.get(entry(person=OTHER)).status_code == 403
     assert "a personal link" in thief.get("/next").text
-    assert len(crowd.site.identities.visits()) == leased(crowd) == 1
+    assert len(crowd.visits()) == leased(crowd) == 1
     assert crowd.visitor().get(entry()).url == page.url  # the same submission, in another browser of theirs
     assert read(owner.get(entry(visit="b"))).form()  # who gave the first one back on Prolific has a new one
     old = crowd.visitor()
@@ -154,7 +154,7 @@ def test_new_submissions_of_one_address_are_counted(make_crowd: MakeCrowd) -> No
         for number in range(60)
     ]
     assert (said[0], said[-1]) == (303, 429)
-    assert len(crowd.site.identities.visits()) == len(crowd.site.journal.workers()) == said.count(303) < 45
+    assert len(crowd.visits()) == len(crowd.site.journal.workers()) == said.count(303) < 45
     assert crowd.visitor().get(entry(person=f"{PERSON}0", visit="0"), follow_redirects=False).status_code == 303
 
 

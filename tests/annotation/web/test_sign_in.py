@@ -56,7 +56,6 @@ def test_a_closed_door_lets_nobody_enrol(make_crowd: MakeCrowd) -> None:
     assert read(visitor.get("/")).headline.endswith("personal link")
     assert visitor.post("/enter", data={"name": "Ada"}).status_code == 404
     assert visitor.get("/p/pilot").status_code == 404
-    assert visitor.get("/mturk").status_code == 404
     assert visitor.get("/i/forged").status_code == 403
 
 

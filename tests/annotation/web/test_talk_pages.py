@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from ctxr.annotation.dialogues import MOST_CHARACTERS
 from ctxr.annotation.web import chat
-from ctxr.annotation.web.guard import Buckets
 from tests.annotation.web.conftest import MakeCrowd
 from tests.annotation.web.crowd import UNITS, Crowd, crowd
 from tests.annotation.web.reading import read
@@ -117,19 +116,6 @@ def test_a_bell_forgets_who_has_gone() -> None:
     thread.join()
     assert bell._waiting == {}
     bell.ring("unit")
-
-
-def test_a_bucket_fills_again_and_remembers_a_bounded_number_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.annotation.web.guard._MOST_NAMES", 10)
-    now = [0.0]
-    buckets = Buckets(2, 3, lambda: now[0])
-    assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
-    now[0] += 0.5
-    assert [buckets.take("a"), buckets.take("a")] == [0, 0.5]
-    for number in range(100):
-        buckets.take(f"name {number}")
-    assert len(buckets._left) <= 11
-    assert Buckets(0, 0).take("a") == 0
 
 
 def test_the_box_takes_as_much_as_a_message_may_be(make_crowd: MakeCrowd) -> None:

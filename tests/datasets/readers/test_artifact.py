@@ -9,7 +9,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError
 from ctxr.store.artifacts import Content, finish
-from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Split, Text
+from ctxr.store.records import Dialogue, Facts, Image, ImageSet, Judgment, Query, Split, Text, Turn
 from ctxr.store.tables import write_table
 from tests.releases import write_release
 
@@ -78,6 +78,30 @@ def test_a_table_that_the_manifest_lists_must_be_there(tmp_path: Path) -> None:
         read_dataset(tmp_path)
 
 
+def dialogue(query: str) -> Dialogue:
+    return Dialogue(query, "unit", "clip/img10", ("w1", "w2"), (Turn(1, "The second one."), Turn(0, "", True)), 1)
+
+
+def test_rows_of_a_side_table_are_read_by_the_query_that_they_belong_to(tmp_path: Path) -> None:
+    dataset = read_dataset(write(tmp_path / "talks", tables() | {"dialogues": [dialogue("q")]}))
+    assert dataset.payload("dialogues", "q") == [dialogue("q")]
+    assert dataset.payload("dialogues", "p") == dataset.payload("traces", "q") == ()
+    assert list(dataset.tables()["dialogues"]) == [dialogue("q")]
+    assert read_dataset(write(tmp_path / "bare", tables())).side == {}
+
+
+def test_a_set_of_an_unknown_kind_is_refused_with_the_kinds_there_are(tmp_path: Path) -> None:
+    write(tmp_path, tables())
+    table = tmp_path / "sets.jsonl"
+    table.write_text(table.read_text().replace('"kind":"video"', '"kind":"hologram"'))
+    with pytest.raises(DataError, match=r"sets\.jsonl:1 .*'hologram'; there are video, photos, document"):
+        read_dataset(tmp_path)
+
+
+def talk_elsewhere(content: Tables) -> None:
+    content["dialogues"] = [dialogue("another")]
+
+
 def string_order(content: Tables) -> None:
     (one,) = content["sets"]
     content["sets"] = [ImageSet(one.id, "video", one.images[::-1], "clip", "clip", 0, 0.4, 0.5)]
@@ -103,6 +127,7 @@ def judge_another(content: Tables) -> None:
         (drop("texts"), r"query 'q' names"),
         (drop("queries"), r"'gold' on 'q' names 'clip/img10'"),
         (judge_another, r"'other/img1'.* not a candidate"),
+        (talk_elsewhere, r"dialogues.jsonl: .*'another'"),
         (lead_out, r"image 'clip/img2': .*'../secret.jpg'"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.metrics.retrieval import Vectors, caption_retrieval
-from ctxr.problems.gallery.splits import gallery_splits
+from ctxr.problems.galleries import gallery_splits
 from tests.releases import draw
 
 NAMES = {number: f"COCO_val2014_{number:012d}.jpg" for number in (9, 3, 7, 5, 4)}

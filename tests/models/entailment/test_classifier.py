@@ -1,7 +1,7 @@
 """The classifier: gates, heads, the joint loss with its indicators, and masked positives."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import TINY
-from ctxr.models.entailment.checkpoint import Notes, read_notes
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
     PairBatch,
@@ -22,8 +21,6 @@ from ctxr.models.entailment.classifier import (
 )
 from ctxr.models.entailment.recipe import IMAGE, JOINT, TEXT, ClassifierRecipe
 from ctxr.models.entailment.sources import Branches, find_branches, find_image, find_text, new_classifier
-from ctxr.models.training.checkpoint import CONFIG
-from ctxr.store.atomic import write_bytes
 from tests.models.blip_folder import WORDS
 
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens")
@@ -313,17 +310,3 @@ def test_names_that_are_nothing_are_said(tmp_path: Path) -> None:
         find_branches(replace(RECIPE, image=TINY, width=64))
     with pytest.raises(UsageError, match="text branch or"):
         replace(RECIPE, text="shared", image="").check()
-
-
-@pytest.mark.parametrize(
-    ("branch", "name", "instead"),
-    [("text", "sbert:MODEL", "text=late:DIRECTORY"), ("image", "grid:ctxr-tiny", "image=aligned:ENCODER")],
-)
-def test_a_classifier_with_a_branch_that_was_removed_is_refused(
-    tmp_path: Path, branch: str, name: str, instead: str
-) -> None:
-    recipe = {**asdict(RECIPE), branch: name}
-    write_bytes(tmp_path / CONFIG, json.dumps(asdict(Notes(recipe, "", "", 0.5, None, 1, ""))).encode())
-    with pytest.raises(DataError, match=f"{branch} = '{name}'") as refused:
-        read_notes(tmp_path)
-    assert refused.value.hint == f"ctxr train --recipe entailment --set {instead}"

@@ -100,7 +100,7 @@ def test_a_short_step_masks_its_share_and_at_least_one(tmp_path: Path, rows: int
     positives = (claims.label == 1).nonzero().flatten()[:rows]
     (update,) = EntailmentObjective(recipe, claims, None, TrainingRun(tmp_path)).updates(positives, True)
     ((step, _),) = update.steps
-    assert step.facts.tolist() == positives[:masked].tolist()
+    assert torch.as_tensor(step.facts).tolist() == positives[:masked].tolist()
 
 
 def test_a_claim_of_dev_is_called_entailed_from_one_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """`ctxr export-tasks`: what is asked, once, and never changed under the hands of who answers."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from ctxr.annotation.answers import run as import_answers
 from ctxr.annotation.artifacts import Tasks, read_tasks
-from ctxr.annotation.config import BACKENDS, ExportTasks, ImportAnswers
+from ctxr.annotation.config import BACKENDS, COUNTRIES, ExportTasks, ImportAnswers
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Lease
 from ctxr.annotation.launch import codes_of, read_study
@@ -24,13 +24,36 @@ from ctxr.store.kinds import DATASET
 from ctxr.store.tables import read_table
 from tests.annotation.journal.study import units_of
 from tests.annotation.platforms import study
-from tests.annotation.platforms.fake_mturk import FakeMTurk
 from tests.pipelines.world_dataset import write_world_dataset
 
 
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return study.make_project(tmp_path, monkeypatch)
+
+
+@dataclass
+class StudyClient:
+    """Prolific's client, with the studies that were made; `lost`: the answer to what makes one does not arrive."""
+
+    made: list[dict[str, Any]]
+    lost: bool = False
+
+    def studies(self, name: str) -> list[str]:
+        return ["s1" for body in self.made if body["internal_name"] == name]
+
+    def choices(self, name: str) -> dict[str, str]:
+        assert name == "current-country-of-residence"
+        return {country: str(number) for number, country in enumerate(COUNTRIES.values(), 10)}
+
+    def create(self, body: dict[str, Any]) -> str:
+        self.made.append(body)
+        if self.lost:
+            raise CtxrError("the answer was lost")
+        return "s1"
+
+    def publish(self, name: str) -> str:
+        return "ACTIVE"
 
 
 def exported(config: ExportTasks) -> Tasks:
@@ -113,8 +136,8 @@ def test_tasks_in_somebodys_hands_do_not_change(workdir: Path) -> None:
     before = study.files_of(config.folder())
     with pytest.raises(UsageError, match=r"describe .* seed 0 and not 9"):
         run(replace(config, seed=9))
-    with pytest.raises(UsageError, match="local, not for mturk"):
-        run(replace(config, backend="mturk", image_base=study.BASE))
+    with pytest.raises(UsageError, match="local, not for label-studio"):
+        run(replace(config, backend="label-studio", image_base=study.BASE))
     assert study.files_of(config.folder()) == before
     assert not run(replace(config, seed=9, force=True)).up_to_date
     assert read_tasks(config.folder()).protocol.seed == 9
@@ -127,16 +150,15 @@ def test_tasks_that_nobody_saw_may_change(workdir: Path) -> None:
 
 
 def test_launched_tasks_do_not_change(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeMTurk()
-    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
-    config = study.options(workdir, "retrieve", "mturk")
-    report = run(replace(config, launch=True))
-    assert report.launched == len(fake.hits) == len(read_tasks(config.folder()).units)
-    with pytest.raises(UsageError, match="None and not 50"):
-        run(replace(config, reward=50))
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: StudyClient(made))
+    config = study.options(workdir, "retrieve", "prolific")
+    assert run(replace(config, launch=True)).launched == 1
+    with pytest.raises(UsageError, match="None and not 500"):
+        run(replace(config, reward=500))
     again = run(replace(config, launch=True))
-    assert (again.up_to_date, again.launched) == (True, len(fake.hits))
-    assert fake.calls.count("create_hit") == len(fake.hits)
+    assert (again.up_to_date, again.launched) == (True, 1)
+    assert len(made) == 1
 
 
 def test_new_descriptions_make_new_retrievals_and_leave_the_old_ones(workdir: Path) -> None:
@@ -171,7 +193,7 @@ def test_what_other_tasks_have_with_other_votes_is_not_exported(change: dict[str
 
 def test_the_same_tasks_for_another_platform_are_asked_in_the_same_way(workdir: Path) -> None:
     run(study.options(workdir, "retrieve", "label-studio"))
-    other = study.options(workdir, "retrieve", "mturk")
+    other = replace(study.options(workdir, "retrieve"), out=workdir / "tasks" / "retrieve")
     with pytest.raises(UsageError, match=r"is in .*tasks/retrieve-label-studio as well"):
         run(replace(other, seed=5))
     run(replace(other, attention_every=2))  # that changes nothing of what both have
@@ -200,8 +222,8 @@ def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Pat
     assert {name: len(units) for name, units in by_purpose.items()} == {"gold": 2, "attention": 1, "qualification": 5}
     report = run(config)
     assert (report.checks, report.units) == (8, len(tasks.units) - 8)
-    hits = exported(replace(config, backend="mturk", image_base=study.BASE, out=workdir / "tasks" / "hits"))
-    assert not [one for one in hits.units if one.purpose == "qualification"]
+    labels = exported(replace(config, backend="label-studio", image_base=study.BASE, out=workdir / "tasks" / "labels"))
+    assert not [one for one in labels.units if one.purpose == "qualification"]
     with pytest.raises(UsageError, match="a known answer"):
         run(replace(config, gold=None))
 
@@ -275,13 +297,13 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"task": "describ"}, "task 'describ'"),
         ({"task": ""}, "task is missing"),
         ({"backend": "mechanical"}, "--backend mechanical"),
-        ({"backend": "mturk"}, "needs their address"),
-        ({"backend": "mturk", "image_base": "http://img.example.org"}, "is not https"),
+        ({"backend": "label-studio"}, "needs their address"),
         ({"backend": "prolific"}, "needs its address"),
         ({"backend": "prolific", "server": "https://x.example", "reward": 10}, "an hour, below the 6.00"),
         ({"fraction": 0.0}, "--fraction 0.0"),
         ({"raters": -1}, "--votes -1"),
         ({"launch": True}, "--launch does"),
+        ({"approved": 100}, "--approved 100"),
         ({"live": True}, "--live needs --launch"),
         ({"task": "verify", "raters": 3}, "to the protocol"),
         ({"targets": 0}, "--targets 0"),
@@ -289,7 +311,7 @@ def test_a_candidate_twice_is_refused(workdir: Path) -> None:
         ({"least_words": 0}, "--least-words 0 is"),
         ({"turns_before_share": -1}, "--turns-before-share -1 is"),
         ({"sameness": 1.5}, "--sameness 1.5 is"),
-        ({"backend": "mturk", "image_base": study.BASE, "countries": "England"}, "'England' is not"),
+        ({"backend": "prolific", "server": "https://x.example", "countries": "US,England"}, "--countries England is"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(change: dict[str, Any], message: str, workdir: Path) -> None:
@@ -355,18 +377,7 @@ def test_a_folder_of_something_else_is_left_alone(workdir: Path) -> None:
 def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
 
-    class Client:
-        def studies(self, name: str) -> list[str]:
-            return ["s1" for body in made if body["internal_name"] == name]
-
-        def create(self, body: dict[str, Any]) -> str:
-            made.append(body)
-            raise CtxrError("the answer was lost")
-
-        def publish(self, name: str) -> str:
-            return "ACTIVE"
-
-    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: Client())
+    monkeypatch.setattr("ctxr.annotation.platforms.prolific.connect", lambda: StudyClient(made, lost=True))
     config = study.options(workdir, "retrieve", "prolific")
     with pytest.raises(CtxrError, match="answer was lost"):
         run(replace(config, launch=True))
@@ -374,6 +385,9 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
     assert run(replace(config, launch=True, live=True)).notes == ["the study s1 is active"]
     assert len(made) == 1
     assert read_study(config.folder()) == "s1"
+    assert made[0]["filters"][1]["selected_values"] == ["10", "11", "12", "13", "14", "15"]
+    written = json.loads((config.folder() / "prolific" / "study.json").read_text())
+    assert written["filters"][1]["selected_values"] == list(COUNTRIES.values())
     private = workdir / "crowd" / "private"
     codes = codes_of(private, config.folder().name)
     assert [one["code"] for one in made[0]["completion_codes"]] == list(codes.values())
@@ -382,19 +396,13 @@ def test_a_study_is_drafted_once_and_its_codes_stay_private(workdir: Path, monke
     assert {name for part in parts for name in part.units} == {one.id for one in read_tasks(config.folder()).units}
 
 
-def test_live_work_below_the_floor_is_refused(workdir: Path) -> None:
-    config = replace(study.options(workdir, "retrieve", "mturk"), launch=True, live=True, reward=5)
-    with pytest.raises(UsageError, match="below the floor"):
-        run(config)
-
-
 def test_the_manifest_names_what_the_tasks_were_made_from(workdir: Path) -> None:
-    config = study.options(workdir, "retrieve", "mturk")
+    config = study.options(workdir, "retrieve", "label-studio")
     run(config)
     manifest = open_artifact(config.folder()).manifest
     assert [parent.kind for parent in manifest.parents] == ["dataset"]
     assert manifest.parents[0].sha256 == open_artifact(workdir / "dataset").sha256
-    assert {"mturk/payload.jsonl", "units.jsonl"} <= set(manifest.files)
+    assert {"label-studio/rater-1/tasks.json", "units.jsonl"} <= set(manifest.files)
     assert json.loads(msgspec.json.encode(manifest.config))["image_base"] == study.BASE
 
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
 from tests.annotation.platforms import study
-from tests.annotation.platforms.fake_mturk import FakeMTurk
 
 IMAGES = ("s/1", "s/2", "s/3")
 SET = ImageSet("s", "photos", IMAGES, "s", "s", None, 0.1, 0.2)
@@ -189,14 +187,9 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def labelled(workdir: Path, monkeypatch: pytest.MonkeyPatch, task: str = "retrieve") -> tuple[ImportAnswers, list[Any]]:
     done = study.work_locally(workdir, task)
-    config = study.deliver(workdir, task, "label-studio", done, monkeypatch)
+    config = study.deliver(workdir, task, "label-studio", done)
     assert config.file is not None
     return replace(config, out=None), json.loads(config.file.read_text())
-
-
-def archive(workdir: Path) -> Path:
-    """What was fetched from Mechanical Turk's sandbox."""
-    return workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
 
 
 def test_refused_rows_are_listed_and_a_mended_file_replaces_them(
@@ -230,13 +223,12 @@ def test_a_file_cut_between_rows_leaves_units_without_an_answer(workdir: Path, m
     assert run(config).unanswered == len({row["data"]["ctxr_unit"] for row in rows} - kept) > 0
 
 
-@pytest.mark.parametrize("backend", ["mturk", "label-studio"])
 @pytest.mark.parametrize("nobody", ["", " "])
 def test_an_answer_of_nobody_is_refused_and_makes_no_person(
-    backend: str, nobody: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+    nobody: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", backend, [replace(first, identity=nobody), *others], monkeypatch)
+    config = study.deliver(workdir, "retrieve", "label-studio", [replace(first, identity=nobody), *others])
     report = run(config)
     assert (report.new, report.reasons) == (len(others), {"nobody": 1})
     workers = {one.worker for one in read_judgments(config.folder()).answers}
@@ -248,7 +240,7 @@ def test_a_file_without_answers_is_said_to_hold_none(
     backend: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", backend, [], monkeypatch)
+    config = study.deliver(workdir, "retrieve", backend, [])
     assert config.file is not None
     for _ in range(2):
         with pytest.raises(UnfinishedError, match=rf"{config.file.name} holds no answers"):
@@ -256,46 +248,40 @@ def test_a_file_without_answers_is_said_to_hold_none(
     assert not (config.folder() / "manifest.json").exists()
 
 
-def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", "mturk", done, monkeypatch)
+def rejected(file: Path, name: str, identity: str) -> Path:
+    """The same submissions, but that Prolific rejected one person's."""
+    rows = json.loads(file.read_text())["results"]
+    told = [row | {"status": "REJECTED"} if row["participant_id"] == identity else row for row in rows]
+    path = file.with_name(name)
+    path.write_text(json.dumps(told))
+    return path
+
+
+def test_what_was_rejected_since_counts_until_somebody_decides(workdir: Path) -> None:
+    done = study.work_locally(workdir, "retrieve", "prolific")
+    config = study.deliver(workdir, "retrieve", "prolific", done)
+    assert config.file is not None
     run(config)
-    later = workdir / "later.jsonl"
-    later.write_text(archive(workdir).read_text().replace('"Submitted"', '"Rejected"', 1))
-    report = run(replace(config, file=later))
-    assert (report.again, report.reasons) == (len(done) - 1, {"rejected_since": 1})
-    (refusal,) = read_table(config.folder() / REFUSED, Refusal)
-    assert refusal.where == "later.jsonl:1"
-    worker = study.person(done[0].identity)
+    first = done[0].identity
+    theirs = [one for one in done if one.identity == first]
+    report = run(replace(config, file=rejected(config.file, "later.json", first)))
+    assert (report.again, report.reasons) == (len(done) - len(theirs), {"rejected_since": len(theirs)})
+    refusal = read_table(config.folder() / REFUSED, Refusal)[0]
+    assert refusal.where.startswith("later.json:")
+    worker = study.person(first)
     assert f" ctxr workers --block {worker}, " in refusal.sentence
     assert (refusal.unit, worker) in {(one.unit, one.worker) for one in read_judgments(config.folder()).answers}
 
 
-def test_what_was_rejected_since_needs_no_further_vote(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeMTurk()
-    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
-    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
-    export_tasks(config)
-    unit = next(unit for unit in read_tasks(config.folder()).units if unit.split == "valid")
-    hit = fake.hit_of(unit.id)
-    for worker in ("A1", "A2"):
-        fake.work(hit, worker, {"pick": unit.truth}, study.START, study.START + timedelta(seconds=20))
-    fetch = ImportAnswers(workdir=workdir, platform_of="mturk", extend=True)
-    assert run(fetch).new == 2
-    fake.assignments[hit][0]["AssignmentStatus"] = "Rejected"
-    assert run(fetch).reasons == {"rejected_since": 1}
-    assert fake.hits[hit]["MaxAssignments"] == 2
-
-
-def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = study.work_locally(workdir, "retrieve")
-    config = study.deliver(workdir, "retrieve", "mturk", done, monkeypatch)
-    run(replace(config, out=workdir / "elsewhere"))
-    early = workdir / "early.jsonl"
-    early.write_text(archive(workdir).read_text().replace('"Submitted"', '"Rejected"', 2))
-    assert run(replace(config, file=early)).reasons == {"rejected": 2}
+def test_a_refusal_goes_once_another_file_has_the_answer_mended(workdir: Path) -> None:
+    done = study.work_locally(workdir, "retrieve", "prolific")
+    config = study.deliver(workdir, "retrieve", "prolific", done)
+    assert config.file is not None
+    theirs = sum(one.identity == done[0].identity for one in done)
+    early = rejected(config.file, "early.json", done[0].identity)
+    assert run(replace(config, file=early)).reasons == {"submission": theirs}
     report = run(config)
-    assert (report.new, report.again) == (2, len(done) - 2)
+    assert (report.new, report.again) == (theirs, len(done) - theirs)
     assert read_table(config.folder() / REFUSED, Refusal) == []
     before = study.files_of(config.folder())
     assert run(config).up_to_date
@@ -336,7 +322,7 @@ def test_people_from_prolific_count_once_prolific_knows_them(workdir: Path, monk
     (line,) = said
     assert line.startswith(f"{len(done)} answers ")
     assert "ctxr import-answers --from prolific" in line
-    config = study.deliver(workdir, "retrieve", "prolific", done, monkeypatch)
+    config = study.deliver(workdir, "retrieve", "prolific", done)
     assert run(replace(config, out=None)).new == len(done)
     assert run(ImportAnswers(workdir=workdir)).up_to_date
 
@@ -362,7 +348,7 @@ def test_judgments_name_their_tasks_and_find_their_pictures(workdir: Path, monke
     assert all((read.root / image.path).is_file() for image in read.images.values())
     assert {name for unit in read.units.values() for name in unit.images} == set(read.images)
     assert {parent.name for parent in open_artifact(config.folder()).manifest.parents} == {
-        "retrieve", "retrieve-label-studio",
+        "retrieve", "retrieve-label-studio", "label-studio-results.json",
     }  # fmt: skip
 
 
@@ -386,91 +372,13 @@ def test_an_edited_table_of_judgments_stops_everything(workdir: Path, monkeypatc
         run(config)
 
 
-def test_a_third_vote_is_asked_for_where_two_differ(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way over Mechanical Turk: 2 of 3 votes with as few answers as decide it."""
-    fake = FakeMTurk()
-    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
-    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True, disjoint="wholly")
-    export_tasks(config)
-    units = {unit.id: unit for unit in read_tasks(config.folder()).units}
-    fetch = ImportAnswers(workdir=workdir, platform_of="mturk", extend=True)
-
-    def vote(right: dict[str, bool], worker: str, minute: int) -> None:
-        for name, found in right.items():
-            unit = units[name]
-            wrong = next(image for image in unit.images if image not in unit.truth)
-            moment = study.START + timedelta(minutes=minute)
-            fake.work(
-                fake.hit_of(name),
-                worker,
-                {"pick": unit.truth if found else (wrong,)},
-                moment,
-                moment + timedelta(seconds=20),
-            )
-
-    judged = sorted(name for name, unit in units.items() if unit.split == "valid")
-    split, agreed, lost, *_ = judged
-    vote(dict.fromkeys(judged, True) | {lost: False}, "A1", 1)
-    vote({split: False, agreed: True, lost: False}, "A2", 2)
-    assert run(fetch).new == len(judged) + 3
-    asked = {name: fake.hits[fake.hit_of(name)]["MaxAssignments"] for name in judged}
-    assert (asked[split], asked[agreed], asked[lost]) == (3, 2, 2)
-    assert run(fetch).up_to_date
-    assert fake.calls.count("extend") == 1
-    assert {pool for pool, _ in fake.granted} == {pool for name, pool in fake.types.items() if name.endswith("-eval")}
-    vote({split: True}, "A3", 3)
-    assert run(fetch).new == 1
-    assert len(archive(workdir).read_text().splitlines()) == len(judged) + 4
-
-
-def test_a_vote_of_a_blocked_worker_is_asked_for_again(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeMTurk()
-    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
-    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
-    export_tasks(config)
-    unit = next(unit for unit in read_tasks(config.folder()).units if unit.split == "valid")
-    for name in ("A1", "A2"):
-        fake.work(fake.hit_of(unit.id), name, {"pick": unit.truth}, study.START, study.START + timedelta(seconds=20))
-    monkeypatch.setattr("ctxr.annotation.answers.blocked_workers", lambda *_, **__: (study.person("A1"),))
-    run(ImportAnswers(workdir=workdir, platform_of="mturk", extend=True))
-    assert fake.hits[fake.hit_of(unit.id)]["MaxAssignments"] == 3
-
-
-def test_a_refused_assignment_is_spent_and_a_vote_from_elsewhere_is_not_asked_for(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = FakeMTurk()
-    monkeypatch.setattr("ctxr.annotation.platforms.mturk.connect", lambda live: fake)
-    config = replace(study.options(workdir, "retrieve", "mturk"), full_share=0.0, launch=True)
-    export_tasks(config)
-    units = [unit for unit in read_tasks(config.folder()).units if unit.split == "valid"]
-    spent, elsewhere = units[:2]
-    later = study.START + timedelta(seconds=20)
-    for unit in (spent, elsewhere):
-        fake.work(fake.hit_of(unit.id), "A1", {"pick": unit.truth}, study.START, later)
-    # sent by a page that was tampered with
-    fake.work(fake.hit_of(spent.id), "A2", {"pick": spent.truth}, study.START, later)
-    sent = fake.assignments[fake.hit_of(spent.id)][1]
-    sent["Answer"] = sent["Answer"].replace(f"<FreeText>{spent.truth[0]}<", "<FreeText>nowhere<")
-    export_tasks(replace(study.options(workdir, "retrieve", "label-studio"), full_share=0.0))
-    labels = study.Done(elsewhere, "A7", {"pick": elsewhere.truth}, study.START, later)
-    file = workdir / "labels.json"
-    file.write_text(study.labelled(workdir / "tasks" / "retrieve-label-studio", [labels]))
-    assert run(ImportAnswers(file, "label-studio", workdir=workdir)).new == 1
-    report = run(ImportAnswers(workdir=workdir, platform_of="mturk", extend=True))
-    assert report.reasons == {"not_offered": 1}
-    asked = [fake.hits[fake.hit_of(unit.id)]["MaxAssignments"] for unit in (spent, elsewhere)]
-    assert asked == [3, 2]
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"platform_of": "mturkcsv"}, UsageError, "--from mturkcsv"),
+        ({"platform_of": "mturk"}, UsageError, "--from mturk"),
         ({"platform_of": "label-studio"}, UsageError, "label-studio are in"),
         ({"file": Path("x.csv")}, UsageError, "^x.csv does not"),
         ({"file": Path(__file__)}, UsageError, "journal, .*a file"),
-        ({"live": True}, UsageError, "need --from mturk"),
         ({}, UnfinishedError, "no finished tasks"),
     ],
 )

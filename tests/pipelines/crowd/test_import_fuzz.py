@@ -18,7 +18,7 @@ from ctxr.annotation.config import ImportAnswers
 from ctxr.errors import CtxrError
 from tests.annotation.platforms import study
 
-BACKENDS = ("mturk", "label-studio", "prolific")
+BACKENDS = ("label-studio", "prolific")
 
 ODD: tuple[Any, ...] = (
     None, True, -1, 0, 5, 1e300, 10**30, "", "\0", "\u202e=1+1", "x" * 5000, "[" * 3000, "9999-12-31T23:59:59-12:00",
@@ -72,15 +72,10 @@ def spoilt_bytes(whole: bytes, chance: random.Random) -> bytes:
     return bytes(content)
 
 
-def spoilt(backend: str, whole: bytes, chance: random.Random) -> bytes:
+def spoilt(whole: bytes, chance: random.Random) -> bytes:
     if chance.random() < 0.3:
         return spoilt_bytes(whole, chance)
     text = whole.decode()
-    if backend == "mturk":
-        lines = text.splitlines()
-        row = chance.randrange(len(lines))
-        lines[row] = spoilt_json(lines[row], chance)
-        return "\n".join(lines).encode()
     return spoilt_json(text, chance).encode(errors="surrogatepass")
 
 
@@ -93,11 +88,10 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, De
         for task in ("tag", "retrieve"):
             done = study.work_locally(workdir, task)
             for backend in BACKENDS:
-                config = study.deliver(workdir, task, backend, done, patch)
+                config = study.deliver(workdir, task, backend, done)
                 run(config)
                 file = config.file
-                if file is None:
-                    file = workdir / "crowd" / "private" / "mturk-sandbox.jsonl"
+                assert file is not None
                 kept = file.with_name(f"{backend}-{task}{file.suffix}")
                 kept.write_bytes(file.read_bytes())
                 made[f"{backend} {task}"] = Delivered(config, kept)
@@ -113,7 +107,7 @@ def test_a_spoilt_file_is_taken_in_part_or_refused_as_a_whole(
 ) -> None:
     one = delivered[f"{backend} {task}"]
     assert one.config.file is not None
-    one.config.file.write_bytes(spoilt(backend, one.whole, random.Random(seed)))
+    one.config.file.write_bytes(spoilt(one.whole, random.Random(seed)))
     before = study.files_of(one.config.folder())
     config = replace(one.config, out=one.config.folder().with_name("spoilt"))
     shutil.rmtree(config.folder(), ignore_errors=True)

@@ -1,5 +1,6 @@
 """The artifacts of the crowd are read as they were written, and never when they were edited."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from ctxr.annotation.artifacts import (
     read_all_tasks,
     read_judgments,
     read_tasks,
-    write_judgments,
 )
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer
@@ -18,7 +18,7 @@ from ctxr.annotation.unit_factory import describe_units
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import DataError, UnfinishedError
 from ctxr.store.artifacts import MANIFEST
-from scripts.task_artifact import write_tasks
+from scripts.task_artifact import write_judgments, write_tasks
 from tests.pipelines.world_dataset import write_world_dataset
 
 
@@ -40,7 +40,7 @@ def test_tasks_are_read_as_they_were_written(tasks: Path) -> None:
     assert read.protocol.seed == 5
     assert read.backend == "local"
     assert len(read.units) == 9
-    assert read.config["root"] == "../../dataset"
+    assert json.loads((tasks / "pictures.json").read_text()) == {"root": "../../dataset"}
     for unit in read.units:
         assert all((read.root / read.images[name].path).is_file() for name in unit.images)
     assert [one.name for one in read_all_tasks(tasks.parent.parent)] == ["describe"]
@@ -77,5 +77,5 @@ def test_judgments_are_read_as_they_were_written(tasks: Path, tmp_path: Path) ->
     )
     path = tmp_path / "judgments"
     path.mkdir()
-    write_judgments(path, answered, [])
+    write_judgments(path, answered)
     assert read_judgments(path) == answered

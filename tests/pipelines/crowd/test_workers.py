@@ -36,7 +36,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def known(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same with a fresh journal, and no import before the workers are shown."""
-    monkeypatch.setattr("ctxr.pipelines.crowd.workers.collected", lambda workdir, *_: workdir / "judgments")
+    monkeypatch.setattr("ctxr.pipelines.crowd.workers.merge_journal", lambda workdir, *_: workdir / "judgments")
     file = work / "crowd" / "answers.sqlite"
     file.unlink(missing_ok=True)
     journal = open_journal(file)
@@ -66,7 +66,7 @@ def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path)
 
 def test_a_worker_can_be_named_by_a_beginning_or_by_an_invitation(known: Path) -> None:
     bob = pseudonym(read_key(known / "crowd" / PRIVATE), "local", "team/Bob")
-    with opened(known) as journal:
+    with opened(known, read_only=False) as journal:
         journal.enrol(bob, "local", NOW)
     assert run(Workers(workdir=known, block=("w-spam",), reason="x")).changed == ("blocked w-spammer: now blocked",)
     assert run(Workers(workdir=known, block=("Bob",), reason="x")).changed == (f"blocked {bob}: now blocked",)

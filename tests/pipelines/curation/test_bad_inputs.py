@@ -243,12 +243,13 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     clip.chmod(0)
     code = """
 import sys
-from ctxr.media.scan import Scanner
+from ctxr.media.decoder_process import Scanner
+from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import find_sources
 from ctxr.media.video import VideoError
 (video,) = find_sources(sys.argv[1:]).found
 try:
-    list(Scanner().scan(video.path))
+    list(Scanner().scan(video.path, ScanOptions()))
 except VideoError as error:
     print(error)
 """

@@ -24,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipes(dataset: Path, out: Path, **options: int) -> BuildDocuments:
-    return replace(BuildDocuments("recipe", dataset, out, train=3, valid=1, test=0), **options)  # type: ignore[arg-type]
+    return replace(BuildDocuments("recipe", dataset, out=out, train=3, valid=1, test=0), **options)  # type: ignore[arg-type]
 
 
 def test_equal_runs_are_byte_equal_and_a_second_one_does_nothing(world: Path, tmp_path: Path) -> None:
@@ -52,10 +52,17 @@ def test_documents_are_the_dataset_of_a_project_without_another(world: Path, tmp
     assert not is_documents(open_dataset(None, tmp_path, Silent()))
 
 
+def test_a_dataset_that_was_edited_is_refused(tmp_path: Path) -> None:
+    texts = write_world_dataset(tmp_path / "world", sets=5) / "texts.jsonl"
+    texts.write_bytes(texts.read_bytes().replace(b"The", b"A", 1) + b"\n")
+    with pytest.raises(DataError, match=r"texts\.jsonl was changed"):
+        run(recipes(tmp_path / "world", tmp_path / "documents"))
+
+
 def test_a_failure_keeps_the_documents_that_were_there(world: Path, tmp_path: Path) -> None:
     run(recipes(world, tmp_path / "documents"))
     with pytest.raises(DataError, match="video set with 5 described images"):
-        run(BuildDocuments("story-sis", world, tmp_path / "documents"))
+        run(BuildDocuments("story-sis", world, out=tmp_path / "documents"))
     assert run(recipes(world, tmp_path / "documents")).up_to_date
 
 

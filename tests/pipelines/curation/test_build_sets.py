@@ -77,7 +77,7 @@ def test_two_runs_are_byte_equal_whatever_the_number_of_hands(footage: Path, bui
 
 
 def test_a_second_run_does_nothing_and_says_so(footage: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.pipelines.curation.build_stage.load_encoder", pytest.fail)
+    monkeypatch.setattr("ctxr.pipelines.curation.videos.load_encoder", pytest.fail)
     before = {path: path.stat().st_mtime_ns for path in built.rglob("*")}
     assert build(footage, built).up_to_date
     assert before == {path: path.stat().st_mtime_ns for path in built.rglob("*")}
@@ -96,7 +96,7 @@ def test_a_filter_names_the_next_command(built: Path, tmp_path: Path) -> None:
 def test_another_threshold_is_replayed_without_decoding_the_video_and_equals_a_fresh_build(
     footage: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ctxr.media.scan.Scanner.scan", None)
+    monkeypatch.setattr("ctxr.media.decoder_process.Scanner.scan", None)
     replayed = build(footage, sets, threshold=0.03)
     monkeypatch.undo()
     fresh = build(footage, tmp_path / "fresh" / "sets", threshold=0.03)

@@ -1,14 +1,18 @@
 """What was changed in an artifact is noticed before anything is built on it, and made again by the command that made it."""
 
+import importlib.metadata
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from ctxr.errors import CtxrError, DataError, UnfinishedError
 from ctxr.media.text_area import TextReader
 from ctxr.pipelines.curation.videos import pick_from_ledger
+from ctxr.store.artifacts import package_versions
 from ctxr.store.records import Failure, Image, Split
 from ctxr.store.tables import read_table
 from tests.pipelines.conftest import LIMIT
@@ -73,7 +77,7 @@ def test_a_refused_run_leaves_the_damaged_artifact_as_it_is(
     def unreachable(*_: object, **__: object) -> None:
         raise CtxrError("no weights")
 
-    monkeypatch.setattr("ctxr.pipelines.curation.build_stage.load_encoder", unreachable)
+    monkeypatch.setattr("ctxr.pipelines.curation.videos.load_encoder", unreachable)
     ledger = sets / "sources" / "clip1" / "ledger.jsonl"
     ledger.write_text(ledger.read_text() + " ")
     before = sorted(sets.rglob("*"))
@@ -122,7 +126,7 @@ def test_sets_that_are_made_anew_while_they_are_filtered_are_not_mixed(
         manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 1'))
         return pick_from_ledger(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ctxr.pipelines.curation.filter_stage.pick_from_ledger", meanwhile)
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.pick_from_ledger", meanwhile)
     with pytest.raises(UnfinishedError, match="in the meantime"):
         refilter(sets, tmp_path / "filtered", min_size=10)
     assert not (tmp_path / "filtered" / "manifest.json").exists()
@@ -134,3 +138,23 @@ def test_a_folder_of_videos_is_asked_only_for_frames_that_nobody_saved(footage: 
         shutil.copy(footage / "videos" / name, project / "elsewhere")
     report = refilter(project / "sets", project / "filtered", brisque=1.9, videos=project / "elsewhere")
     assert report.failures == []
+
+
+@pytest.mark.parametrize(
+    ("package", "decides"),
+    [("piq", False), ("lapjv", False), ("scenedetect", False), ("pillow", False), ("av", True), ("torch", True)],
+)
+def test_another_version_of_a_package_costs_a_scan_only_where_it_decides_its_bytes(
+    footage: Path, sets: Path, monkeypatch: pytest.MonkeyPatch, package: str, decides: bool
+) -> None:
+    real = importlib.metadata.version
+    (sets / "manifest.json").unlink()
+    monkeypatch.setattr("ctxr.pipelines.curation.build_sets.scan_video", scanned := Mock(side_effect=CtxrError("scan")))
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.0" if name == package else real(name))
+    package_versions.cache_clear()
+    try:
+        with nullcontext() if not decides else pytest.raises(CtxrError, match="scan"):
+            assert not build(footage, sets).up_to_date
+    finally:
+        package_versions.cache_clear()
+    assert scanned.called == decides

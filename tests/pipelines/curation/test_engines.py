@@ -103,7 +103,7 @@ def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
     footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"sources": (str(footage / "photos"),), "set_size": 5}
-    stage, out = "ctxr.pipelines.curation.build_stage", tmp_path / "sets"
+    out = tmp_path / "sets"
     assert SHARD >= 15
 
     def stopped(*arguments: object) -> None:
@@ -111,7 +111,7 @@ def test_photos_that_were_embedded_before_a_run_was_stopped_decide_its_engine(
 
     with pytest.MonkeyPatch.context() as before:
         before.setattr(Encoder, "use_fastest", lambda encoder: encoder.use("openvino"))
-        before.setattr(f"{stage}.SetsJob.pick_photos", stopped)
+        before.setattr("ctxr.pipelines.curation.image_sets.SetsRun.pick_photos", stopped)
         with pytest.raises(KeyboardInterrupt):
             build(footage, out, **options)
     monkeypatch.setattr(Encoder, "use_fastest", pytest.fail)

@@ -1,25 +1,18 @@
 """Filtering: what falls out is replaced, and the way there does not matter."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from ctxr.cli.app import app
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.brisque import Brisque
 from ctxr.media.images import decode_jpeg
 from ctxr.pipelines.curation.config import Filter
-from ctxr.pipelines.curation.filter import run
-from ctxr.pipelines.curation.filter_stage import FilterStage
-from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.inspection.report import run as report
-from ctxr.store.artifacts import MANIFEST, open_artifact
-from ctxr.store.hashing import sha256_bytes
+from ctxr.pipelines.curation.filter import FilterStage, run
+from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Facts, ImageSet
 from ctxr.store.tables import read_table
 from ctxr.store.units import read_unit
@@ -76,7 +69,7 @@ def test_the_way_back_to_a_filter_gives_its_bytes_and_needs_no_decode_and_no_ins
     refilter(project / "sets", project / "filtered", brisque=2.0)
     assert not same_tree(project / "filtered", filtered)
     monkeypatch.setattr("ctxr.media.brisque.Brisque.score", None)
-    monkeypatch.setattr("ctxr.media.frames.ChildFrameReader.read", None)
+    monkeypatch.setattr("ctxr.media.decoder_process.ChildFrameReader.read", None)
     refilter(project / "sets", project / "filtered", brisque=LIMIT)
     assert same_tree(project / "filtered", filtered)
     assert refilter(project / "sets", project / "filtered", brisque=LIMIT).up_to_date
@@ -126,51 +119,12 @@ def test_every_threshold_of_a_manifest_is_the_one_that_ran(filtered: Path) -> No
         assert models["encoder"]["threshold"] == models["selection"]["threshold"] == float(THRESHOLD)
 
 
-def age(folder: Path) -> None:
-    """Call low quality `blurry` in ledgers and counts, as older versions did."""
-    manifest = json.loads((folder / MANIFEST).read_text().replace("low_quality", "blurry"))
-    for file in folder.glob("sources/*/ledger.jsonl"):
-        content = file.read_text().replace("low_quality", "blurry").encode()
-        file.unlink()
-        file.write_bytes(content)
-        manifest["files"][file.relative_to(folder).as_posix()] = {
-            "sha256": sha256_bytes(content),
-            "bytes": len(content),
-        }
-    (folder / MANIFEST).unlink()
-    (folder / MANIFEST).write_text(json.dumps(manifest))
-
-
-def test_the_old_name_of_low_quality_is_read_as_the_new_one(project: Path) -> None:
-    filtered = project / "filtered"
-    age(filtered)
-    counts = open_artifact(filtered).manifest.counts["reasons"]
-    ledgers = [read_unit(filtered, name).ledger for name in ("clip0", "clip1", "clip2")]
-    assert counts["low_quality"] == sum(row.reason == "low_quality" for rows in ledgers for row in rows) > 0
-    assert "blurry" not in counts
-    page = report(Report(input=filtered, workdir=project)).page.read_text()
-    assert "low quality" in page
-    assert "blurry" not in page
-    again = CliRunner().invoke(app, ["filter", "-w", str(project), "--brisque", str(LIMIT)])
-    assert f"{counts['low_quality']} low quality" in again.stdout
-
-
-def test_sets_of_an_older_version_are_filtered(footage: Path, tmp_path: Path) -> None:
-    sources = tuple(str(footage / "videos" / f"clip{number}.mp4") for number in range(2))
-    build(footage, tmp_path / "sets", sources=sources, brisque=LIMIT)
-    new = refilter(tmp_path / "sets", tmp_path / "new", brisque=LIMIT)
-    age(tmp_path / "sets")
-    old = refilter(tmp_path / "sets", tmp_path / "old", brisque=LIMIT)
-    assert old.counts == new.counts
-    assert old.counts["reasons"]["low_quality"] > 0
-    for name in ("clip0", "clip1"):
-        ledgers = [tmp_path / folder / "sources" / name / "ledger.jsonl" for folder in ("new", "old")]
-        assert ledgers[0].read_bytes() == ledgers[1].read_bytes()
-
-
-def test_a_split_that_lost_all_its_sets_is_named_and_one_that_had_none_is_not(tmp_path: Path) -> None:
+def test_a_split_that_lost_all_its_sets_is_named_and_one_that_had_none_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = SimpleNamespace(manifest=SimpleNamespace(counts={"splits": {"train": 3, "test": 2}}))
+    monkeypatch.setattr("ctxr.pipelines.curation.filter.open_artifact", lambda path: built)
     stage = FilterStage(Filter(input=tmp_path, brisque=0.5))
-    stage.built = SimpleNamespace(manifest=SimpleNamespace(counts={"splits": {"train": 3, "test": 2}}))
     report = SetsReport(tmp_path, False, "ctxr-tiny", 0.3, {"sets": 3, "splits": {"train": 3}}, [])
     (remark,) = stage.remarks(report)
     assert "test" in remark

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any
 import pytest
 
 from ctxr.errors import DataError, UsageError
-from ctxr.media.decoder_process import ScanOptions
-from ctxr.media.frames import ChildFrameReader
-from ctxr.media.scan import CHILD
+from ctxr.media.decoder_process import CHILD, ChildFrameReader
+from ctxr.media.scan import ScanOptions
 from ctxr.media.sources import find_sources
 from ctxr.pipelines.curation.config import Filter
 from ctxr.pipelines.curation.filter import run
@@ -97,8 +95,8 @@ def test_a_decoder_that_crashes_while_filtering_costs_one_video(
     crash = (sys.executable, "-c", "import os, sys; sys.stdin.readline(); os.abort()")
     real = ChildFrameReader.__init__
 
-    def crashing(self: ChildFrameReader, locate: Callable[[], Path], decoder: str, options: ScanOptions | None) -> None:
-        real(self, locate, decoder, options, crash if locate().name == "clip0.mp4" else CHILD)
+    def crashing(self: ChildFrameReader, path: Path, decoder: str, options: ScanOptions | None) -> None:
+        real(self, path, decoder, options, crash if path.name == "clip0.mp4" else CHILD)
 
     monkeypatch.setattr(ChildFrameReader, "__init__", crashing)
     report = refilter(tmp_path / "sets", tmp_path / "filtered", brisque=LIMIT)
@@ -247,12 +245,13 @@ def test_a_remembered_picture_that_was_changed_is_forgotten_and_healed(
     assert index in cache.load(unit.stamp.measures)
 
 
-def test_only_used_sources_are_parents_of_a_filter(own: Path, tmp_path: Path) -> None:
+def test_a_source_that_failed_stays_a_parent_of_a_filter_and_is_tried_again(own: Path, tmp_path: Path) -> None:
     (own / "videos" / "clip2.mp4").unlink()
     report = run(Filter(input=tmp_path / "sets", out=tmp_path / "filtered", brisque=LIMIT))
     assert failures(tmp_path / "filtered")["clip2"].reason == "no_such_file"
     names = {parent.name for parent in open_artifact(report.artifact).manifest.parents}
-    assert names == {"image_sets", "clip0", "clip1"}
+    assert names == {"image_sets", "clip0", "clip1", "clip2"}
+    assert not run(Filter(input=tmp_path / "sets", out=tmp_path / "filtered", brisque=LIMIT)).up_to_date
 
 
 def test_a_table_that_was_edited_is_not_filtered_as_if_it_had_been_written_so(

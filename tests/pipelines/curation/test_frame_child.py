@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.errors import DataError
-from ctxr.media.decoder_process import ScanOptions
-from ctxr.media.frames import ChildFrameReader
+from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.opencv_video import FrameReader
+from ctxr.media.scan import ScanOptions
 from ctxr.media.video import VideoError
 from tests.media.clips import RATE, pictures, write_clip
 
@@ -21,22 +20,14 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("decoder", ["pyav", "opencv"])
 def test_frames_are_those_of_a_reader_in_process(clip: Path, decoder: str) -> None:
-    with ChildFrameReader(lambda: clip, decoder) as child, FrameReader(clip, decoder) as own:
+    with ChildFrameReader(clip, decoder) as child, FrameReader(clip, decoder) as own:
         for index in (3, 4, 40, 12, 12, 59):
             time = Fraction(index, RATE)
             assert child.read(index, time).tobytes() == own.read(index, time).tobytes()
 
 
-def test_nothing_is_looked_for_before_a_frame_is_wanted() -> None:
-    def locate() -> Path:
-        raise DataError("nobody knows where it is")
-
-    with ChildFrameReader(locate) as reader, pytest.raises(DataError, match="nobody knows"):
-        reader.read(0, Fraction(0))
-
-
 def test_a_frame_that_is_not_there_leaves_the_child_fit(clip: Path) -> None:
-    with ChildFrameReader(lambda: clip) as reader:
+    with ChildFrameReader(clip) as reader:
         first = reader.read(1, Fraction(1, RATE))
         with pytest.raises(VideoError, match=r"clip\.mp4: frame 99 at .*in the file") as failed:
             reader.read(99, Fraction(99, RATE))
@@ -57,6 +48,6 @@ def test_a_child_that_breaks_is_one_failure_with_its_reason(
 ) -> None:
     command = (sys.executable, "-c", f"import os, sys, time; sys.stdin.readline(); {code}")
     options = ScanOptions(stall_seconds=patience)
-    with ChildFrameReader(lambda: clip, "pyav", options, command) as reader, pytest.raises(VideoError) as failed:
+    with ChildFrameReader(clip, "pyav", options, command) as reader, pytest.raises(VideoError) as failed:
         reader.read(0, Fraction(0))
     assert failed.value.reason == reason

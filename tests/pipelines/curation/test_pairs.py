@@ -14,7 +14,7 @@ from ctxr.cli.app import app
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.pairs import EntailmentPair, refuse_leaks
 from ctxr.engine.progress import Silent
-from ctxr.errors import UsageError
+from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.curation.config import Pairs
 from ctxr.pipelines.curation.pairs import SHIPPED, captioned, run, with_answers
 from ctxr.pipelines.inspection.artifact_check import check_artifact
@@ -58,15 +58,15 @@ def test_the_sample_ships_with_ctxr_and_is_what_train_takes(tmp_path: Path) -> N
 
 
 def test_equal_runs_are_byte_equal_and_a_second_one_does_nothing(photos: Path, tmp_path: Path) -> None:
-    run(Pairs(str(photos), tmp_path / "a"))
-    assert not run(Pairs(str(photos), tmp_path / "b")).up_to_date
+    run(Pairs(str(photos), out=tmp_path / "a"))
+    assert not run(Pairs(str(photos), out=tmp_path / "b")).up_to_date
     assert same_tree(tmp_path / "a", tmp_path / "b")
-    assert run(Pairs(str(photos), tmp_path / "a")).up_to_date
+    assert run(Pairs(str(photos), out=tmp_path / "a")).up_to_date
     assert {check.state for check in check_artifact(tmp_path / "a", Silent())} == {"ok"}
 
 
 def test_other_captions_entail_the_one_held_out_and_not_one_of_another_image(photos: Path, tmp_path: Path) -> None:
-    run(Pairs(str(photos), tmp_path / "pairs"))
+    run(Pairs(str(photos), out=tmp_path / "pairs"))
     texts = {query: text.text for query, text in read_dataset(photos).texts.items()}
     for pair in rows_of(tmp_path / "pairs"):
         own = [text for query, text in texts.items() if query.startswith(f"{pair.image}#")]
@@ -76,7 +76,7 @@ def test_other_captions_entail_the_one_held_out_and_not_one_of_another_image(pho
 
 
 def test_photos_without_splits_are_dealt_and_copies_stay_together(photos: Path, tmp_path: Path) -> None:
-    report = run(Pairs(str(photos), tmp_path / "pairs"))
+    report = run(Pairs(str(photos), out=tmp_path / "pairs"))
     assert all(report.counts["splits"].values())
     rows = rows_of(tmp_path / "pairs")
     sides = {pair.image: pair.split for pair in rows}
@@ -148,9 +148,25 @@ def test_published_pairs_are_converted_and_dealt_where_they_have_no_side(tmp_pat
     file = tmp_path / "quora_duplicate_questions.tsv"
     lines = (f"{n}\t{2 * n}\t{2 * n + 1}\tWhy {n}?\tHow {n}?\t{n % 2}\n" for n in range(40))
     file.write_text("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n" + "".join(lines))
-    report = run(Pairs(str(file), tmp_path / "pairs"))
+    report = run(Pairs(str(file), out=tmp_path / "pairs"))
     assert (report.counts["pairs"], report.counts["entailed"], report.counts["images"]) == (40, 20, 0)
     assert all(report.counts["splits"].values())
+
+
+def test_published_pairs_beside_the_project_are_up_to_date(tmp_path: Path) -> None:
+    lines = (f"{n}\t{2 * n}\t{2 * n + 1}\tWhy {n}?\tHow {n}?\t{n % 2}\n" for n in range(40))
+    file = tmp_path / "quora_duplicate_questions.tsv"
+    file.write_text("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n" + "".join(lines))
+    assert not run(Pairs(str(tmp_path), workdir=tmp_path / "work")).up_to_date
+    assert run(Pairs(str(tmp_path), workdir=tmp_path / "work")).up_to_date
+
+
+def test_pairs_that_were_edited_are_refused(tmp_path: Path) -> None:
+    run(Pairs("sample", out=tmp_path / "one"))
+    table = tmp_path / "one" / "pairs.jsonl"
+    table.write_bytes(table.read_bytes().replace(b'"label":1', b'"label":0', 1))
+    with pytest.raises(DataError, match=r"pairs\.jsonl was changed"):
+        run(Pairs(str(table.parent), workdir=tmp_path / "two"))
 
 
 def test_pairs_of_ctxr_pairs_come_before_those_of_the_dataset(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ import pytest
 from ctxr.engine.progress import Silent
 from ctxr.engine.units import Local
 from ctxr.media.sources import InputSource
-from ctxr.pipelines.curation.copies import CopyRule, deduplicate, find_copies
+from ctxr.pipelines.curation.copies import CopyRule, Positions, deduplicate, find_copies
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos, with_neighbours
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.ranking import Positions
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.units import SourceUnit, Stamp
@@ -27,7 +26,7 @@ def groups(vectors: Vectors, k: int, contents: list[str] | None = None) -> Posit
     around = np.argsort(apart, axis=1, kind="stable")[:, :k].astype(np.int64)
     distances = np.take_along_axis(apart, around, axis=1).astype(np.float32)
     names = contents or [str(at) for at in range(len(vectors))]
-    hashes = [None] * len(vectors)
+    hashes = [""] * len(vectors)
     copies = find_copies(names, vectors, around, distances, CopyRule(LIMIT), hashes=hashes)
     return deduplicate(copies, np.arange(len(vectors)))
 
@@ -74,13 +73,14 @@ def pick(
     album = InputSource("album", "photos", folder, "0" * 64, 0, files, hashes)
     sides = [side for side, _ in contents]
     photos = [
-        PooledPhoto(album, at, files[at], hashes[at], files[at].name, sides[at], sides[at], at) for at in range(count)
+        PooledPhoto(album, at, files[at], hashes[at], files[at].name, sides[at], sides[at], at, "")
+        for at in range(count)
     ]
     picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
-    context = UnitContext(folder / "sets", picking, Embedder(lambda: pytest.fail("no encoder is needed")))
+    context = UnitContext(folder / "sets", picking, Embedder("none"))
     (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], choice.engine, Local(), Silent())
     stamps = {"album": Stamp("scan", "select", {})}
-    (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, watch=lambda count: None)
+    (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, task=Silent())
     return photos, unit
 
 

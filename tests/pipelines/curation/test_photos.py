@@ -1,12 +1,9 @@
 """Photos: what a killed or repeated run keeps, and neighbours beyond those looked up at once."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,8 +15,8 @@ from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
 from ctxr.models.neighbours import nearest
+from ctxr.pipelines.curation import copies
 from ctxr.pipelines.curation import photos as photo_pool
-from ctxr.pipelines.curation import ranking
 from ctxr.pipelines.curation.copies import CopyRule
 from ctxr.pipelines.curation.photos import (
     PhotoPicking,
@@ -30,7 +27,6 @@ from ctxr.pipelines.curation.photos import (
     with_neighbours,
 )
 from ctxr.pipelines.curation.quality import QualityGate, QualityLimits
-from ctxr.pipelines.curation.ranking import PhotoRanking
 from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext
 from ctxr.store.arrays import Vectors
 from ctxr.store.records import Failure, ImageSet
@@ -53,12 +49,14 @@ class Means:
         return cast("Vectors", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     def embedder(self) -> Embedder:
-        return Embedder(lambda: cast("Encoder", self))
+        embedder = Embedder("means")
+        embedder.loaded = cast("Encoder", self)
+        return embedder
 
 
 def embed(artifact: Path, albums: Sequence[InputSource], encoder: Means, scan: str = "scan") -> PhotoPool:
     scans = {album.name: scan for album in albums}
-    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), watch=lambda count: None)
+    return gather_pool(artifact, albums, {}, scans, encoder.embedder(), task=Silent())
 
 
 @pytest.fixture
@@ -183,7 +181,7 @@ def test_a_pool_reopened_from_some_files_of_a_folder_has_their_names_and_places(
     unit = read_unit(tmp_path / "sets", "album")
     (again,) = found(*reversed(typed))
     fresh, untouched = embed(tmp_path / "fresh", [again], Means()), Means(0).embedder()
-    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, watch=lambda count: None)
+    reopened = gather_pool(tmp_path / "fresh", [again], {"album": unit}, {}, untouched, task=Silent())
     assert reopened.photos == fresh.photos
     assert reopened.unreadable == fresh.unreadable
     names = [photo.name.lower() for photo in fresh.photos]
@@ -206,9 +204,9 @@ def units_of(rng: np.random.Generator, count: int, width: int) -> Vectors:
 def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
     monkeypatch: pytest.MonkeyPatch, width: int, block: int
 ) -> None:
-    monkeypatch.setattr(ranking, "DISTANCE_BLOCK", block)
+    monkeypatch.setattr(copies, "DISTANCE_BLOCK", block)
     vectors = units_of(np.random.default_rng(width), 300, width)
-    order = PhotoRanking(vectors)
+    order = copies.PhotoRanking(vectors)
     for anchor in range(0, 300, 23):
         difference = vectors.astype(np.float64) - vectors[anchor].astype(np.float64)
         slow = np.argsort(np.einsum("nd,nd->n", difference, difference), kind="stable").tolist()
@@ -216,25 +214,25 @@ def test_a_ranking_is_the_stable_sort_of_all_exact_distances(
 
 
 def test_rounding_of_products_hides_no_photo_below_a_distance() -> None:
-    order = PhotoRanking(np.float32(48**-0.5) + np.float32(1e-3) * units_of(np.random.default_rng(0), 60, 48))
+    order = copies.PhotoRanking(np.float32(48**-0.5) + np.float32(1e-3) * units_of(np.random.default_rng(0), 60, 48))
     for other in range(1, 60):
         exact = np.sqrt(order.squared(0, np.array([other]))[0]).astype(np.float32)
         assert other in order.within(0, float(np.nextafter(exact, np.float32(9))))
 
 
 def test_a_ranking_takes_exact_distances_only_as_far_as_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "DISTANCE_BLOCK", 20)
+    monkeypatch.setattr(copies, "DISTANCE_BLOCK", 20)
     vectors = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     taken: list[int] = []
-    original = PhotoRanking.squared
+    original = copies.PhotoRanking.squared
 
-    def counted(self: PhotoRanking, anchor: int, rows: ranking.Positions) -> npt.NDArray[np.float64]:
+    def counted(self: copies.PhotoRanking, anchor: int, rows: copies.Positions) -> npt.NDArray[np.float64]:
         taken.extend(rows.tolist())
         return original(self, anchor, rows)
 
-    monkeypatch.setattr(PhotoRanking, "squared", counted)
-    order = PhotoRanking(vectors).around(7)
+    monkeypatch.setattr(copies.PhotoRanking, "squared", counted)
+    order = copies.PhotoRanking(vectors).around(7)
     assert next(order) == 7
     for _ in range(50):
         next(order)
@@ -256,7 +254,9 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
     one = InputSource("album", "photos", tmp_path, "0" * 64, 0, tuple(files), tuple(hashes))
     # nine of ten photos are too small
     sides = np.where(rng.random(count) < 0.9, 10, 100).tolist()
-    photos = [PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at) for at in range(count)]
+    photos = [
+        PooledPhoto(one, at, files[at], hashes[at], files[at].name, sides[at], 200, at, "") for at in range(count)
+    ]
     sets = []
     for neighbours in (3, count):
         monkeypatch.setattr(photo_pool, "NEIGHBOURS", neighbours)
@@ -265,7 +265,7 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
         (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], "auto", Local(), Silent())
         choice = PhotoPicking(CopyRule(0.0), None, seed)
-        (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, watch=lambda count: None)
+        (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, task=Silent())
         sets.append(unit.sets)
     assert sets[0]
     assert sets[0] == sets[1]
@@ -279,7 +279,7 @@ def pools_of(folder: Path, *counts: int) -> list[PhotoPool]:
         vectors = rng.normal(size=(count, 8)).astype(np.float32)
         vectors[::3] = vectors[rng.integers(0, count, len(vectors[::3]))]
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        photos = [PooledPhoto(album, at, folder / f"{at}.png", "", f"{at}.png", 9, 9, at) for at in range(count)]
+        photos = [PooledPhoto(album, at, folder / f"{at}.png", "", f"{at}.png", 9, 9, at, "") for at in range(count)]
         pools.append(PhotoPool(photos, vectors, []))
     return pools
 
@@ -362,23 +362,9 @@ def test_an_album_of_broken_photos_alone_resumes_to_the_same_bytes(tmp_path: Pat
     assert before == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
-def test_a_shard_of_a_version_without_hashes_is_made_again(album: Path, tmp_path: Path) -> None:
-    whole = embed(tmp_path / "a", found(album), Means())
-    (head,) = (tmp_path / "a" / "sources").glob(".album.shard*.json")
-    stored = json.loads(head.read_bytes())
-    stored["sizes"] = {position: photo[:2] for position, photo in stored.pop("photos").items()}
-    head.write_text(json.dumps(stored))
-    again = Means()
-    pool = embed(tmp_path / "a", found(album), again)
-    assert again.seen == len(whole.photos)
-    assert [photo.phash for photo in pool.photos] == [photo.phash for photo in whole.photos]
-
-
-def test_photos_of_a_unit_keep_its_hashes_and_those_of_an_older_one_have_none(album: Path, tmp_path: Path) -> None:
+def test_photos_of_a_unit_keep_its_hashes(album: Path, tmp_path: Path) -> None:
     build(album, tmp_path / "sets", sources=(str(album),))
     unit = read_unit(tmp_path / "sets", "album")
     assert any(row.phash for row in unit.ledger)
-    old = replace(unit, ledger=[msgspec.structs.replace(row, phash=None) for row in unit.ledger])
-    for one in (unit, old):
-        pool = gather_pool(tmp_path, found(album), {"album": one}, {}, Means(0).embedder(), watch=lambda count: None)
-        assert [photo.phash for photo in pool.photos] == [row.phash for row in one.ledger if row.row is not None]
+    pool = gather_pool(tmp_path, found(album), {"album": unit}, {}, Means(0).embedder(), task=Silent())
+    assert [photo.phash for photo in pool.photos] == [row.phash for row in unit.ledger if row.row is not None]

@@ -95,7 +95,7 @@ def test_a_run_without_a_rank_merges_too_and_takes_failures_as_they_are(
 ) -> None:
     out = tmp_path / "sets"
     make(rough, out, rank=0, world_size=1)
-    monkeypatch.setattr("ctxr.media.scan.Scanner.scan", None)
+    monkeypatch.setattr("ctxr.media.decoder_process.Scanner.scan", None)
     assert make(rough, out, rank=0, world_size=1).counts == {"sources": 4, "finished": 3, "failed": 1}
     with pytest.raises(TypeError):
         make(rough, out, rank=0, world_size=1, retry_failed=True)
@@ -264,7 +264,7 @@ class Reversed:
 
     workers: int
 
-    def run(self, job: Job, units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Any]]:
+    def run(self, job: Job[Any], units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Any]]:
         given = pickle.dumps((job, units[::-1]))
         done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
         yield from zip(units[::-1], pickle.loads(done.stdout), strict=True)  # noqa: S301 (our own)

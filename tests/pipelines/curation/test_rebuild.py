@@ -13,7 +13,7 @@ from ctxr.datasets.rebuilding import RecipeImage
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media import frames as frames_again
-from ctxr.media.frames import ChildFrameReader
+from ctxr.media.decoder_process import ChildFrameReader
 from ctxr.media.images import encode_jpeg
 from ctxr.pipelines.curation import rebuild as rebuild_run
 from ctxr.pipelines.curation.config import Verify
@@ -94,7 +94,7 @@ def test_each_video_is_decoded_once_and_only_for_what_is_missing(
 
     class Counted(real):  # type: ignore[valid-type, misc]
         def read(self, index: int, time: Any) -> Any:
-            read.append((self._locate().name, index))
+            read.append((self._path.name, index))
             return super().read(index, time)
 
     monkeypatch.setattr(frames_again, "ChildFrameReader", Counted)

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.errors import UsageError
 from ctxr.media.decoder_child import ScanPass
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions, ShotSpan
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner, ShotSpan
 from ctxr.media.opencv_video import open_video
-from ctxr.media.scan import Scanner
+from ctxr.media.scan import ScanOptions
 from ctxr.media.video import Frame, VideoError, VideoHeader
 from tests.media.clips import MILLISECOND, RATE, break_packet, pictures, scene, write_clip
 
-EVERY = ScanOptions(every_frame=True, gate=0)
+EVERY = ScanOptions(every_frame=True)
+SAMPLES = ScanOptions(samples_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _scan(
-    scanner: Scanner, path: Path, options: ScanOptions | None = None
+    scanner: Scanner, path: Path, options: ScanOptions = SAMPLES
 ) -> tuple[VideoHeader, list[CandidateFrame], ScanEnd]:
     header, *candidates, end = scanner.scan(path, options)
     assert isinstance(header, VideoHeader)
@@ -80,7 +80,7 @@ def test_pixels_are_those_of_a_plain_pass(scanner: Scanner, clip: Path) -> None:
 def test_a_frame_is_sampled_when_it_enters_another_interval(scanner: Scanner, tmp_path: Path, rate: float) -> None:
     stamps = np.cumsum(np.random.default_rng(2).integers(5, 120, 90)).tolist()
     path = write_clip(tmp_path / "v.mkv", pictures((1, 45), (2, 45)), stamps=stamps, time_base=MILLISECOND)
-    _, candidates, end = _scan(scanner, path, ScanOptions(rate=rate, gate=255))
+    _, candidates, end = _scan(scanner, path, replace(SAMPLES, rate=rate, gate=255))
     intervals = [stamp * MILLISECOND * Fraction(str(rate)) // 1 for stamp in stamps]
     expected = {index for index in range(90) if index == 0 or intervals[index] != intervals[index - 1]}
     expected |= {shot.start_index for shot in end.shots}
@@ -90,7 +90,7 @@ def test_a_frame_is_sampled_when_it_enters_another_interval(scanner: Scanner, tm
 
 def test_the_gate_compares_with_the_last_pixels_of_the_same_shot(scanner: Scanner, clip: Path) -> None:
     gate = 4.0
-    _, candidates, end = _scan(scanner, clip, ScanOptions(every_frame=True, gate=gate))
+    _, candidates, end = _scan(scanner, clip, replace(SAMPLES, rate=1000, gate=gate))
     with open_video(clip) as video:
         thumbnails = [frame.luma_thumbnail().astype(float) for frame in video]
     starts = {shot.start_index for shot in end.shots}
@@ -120,7 +120,7 @@ def test_equal_thumbnails_have_equal_hashes_and_others_do_not(scanner: Scanner, 
 
 
 def test_two_scans_are_equal(scanner: Scanner, clip: Path) -> None:
-    once, again = _scan(scanner, clip), _scan(scanner, clip, ScanOptions(threads=4))
+    once, again = _scan(scanner, clip), _scan(scanner, clip, replace(SAMPLES, threads=4))
     assert (once[0], once[2]) == (again[0], again[2])
     assert [{**asdict(candidate), "rgb": None} for candidate in once[1]] == [
         {**asdict(candidate), "rgb": None} for candidate in again[1]
@@ -129,14 +129,14 @@ def test_two_scans_are_equal(scanner: Scanner, clip: Path) -> None:
 
 @pytest.mark.parametrize("detector", ["content", "threshold", "histogram", "hash"])
 def test_other_detectors_run_through_the_same_pass(scanner: Scanner, clip: Path, detector: str) -> None:
-    _, candidates, end = _scan(scanner, clip, ScanOptions(detector=detector))
+    _, candidates, end = _scan(scanner, clip, replace(SAMPLES, detector=detector))
     assert [shot.start_index for shot in end.shots] == ([0] if detector == "threshold" else [0, 33, 73])
     assert end.late_cuts == 0
     assert candidates[-1].shot == len(end.shots) - 1
 
 
 def test_opencv_can_be_asked_for(scanner: Scanner, clip: Path) -> None:
-    header, candidates, end = _scan(scanner, clip, ScanOptions(decoder="opencv"))
+    header, candidates, end = _scan(scanner, clip, replace(SAMPLES, decoder="opencv"))
     assert header.decoder == end.decoder == "opencv"
     assert [shot.start_index for shot in end.shots] == [0, 33, 73]
     assert candidates[0].rgb is not None
@@ -179,18 +179,6 @@ def test_the_damaged_real_clip_fails_and_the_one_without_duration_does_not(scann
     with pytest.raises(VideoError, match="28 of 50 promised"):
         _scan(scanner, real_files / "videos" / "corrupted.mp4")
     assert _scan(scanner, real_files / "videos" / "no_duration.webm")[2].frames == 74
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (ScanOptions(detector="best"), "unknown shot detector 'best'"),
-        (ScanOptions(detector_threshold=-1), "shot detector adaptive"),
-    ],
-)
-def test_an_option_out_of_range_is_a_usage_error(clip: Path, options: ScanOptions, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        next(iter(Scanner(["nothing-is-started"]).scan(clip, options)))
 
 
 class _Late:

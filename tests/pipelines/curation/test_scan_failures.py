@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from ctxr.media import decoder_process as scan_process
-from ctxr.media.decoder_process import CandidateFrame, ScanEnd, ScanOptions
-from ctxr.media.scan import Scanner
+from ctxr.media.decoder_process import CandidateFrame, ScanEnd, Scanner
+from ctxr.media.scan import ScanOptions
 from ctxr.media.video import VideoError, VideoHeader
 from tests.media.clips import pictures, write_clip, write_sound
 
-PYAV = ScanOptions(decoder="pyav")
+SAMPLES = ScanOptions(samples_only=True)
+PYAV = ScanOptions(decoder="pyav", samples_only=True)
 # Stands in for the child: reads the question, then does what follows.
 ASKED = "import json, os, signal, sys, time; question = json.loads(sys.stdin.buffer.readline()); "
 
@@ -77,12 +78,12 @@ def test_what_is_no_video_is_told_in_one_sentence_each(tmp_path: Path) -> None:
         for name in ("text", "empty", "folder", "sound", "nothing"):
             path = tmp_path / f"{name}.mp4"
             with pytest.raises(VideoError, match=str(path)) as failed:
-                list(scanner.scan(path))
+                list(scanner.scan(path, SAMPLES))
             answers[name] = failed.value.reason
         # None of them harmed the child.
         first = scanner._child
         with pytest.raises(VideoError, match="no such file"):
-            list(scanner.scan(tmp_path / "again.mp4"))
+            list(scanner.scan(tmp_path / "again.mp4", SAMPLES))
         assert scanner._child is first
     assert answers == {
         "text": "not_a_video",
@@ -96,7 +97,7 @@ def test_what_is_no_video_is_told_in_one_sentence_each(tmp_path: Path) -> None:
 def test_a_relative_path_is_told_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Scanner() as scanner, pytest.raises(VideoError, match=r"^here\.mp4: no such file$"):
-        list(scanner.scan(Path("here.mp4")))
+        list(scanner.scan(Path("here.mp4"), SAMPLES))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
@@ -161,7 +162,7 @@ def test_a_slow_consumer_is_no_silent_decoder(clip: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(scan_process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     with Scanner() as scanner:
         taken = 0
-        for _ in scanner.scan(clip, ScanOptions(every_frame=True, gate=0, stall_seconds=300, time_limit=500)):
+        for _ in scanner.scan(clip, ScanOptions(every_frame=True, stall_seconds=300, time_limit=500)):
             taken += 1
             clock[0] += 400 if taken in (2, 30) else 0
     assert taken == 62
@@ -169,7 +170,7 @@ def test_a_slow_consumer_is_no_silent_decoder(clip: Path, monkeypatch: pytest.Mo
 
 def test_a_child_out_of_memory_says_so_itself(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "large.mp4", pictures((1, 4), size=(1920, 1080)))
-    failure = _failure(_real_but("pass"), path, ScanOptions(decoder="pyav", memory_limit=0.05))
+    failure = _failure(_real_but("pass"), path, replace(PYAV, memory_limit=0.05))
     assert failure.reason == "memory_limit"
     assert "the 0.05 GiB" in failure.message
 
@@ -178,7 +179,7 @@ def test_a_child_out_of_memory_says_so_itself(tmp_path: Path) -> None:
 def test_opencv_gets_a_second_chance_after_a_crash_and_starts_anew(clip: Path) -> None:
     command = _real_but("question['options']['decoder'] == 'pyav' and os.kill(os.getpid(), signal.SIGSEGV)")
     with Scanner(command) as scanner:
-        *events, end = scanner.scan(clip)
+        *events, end = scanner.scan(clip, SAMPLES)
     assert [event.decoder for event in events if isinstance(event, VideoHeader)] == ["opencv"]
     assert isinstance(end, ScanEnd)
     assert (end.decoder, end.frames) == ("opencv", 60)
@@ -204,7 +205,7 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
         ]
     )
     with Scanner(_python(code)) as scanner:
-        events = list(scanner.scan(clip))
+        events = list(scanner.scan(clip, SAMPLES))
     headers = [place for place, event in enumerate(events) if isinstance(event, VideoHeader)]
     assert [events[place].decoder for place in headers] == ["pyav", "opencv"]  # type: ignore[union-attr]
     again = [event for event in events[headers[1] :] if isinstance(event, CandidateFrame)]
@@ -214,7 +215,7 @@ def test_after_a_crash_on_the_way_a_second_header_starts_the_file_anew(clip: Pat
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_both_failures_are_told(clip: Path) -> None:
-    failure = _failure(_real_but("os.kill(os.getpid(), signal.SIGSEGV)"), clip, ScanOptions())
+    failure = _failure(_real_but("os.kill(os.getpid(), signal.SIGSEGV)"), clip, SAMPLES)
     assert failure.reason == "decoder_crashed"
     assert failure.message.count("SIGSEGV") == 2
     assert "; opencv: " in failure.message
@@ -223,7 +224,7 @@ def test_both_failures_are_told(clip: Path) -> None:
 def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
     command = _real_but("question['options']['decoder'] == 'pyav' and question['options'].update(gate='wide')")
     with Scanner(command) as scanner:
-        *_, end = scanner.scan(clip)
+        *_, end = scanner.scan(clip, SAMPLES)
         assert isinstance(end, ScanEnd)
         assert end.decoder == "opencv"
         with pytest.raises(VideoError, match=r"ValidationError: .*gate") as failed:
@@ -233,16 +234,16 @@ def test_an_exception_in_the_child_is_told_and_opencv_tries(clip: Path) -> None:
 
 def test_a_scan_left_early_does_not_spoil_the_next(clip: Path) -> None:
     with Scanner() as scanner:
-        for event in scanner.scan(clip):
+        for event in scanner.scan(clip, SAMPLES):
             if isinstance(event, CandidateFrame):
                 break
-        *_, end = scanner.scan(clip)
+        *_, end = scanner.scan(clip, SAMPLES)
         assert isinstance(end, ScanEnd)
 
 
 def test_noise_of_libraries_does_not_come_between_the_messages(clip: Path) -> None:
     with Scanner(_real_but("print('noise'); os.write(1, b'more noise')")) as scanner:
-        *_, end = scanner.scan(clip)
+        *_, end = scanner.scan(clip, SAMPLES)
     assert isinstance(end, ScanEnd)
 
 
@@ -262,7 +263,8 @@ def test_the_child_dies_with_its_parent_whatever_it_is_doing(clip: Path, tmp_pat
     command = _real_but(
         f"open({str(note)!r}, 'w').write(str(os.getpid())); os.rename({str(note)!r}, {str(note) + '.id'!r}); time.sleep(600)"
     )
-    code = f"from pathlib import Path; from ctxr.media.scan import Scanner; list(Scanner({command!r}).scan(Path({str(clip)!r})))"
+    code = "from pathlib import Path; from ctxr.media.decoder_process import Scanner; from ctxr.media.scan import ScanOptions"
+    code += f"; list(Scanner({command!r}).scan(Path({str(clip)!r}), ScanOptions()))"
     written = Path(f"{note}.id")
     with subprocess.Popen(_python(code)) as parent:
         assert _wait_until(written.exists)

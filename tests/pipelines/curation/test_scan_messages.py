@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ctxr.media.decoder_process import NonsenseError, read_as, receive, send
+from ctxr.media.decoder_process import Message, NonsenseError, read_as, receive, send
 from ctxr.media.video import VideoHeader
 
 
@@ -22,13 +22,13 @@ def _bytes(*messages: tuple[dict[str, object], np.ndarray | None]) -> bytes:
 def test_what_is_sent_is_received() -> None:
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     stream = io.BytesIO(_bytes(({"beat": 3}, None), ({"candidate": {"index": 1}}, pixels), ({"end": [1, "ü"]}, None)))
-    assert receive(stream) == ({"beat": 3}, None)
+    assert receive(stream) == Message("beat", 3, None)
     received = receive(stream)
     assert received is not None
-    assert received[0] == {"candidate": {"index": 1}}
-    assert received[1] is not None
-    assert np.array_equal(received[1], pixels)
-    assert receive(stream) == ({"end": [1, "ü"]}, None)
+    assert received[:2] == ("candidate", {"index": 1})
+    assert received.pixels is not None
+    assert np.array_equal(received.pixels, pixels)
+    assert receive(stream) == Message("end", [1, "ü"], None)
     assert receive(stream) is None
 
 
@@ -47,8 +47,8 @@ def test_a_frame_larger_than_the_pipe_arrives_whole() -> None:
         assert receive(stream) is None
     thread.join()
     assert received is not None
-    assert received[1] is not None
-    assert np.array_equal(received[1], pixels)
+    assert received.pixels is not None
+    assert np.array_equal(received.pixels, pixels)
 
 
 @pytest.mark.parametrize("cut", [1, 5, 15, 16, 20, 60, 70])
@@ -79,5 +79,5 @@ def test_fractions_and_headers_travel_exactly() -> None:
     header = VideoHeader(640, 272, 90, Fraction(24000, 1001), None, 250, "h264", "pyav")
     received = receive(io.BytesIO(_bytes(({"header": header}, None))))
     assert received is not None
-    assert received[0]["header"]["rate"] == "24000/1001"
-    assert read_as(VideoHeader, received[0]["header"]) == header
+    assert received.fields["rate"] == "24000/1001"
+    assert read_as(VideoHeader, received.fields) == header

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxr.media.decoder_process import Scanner
 from ctxr.media.images import Pixels
-from ctxr.media.scan import Scanner
 from ctxr.pipelines.curation import videos
 from ctxr.store.records import BETWEEN, LedgerRow
 from ctxr.store.units import read_unit
@@ -67,13 +67,13 @@ def test_a_full_store_of_frames_is_settled(tmp_path: Path, monkeypatch: pytest.M
     # a batch never becomes full, and the frames between two samples take more than the decoder may keep
     monkeypatch.setattr(videos, "BATCH", 1000)
     settled: list[int] = []
-    settle = videos._Pass.settle
+    settle = videos.VideoPass.settle
 
-    def counted(self: videos._Pass) -> None:
+    def counted(self: videos.VideoPass) -> None:
         settled.append(len(self._batch))
         settle(self)
 
-    monkeypatch.setattr(videos._Pass, "settle", counted)
+    monkeypatch.setattr(videos.VideoPass, "settle", counted)
     report = build(tmp_path, tmp_path / "sets", memory_limit=1.0)
     assert len(settled) > 2
     assert report.counts["sets"] >= 1

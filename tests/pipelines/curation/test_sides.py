@@ -17,8 +17,7 @@ from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.crowd.config import Plan
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
 from ctxr.pipelines.crowd.plan import run as plan
-from ctxr.pipelines.curation.build_sets import run
-from ctxr.pipelines.curation.build_stage import _pooled
+from ctxr.pipelines.curation.build_sets import _pooled, run
 from ctxr.pipelines.curation.config import BuildSets, Filter
 from ctxr.pipelines.curation.copies import SourceHashes
 from ctxr.pipelines.curation.filter import run as run_filter
@@ -129,9 +128,8 @@ def test_what_was_dealt_stays_when_sources_are_added_and_the_manifest_says_so(al
     assert write_report(Report(workdir=tmp_path)).sets == 48
     build(albums, tmp_path / "fresh" / "sets", "a", "b", "c", "d")
     afresh = dealt(tmp_path / "fresh" / "sets")
-    kinds = [parent.kind for parent in open_artifact(out).manifest.parents]
-    assert "splits" not in before
-    assert ("splits" in kinds) == (dealt(out) != afresh)
+    assert "splits_kept" not in before
+    assert "splits_kept" in open_artifact(out).manifest.counts
     assert dealt(out) != afresh
 
 
@@ -267,5 +265,5 @@ def test_a_compilation_and_its_clips_go_to_one_split(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("needed", "split"), [(2, "valid"), (3, "train")])
 def test_an_album_of_just_enough_photos_for_a_set_stays_where_it_was_dealt(needed: int, split: str) -> None:
-    album = SourceHashes("a", "photos", ["1", "2"], [None, None], np.eye(2, dtype=np.float32))
+    album = SourceHashes("a", "photos", ["1", "2"], ["", ""], np.eye(2, dtype=np.float32))
     assert _pooled([Split("a", "valid")], [album], {"a"}, needed) == {"a": split}

@@ -42,11 +42,11 @@ def project(healthy: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def problems(artifact: Path) -> list[Check]:
-    return [check for check in run(Doctor(artifact=artifact)) if check.state == "problem"]
+    return [check for check in run(Doctor(artifact=artifact)).checks if check.state == "problem"]
 
 
 def test_a_fresh_artifact_is_whole_up_to_its_sources(healthy: Path) -> None:
-    checks = run(Doctor(artifact=healthy / "sets"))
+    checks = run(Doctor(artifact=healthy / "sets")).checks
     assert [check for check in checks if check.state != "ok"] == []
     assert {"manifest", "tables", "sets", "pictures", "source clip0", "source album"} <= {one.name for one in checks}
 
@@ -130,7 +130,7 @@ def test_other_harm_is_found_and_named_and_has_a_cure(
 
 def test_a_source_that_moved_is_a_note_not_a_problem(healthy: Path, tmp_path: Path) -> None:
     shutil.copytree(healthy / "sets", tmp_path / "elsewhere" / "sets")
-    checks = {check.name: check for check in run(Doctor(artifact=tmp_path / "elsewhere" / "sets"))}
+    checks = {check.name: check for check in run(Doctor(artifact=tmp_path / "elsewhere" / "sets")).checks}
     assert checks["source clip1"].state == "note"
     assert "--videos" in checks["source clip1"].cure
 
@@ -159,14 +159,14 @@ def test_the_sets_behind_a_filter_are_looked_at_where_they_stand_beside(healthy:
     for name in ("sets", ".ctxr-cache"):
         shutil.copytree(healthy / name, tmp_path / name)
     refilter(tmp_path / "sets", tmp_path / "filtered", min_size=10)
-    names = {check.name: check.state for check in run(Doctor(artifact=tmp_path / "filtered"))}
+    names = {check.name: check.state for check in run(Doctor(artifact=tmp_path / "filtered")).checks}
     assert names["parent sets: pictures"] == "ok"
     picture(tmp_path).unlink()
     assert [check.name for check in problems(tmp_path / "filtered")] == ["parent sets: pictures"]
     (tmp_path / "sets").rename(tmp_path / "far")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "filtered").rename(tmp_path / "elsewhere" / "filtered")
-    checks = {check.name: check for check in run(Doctor(artifact=tmp_path / "elsewhere" / "filtered"))}
+    checks = {check.name: check for check in run(Doctor(artifact=tmp_path / "elsewhere" / "filtered")).checks}
     assert checks["parent"].state == "note"
     assert "skipped" in checks["parent"].detail
 

@@ -60,7 +60,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def looked(release: Path, work: Path, **more: object) -> dict[str, Check]:
-    return {check.name: check for check in run(Doctor(artifact=release, workdir=work, **more))}  # type: ignore[arg-type]
+    return {check.name: check for check in run(Doctor(artifact=release, workdir=work, **more)).checks}  # type: ignore[arg-type]
 
 
 def test_a_sound_release_is_in_order(sound: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_picture_that_was_cut_short_is_a_problem_and_named(sound: Path, tmp_pa
     copy = shutil.copytree(sound, tmp_path / "copy")
     file = sorted(copy.rglob("img*.jpg"))[-1]
     file.write_bytes(file.read_bytes()[:-40])  # its header is whole
-    checks = [check for check in run(Doctor(artifact=copy, workdir=tmp_path)) if check.state == "problem"]
+    checks = [check for check in run(Doctor(artifact=copy, workdir=tmp_path)).checks if check.state == "problem"]
     assert [check.name for check in checks] == ["pictures"]
     name = file.relative_to(copy).as_posix()
     assert checks[0].detail.startswith(f"{name} is not a ")

@@ -128,6 +128,13 @@ def test_a_damaged_table_is_named_by_file_and_line(work: Path) -> None:
     assert not (work / "report.html").exists()
 
 
+def test_a_reason_that_ctxr_does_not_give_is_refused_by_file_and_line(work: Path) -> None:
+    table = work / "filtered" / "sources" / "clip0" / "ledger.jsonl"
+    table.write_text(re.sub(r'"reason":"\w+"', '"reason":"boring"', table.read_text(), count=1))
+    with pytest.raises(DataError, match=r"ledger\.jsonl:\d+ .*Invalid enum value 'boring'"):
+        run(Report(workdir=work))
+
+
 def test_an_edited_table_is_shown_and_said(work: Path) -> None:
     table = work / "filtered" / "sets.jsonl"
     table.write_bytes(table.read_bytes() + b"\n")

@@ -40,8 +40,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scored_of(work: Path) -> EvaluationRows:
-    found = find_scored(work)
-    assert found is not None
+    (found,) = find_scored(work)
     return found
 
 

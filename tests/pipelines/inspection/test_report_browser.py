@@ -205,7 +205,7 @@ def test_hostile_names_are_shown_and_not_obeyed(show: Open, tmp_path: Path) -> N
     out = tmp_path / "sets"
     unit = video_unit(out, "clip")
     unit.sets[:] = [msgspec.structs.replace(unit.sets[0], id=hostile)]
-    unit.ledger[-1] = msgspec.structs.replace(unit.ledger[-1], reason=hostile)
+    unit.ledger[-1] = msgspec.structs.replace(unit.ledger[-1], name=hostile)
     write(out, [unit], failures=[Failure(hostile, hostile, hostile, hostile, hostile)], config={hostile: hostile})
     page = run(Report(workdir=tmp_path)).page
     assert page.read_text(encoding="utf-8").count("<script") == 2

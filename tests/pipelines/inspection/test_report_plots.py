@@ -25,9 +25,9 @@ def test_ticks_are_few_even_and_within_the_axis(low: float, length: float, most:
 @given(st.lists(st.floats(-2, 3), min_size=1, max_size=60), st.floats(-1, 2))
 def test_every_value_is_in_a_bar_and_every_bar_in_the_box(values: list[float], limit: float) -> None:
     plot = histogram("t", "x", "y", [("kept", "values", values)], (limit, "limit"))
-    assert sum(int(bar["title"].rsplit(": ", 1)[1].split()[0]) for bar in plot.bars) == len(values)
-    assert all(bar["x"] >= LEFT and bar["x"] + bar["width"] <= WIDTH - RIGHT + 1 for bar in plot.bars)
-    assert all(bar["y"] > 0 and bar["height"] > 0 and bar["y"] + bar["height"] <= HEIGHT for bar in plot.bars)
+    assert sum(int(bar.title.rsplit(": ", 1)[1].split()[0]) for bar in plot.bars) == len(values)
+    assert all(bar.x >= LEFT and bar.x + bar.width <= WIDTH - RIGHT + 1 for bar in plot.bars)
+    assert all(bar.y > 0 and bar.height > 0 and bar.y + bar.height <= HEIGHT for bar in plot.bars)
     assert plot.limit
     assert LEFT <= plot.limit[0] <= WIDTH - RIGHT
 
@@ -35,9 +35,9 @@ def test_every_value_is_in_a_bar_and_every_bar_in_the_box(values: list[float], l
 def test_series_are_stacked() -> None:
     plot = histogram("t", "x", "y", [("a", "low", [0.1]), ("b", "high", [0.1, 0.1])])
     (first, second) = plot.bars
-    assert first["x"] == second["x"]
-    assert second["y"] + second["height"] == pytest.approx(first["y"])
-    assert second["height"] == pytest.approx(2 * first["height"], abs=0.02)
+    assert first.x == second.x
+    assert second.y + second.height == pytest.approx(first.y)
+    assert second.height == pytest.approx(2 * first.height, abs=0.02)
 
 
 def test_no_value_is_an_empty_plot_with_axes() -> None:
@@ -49,7 +49,7 @@ def test_no_value_is_an_empty_plot_with_axes() -> None:
 
 def test_a_bar_says_its_range_and_count() -> None:
     plot = histogram("t", "x", "y", [("a", "images", [0.1, 0.12])], percent=True)
-    assert plot.bars[0]["title"] == "10 to 10.4 %: 1 images"
+    assert plot.bars[0].title == "10 to 10.4 %: 1 images"
 
 
 def test_the_threshold_in_force_is_in_the_middle_of_the_yield_curve() -> None:

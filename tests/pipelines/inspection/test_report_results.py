@@ -30,8 +30,7 @@ def test_a_project_without_an_evaluation_has_no_such_part(tmp_path: Path) -> Non
 def test_every_run_stands_once_whichever_evaluation_holds_it(tmp_path: Path) -> None:
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     evaluate(work / "dataset", work / "scores" / "plain.jsonl", workdir=work)
-    found = find_scored(work)
-    assert found is not None
+    (found,) = find_scored(work)
     assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
     assert found.runs == ["plain", "with context"]
     assert len(found.rows) == 2 * 4
@@ -42,8 +41,7 @@ def test_evaluations_of_another_dataset_are_told_and_not_mixed_in(tmp_path: Path
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=2, photos=0))
     other = evaluated_project(project(tmp_path / "other", videos=1, sets=1, photos=0))
     (other / "results" / "plain-vs-with-context").rename(work / "results" / "strange")
-    found = find_scored(work)
-    assert found is not None
+    (found,) = find_scored(work)
     assert [one.path.name for one in found.artifacts] == ["plain-vs-with-context"]
     (note,) = found.notes
     assert note.startswith("1 evaluations ")
@@ -53,8 +51,7 @@ def test_figures_that_were_edited_are_told_and_damaged_ones_refused(tmp_path: Pa
     work = evaluated_project(project(tmp_path / "work", videos=1, sets=1, photos=0))
     file = work / "results" / "plain-vs-with-context" / "figures.json"
     file.write_text(json.dumps(json.loads(file.read_text())))
-    found = find_scored(work)
-    assert found is not None
+    (found,) = find_scored(work)
     assert [note.split()[0] for note in found.notes] == ["results/plain-vs-with-context/figures.json"]
     file.write_text('{"figures": [{}]}')
     with pytest.raises(DataError, match=r"figures\.json is damaged"):
@@ -66,20 +63,18 @@ def test_what_was_scored_in_part_stands_apart_under_its_own_number(tmp_path: Pat
     half = work / "scores" / "half.jsonl"
     half.write_text("\n".join((work / "scores" / "plain.jsonl").read_text().splitlines()[:5]))
     evaluate(work / "dataset", half, workdir=work, partial=True)
-    scored = find_scored(work)
-    assert scored is not None
+    (scored,) = find_scored(work)
     panel = results._panel(scored, "test")
-    assert [name for _, name in panel["names"]] == ["plain", "with context", "half (1 of 4)"]
-    assert [row[:2] for row in panel["rows"]] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
-    assert re.search(r" 4 queries.*: half \(1 of 4\)", panel["notes"][0])
-    assert "fewer than 5 sets" in panel["notes"][1]
-    assert None in [whisker["low"] for whisker in panel["whiskers"]]
+    assert [name for _, name in panel.names] == ["plain", "with context", "half (1 of 4)"]
+    assert [row[:2] for row in panel.rows] == [["plain", "4"], ["with context", "4"], ["half", "1"]]
+    assert re.search(r" 4 queries.*: half \(1 of 4\)", panel.notes[0])
+    assert "fewer than 5 sets" in panel.notes[1]
+    assert None in [whisker.low for whisker in panel.whiskers]
 
 
 def test_provenance_names_the_evaluations_and_their_runs(evaluated: Path, page: Path) -> None:
     content = page.read_text()
-    found = find_scored(evaluated)
-    assert found is not None
+    (found,) = find_scored(evaluated)
     for one in found.artifacts:
         assert f"<b>results/{one.path.name}</b>" in content
         assert one.sha256 in content

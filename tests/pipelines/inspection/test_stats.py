@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from ctxr.engine.progress import Silent
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import read_image
-from ctxr.models import tokens
 from ctxr.models.dataset_vectors import vectors_of
 from ctxr.models.encoders import load_encoder
 from ctxr.models.picture_vectors import distances_of
@@ -166,7 +166,7 @@ def test_what_cannot_be_said_is_one_line_each(tmp_path: Path) -> None:
 
 
 def test_another_tokenizer_never_counts_silently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_spacy", lambda: None)
+    monkeypatch.setitem(sys.modules, "spacy", None)
     result = runner.invoke(app, ["stats", str(write_release(tmp_path))])
     assert result.exit_code == 0
     assert "warning: spaCy is not" in result.stderr

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ctxr.annotation.artifacts import Answered, write_judgments
+from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
@@ -25,15 +25,17 @@ from ctxr.pipelines.inspection.config import Report
 from ctxr.pipelines.inspection.report import run as write_report
 from ctxr.pipelines.modelling.config import Eval, EvalReport
 from ctxr.pipelines.modelling.eval import run
+from ctxr.problems import recalls
+from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
-from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import coco_indices, labels_of, published
 from ctxr.problems.human_labels import people_of
 from ctxr.problems.results import QueryResult, plain_name
 from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Score
 from ctxr.store.tables import read_table, write_table
+from scripts.task_artifact import write_judgments
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.evaluated import trec_eval
 from tests.pipelines.galleries import extra_pairs, truth_of, write_round
@@ -109,14 +111,14 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
     for k in (1, 5, 10):
         ir = np.take_along_axis(right, by_caption[:, :k], axis=1).any(axis=1)
         tr = np.asarray(np.take_along_axis(right, by_image[:k], axis=0).any(axis=0))
-        assert found[encoders[0], f"IR@{k}"]["value"] == pytest.approx(ir.mean())
-        assert found[encoders[0], f"TR@{k}"]["value"] == pytest.approx(tr[asked].mean())
+        assert found[report.runs[0], f"IR@{k}"]["value"] == pytest.approx(ir.mean())
+        assert found[report.runs[0], f"TR@{k}"]["value"] == pytest.approx(tr[asked].mean())
     for k in (10, 30):
         share = np.take_along_axis(holds, by_image[:k], axis=0).mean()
-        assert found[encoders[0], f"E@{k}"]["value"] == pytest.approx(share)
-    assert found[encoders[0], "accuracy"]["value"] == found[encoders[0], "IR@1"]["value"]
-    rows = [row for row in read_table(report.results / "per_query.jsonl", QueryResult) if row.run == encoders[0]]
-    assert np.mean([row.accuracy for row in rows]) == pytest.approx(found[encoders[0], "IR@1"]["value"])
+        assert found[report.runs[0], f"E@{k}"]["value"] == pytest.approx(share)
+    assert found[report.runs[0], "accuracy"]["value"] == found[report.runs[0], "IR@1"]["value"]
+    rows = [row for row in read_table(report.results / "per_query.jsonl", QueryResult) if row.run == report.runs[0]]
+    assert np.mean([row.accuracy for row in rows]) == pytest.approx(found[report.runs[0], "IR@1"]["value"])
     assert set(report.tables) == {"test/recall", "test/entailed"}
     table = report.tables["test/entailed"]
     assert "gold: truth" in table.note
@@ -132,7 +134,7 @@ def test_recall_and_entail_at_k_are_those_of_the_full_matrix(
         ("tr", matrix.T, side.images, side.captions, [(image, caption) for caption, image in side.written]),
     ):
         folder = report.results / "trec" / asks
-        lines = [line.split() for line in (folder / f"{plain_name(encoders[0])}.txt").read_text().splitlines()]
+        lines = [line.split() for line in (folder / f"{plain_name(report.runs[0])}.txt").read_text().splitlines()]
         first = {line[0]: line[2] for line in lines if line[3] == "1"}
         assert first == {
             query: candidates[place] for query, place in zip(queries, matrix_of.argmax(axis=1), strict=True)
@@ -160,7 +162,7 @@ def test_unsure_pairs_leave_the_rankings_of_a_gallery(
 
     for k in (1, 5, 10):
         hits = [bool(written & {*ranked(image, held[2::3])[:k]}) for image in side.images]
-        assert found[encoders[0], f"TR@{k}"]["value"] == pytest.approx(np.mean(hits))
+        assert found[report.runs[0], f"TR@{k}"]["value"] == pytest.approx(np.mean(hits))
         first = [
             sorted((-values[caption, image], image) for image in side.images if (caption, image) not in {*held[2::3]})[
                 :k
@@ -171,15 +173,15 @@ def test_unsure_pairs_leave_the_rankings_of_a_gallery(
             any((caption, image) in written for _, image in row)
             for caption, row in zip(side.captions, first, strict=True)
         ]
-        assert found[encoders[0], f"IR@{k}"]["value"] == pytest.approx(np.mean(hits))
+        assert found[report.runs[0], f"IR@{k}"]["value"] == pytest.approx(np.mean(hits))
     assert f"unsure of {len(held[2::3])} pairs" in report.tables["test/recall"].note
     by_judge, gold = written | {*held[::3]}, written | {*held}
     for name, right, without in (("auto E@10", by_judge, held[2::3]), ("E@10", gold, [])):
         share = [len(right & {*ranked(image, without)[:10]}) / 10 for image in side.images]
-        assert found[encoders[0], name]["value"] == pytest.approx(np.mean(share))
+        assert found[report.runs[0], name]["value"] == pytest.approx(np.mean(share))
     for way in ("IR", "TR"):
-        told = trec_eval(report.results / "trec" / way.lower(), plain_name(encoders[0]), 5)
-        assert found[encoders[0], f"TREC {way} MAP@30"]["value"] == pytest.approx(told["MAP"])
+        told = trec_eval(report.results / "trec" / way.lower(), plain_name(report.runs[0]), 5)
+        assert found[report.runs[0], f"TREC {way} MAP@30"]["value"] == pytest.approx(told["MAP"])
 
 
 def test_trec_eval_finds_in_the_files_of_a_gallery_what_we_print(evaluate: Evaluates, encoders: list[str]) -> None:
@@ -187,7 +189,7 @@ def test_trec_eval_finds_in_the_files_of_a_gallery_what_we_print(evaluate: Evalu
     figures = json.loads((report.results / "figures.json").read_bytes())["figures"]
     ours = {row["measure"]: row["value"] for row in figures}
     for way in ("IR", "TR"):
-        told = trec_eval(report.results / "trec" / way.lower(), plain_name(encoders[0]), 5)
+        told = trec_eval(report.results / "trec" / way.lower(), plain_name(report.runs[0]), 5)
         assert len(told) == 3
         for name, value in told.items():
             assert ours[f"TREC {way} {'MAP@30' if name == 'MAP' else name}"] == pytest.approx(value)
@@ -201,13 +203,13 @@ def test_the_report_shows_the_tables_of_galleries(evaluate: Evaluates, encoders:
         assert f"<summary>{table.title}</summary>" in page
 
 
-def test_runs_are_compared_measure_by_measure(evaluate: Evaluates, encoders: list[str]) -> None:
+def test_runs_are_compared_measure_by_measure(evaluate: Evaluates) -> None:
     report = evaluate(compare=True, cluster="group")
     told = json.loads((report.results / "figures.json").read_text())
     found = figures(report)
     assert {row["part"] for row in told["differences"]} >= {"TR@1", "IR@10", "E@30"}
     for row in told["differences"]:
-        each = [found[name, row["part"]]["value"] for name in (encoders[1], encoders[0])]
+        each = [found[name, row["part"]]["value"] for name in (report.runs[1], report.runs[0])]
         assert row["value"] == pytest.approx(each[0] - each[1])
         assert row["low"] <= row["value"] <= row["high"]
     assert "groups drawn again" in report.tables["test/recall"].note
@@ -286,7 +288,7 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
         Judgment(f"entail/{image}/{caption}", ENTAILMENT, worker, value)
         for worker, pairs, value in votes for caption, image in pairs
     ]  # fmt: skip
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)), [])
+    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)))
     dataset = read_dataset(world)
     side = gallery_splits(dataset)["test"]
 
@@ -318,6 +320,16 @@ def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(
     assert any("test: Entail@K" in note and "of 11 pairs" in note for note in report.notes)
     parents = {one.name: one.kind for one in open_artifact(report.results).manifest.parents}
     assert parents["revision-audit/001"] == "revision_audit"
+    # what people said decides, not when it was merged
+    for name in ("judgments", "revision-audit/001"):
+        manifest = tmp_path / name / "manifest.json"
+        manifest.write_bytes(manifest.read_bytes() + b"\n")
+    assert evaluate(judgments=folder).up_to_date
+    shutil.rmtree(tmp_path / "judgments")
+    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows[1:])))
+    assert not evaluate(judgments=folder).up_to_date
+    shutil.rmtree(tmp_path / "judgments")
+    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)))
     (tmp_path / "revision-audit" / "001" / "looked.jsonl").write_text("")
     with pytest.raises(DataError, match=r"looked\.jsonl was changed"):
         people_of([folder], tmp_path)
@@ -414,17 +426,17 @@ def test_similarities_of_cxc_go_with_cosines_of_each_kind(tmp_path: Path) -> Non
 
 
 def test_only_cocos_test_pictures_in_their_own_order_are_coco_1k(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "COCO_TEST", 3)
+    monkeypatch.setattr(recalls, "COCO_TEST", 3)
     names = [f"test/COCO_val2014_{number:012d}.jpg" for number in (8, 2, 5)]
-    assert measuring.is_coco_test("test", names)
-    assert not measuring.is_coco_test("test", sorted(names))
-    assert not measuring.is_coco_test("valid", names)
-    assert not measuring.is_coco_test("test", names[:2])
-    assert not measuring.is_coco_test("test", [name.replace("COCO_val2014_", "") for name in names])
+    assert recalls.is_coco_test("test", names)
+    assert not recalls.is_coco_test("test", sorted(names))
+    assert not recalls.is_coco_test("valid", names)
+    assert not recalls.is_coco_test("test", names[:2])
+    assert not recalls.is_coco_test("test", [name.replace("COCO_val2014_", "") for name in names])
 
 
 def test_cocos_test_pictures_are_also_searched_in_five_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "COCO_TEST", 10)
+    monkeypatch.setattr(recalls, "COCO_TEST", 10)
     rng = np.random.default_rng(0)
     owners = np.repeat(np.arange(10), rng.integers(1, 4, 10))
     names = tuple(map(str, range(len(owners))))
@@ -459,12 +471,12 @@ def test_recall_that_could_only_be_everything_is_left_out_with_a_note() -> None:
     for ks, left in told.items():
         every = {f"{way}@{k}" for way in ("TR", "IR") for k in ks}
         assert set(measuring.columns_of(side, vectors, {}, ks)) == every - set(left)
-        assert sorted(measuring.pointless(side, ks)) == sorted(left)
-        assert bool(measuring.pointless_note(side, ks)) == bool(left)
-    (note,) = measuring.pointless_note(side, (5, 7))
+        assert sorted(recalls.pointless(side, ks)) == sorted(left)
+        assert bool(recalls.pointless_note(side, ks)) == bool(left)
+    (note,) = recalls.pointless_note(side, (5, 7))
     assert note.startswith("test: IR@7 ")
     assert "21 captions or 7 pictures" in note
-    assert measuring.pointless(replace(side, image_galleries=(0,) * 3 + (1,) * 4), (3, 4)) == ["IR@4"]
+    assert recalls.pointless(replace(side, image_galleries=(0,) * 3 + (1,) * 4), (3, 4)) == ["IR@4"]
     # a picture alone: nothing else is left
     alone = GallerySplit("test", ("test",), names[:1], (0,), names[:1], names[:1], (0,), ((0, 0),))
     assert set(measuring.columns_of(alone, vectors.part(np.arange(1), np.arange(1)), {}, (1, 5))) == {"TR@1", "IR@1"}
@@ -521,6 +533,7 @@ def test_an_evaluation_that_was_killed_anywhere_while_it_wrote_ends_in_the_same_
             patched.setattr(Path, "replace", dying)
             with pytest.raises(KeyboardInterrupt):
                 evaluate(out=out, seed=1, **few)
-        assert not (out / "manifest.json").exists()
+        # the earlier result stays in force until the new one is whole
+        assert held(out).get("manifest.json") in (None, held(before)["manifest.json"])
         assert not evaluate(out=out, seed=1, **few).up_to_date
         assert held(out) == held(whole)

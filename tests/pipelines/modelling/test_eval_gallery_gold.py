@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.annotation.artifacts import Answered, write_judgments
+from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
@@ -16,13 +16,15 @@ from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.modelling.config import Eval
 from ctxr.pipelines.modelling.eval import run
+from ctxr.problems import recalls
+from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery import figures as measuring
 from ctxr.problems.gallery import figures as similarity
 from ctxr.problems.gallery.figures import entailment_table
-from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import Labels, gold_of, human_verdicts, published
 from ctxr.problems.human_labels import HumanLabels
 from ctxr.store.records import Judgment
+from scripts.task_artifact import write_judgments
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.galleries import draw, truth_of
 
@@ -49,7 +51,7 @@ def vectors_of(ranked: dict[int, list[int]], pictures: int = 4, captions: int = 
     return Vectors(np.eye(pictures, dtype=np.float32), scores)
 
 
-def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, measuring.Recalls]:
+def measured(side: GallerySplit, label: Labels, vectors: Vectors) -> tuple[measuring.EntailFigure, recalls.Recalls]:
     counted = measuring.entailed(side, [vectors], label)
     assert counted is not None
     clusters = Clusters(np.arange(len(side.images)), np.random.default_rng(0), 100)
@@ -143,7 +145,7 @@ def test_answers_of_a_projects_tasks_are_gold_without_any_round(tmp_path: Path) 
         Judgment(f"entail/{image}/{caption}", ENTAILMENT, "ann", float(image in holds[caption]))
         for image in shown for caption in side.captions
     ]  # fmt: skip
-    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)), [])
+    write_judgments(tmp_path / "judgments", Answered(root=world, judgments=tuple(rows)))
     encoder = f"local-dir:{make_folder(tmp_path / 'encoder', 0)}"
     report = run(Eval(workdir=tmp_path, out=tmp_path / "results", runs=(encoder,), dataset=world, split="test",
                       resamples=50))  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.models import regions as models
-from ctxr.pipelines.modelling import regions as regions_run
+from ctxr.pipelines.modelling import region_shards as regions_run
 from ctxr.pipelines.modelling.config import RegionsConfig
 from ctxr.pipelines.modelling.regions import run
 from ctxr.store.artifacts import Content, finish, open_artifact

@@ -1,12 +1,14 @@
 """A project with a drawn dataset of captions that hold for many pictures."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ctxr.models.families import locate_model
 from ctxr.pipelines.revision.candidates import open_encoder
 from ctxr.synthetic.captions import WorldCaptions, write_captions
 from tests.pipelines.revision.stand_in import Hashed
@@ -32,8 +34,13 @@ def workdir(drawn: Path, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def cheap_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--by hashed` costs nothing; every other name is what it is."""
-    monkeypatch.setattr("ctxr.pipelines.revision.revise_labels.open_encoder", _encoder)
-    monkeypatch.setattr("ctxr.pipelines.revision.candidates.PLAIN_ENCODERS", ("ctxr-tiny", "auto", "hashed"))
+    monkeypatch.setattr("ctxr.pipelines.revision.revising.open_encoder", _encoder)
+    monkeypatch.setattr("ctxr.pipelines.revision.inputs.PLAIN_ENCODERS", ("ctxr-tiny", "auto", "hashed"))
+    monkeypatch.setattr("ctxr.models.families.locate_model", _located)
+
+
+def _located(name: str) -> tuple[str, Sequence[Path]]:
+    return (name, ()) if name == "hashed" else locate_model(name)
 
 
 def _encoder(by: str, *rest: Any) -> Any:

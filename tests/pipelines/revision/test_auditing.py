@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxr.annotation.artifacts import Answered, read_tasks, write_judgments
+from ctxr.annotation.artifacts import Answered, read_tasks
 from ctxr.annotation.config import ExportTasks
 from ctxr.annotation.records import Answer
 from ctxr.annotation.tasks import task_of
@@ -22,6 +22,7 @@ from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.records import Judgment, Query
 from ctxr.store.tables import read_table
+from scripts.task_artifact import write_judgments
 from tests.pipelines.revision.stand_in import StandIn, ledger_of, truth_of
 
 PEOPLE = ("w1", "w2", "w3")
@@ -63,7 +64,7 @@ def answer_all(workdir: Path, wrong: float = 0.0, people: tuple[str, ...] = PEOP
         queries=tuple(queries.values()),
         judgments=tuple(judgments),
     )
-    write_judgments(workdir / "judgments", answered, [])
+    write_judgments(workdir / "judgments", answered)
 
 
 def test_a_census_by_people_who_know_gives_the_exact_figures(workdir: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.decisions import open_judges
+from ctxr.pipelines.revision.inputs import open_judges
 from ctxr.problems.entailment.pairs import open_pairs
 from ctxr.store.artifacts import Content, finish
 

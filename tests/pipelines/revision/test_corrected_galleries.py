@@ -14,8 +14,8 @@ from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
+from ctxr.problems.galleries import GallerySplit, gallery_splits
 from ctxr.problems.gallery.figures import EntailFigure, entail_columns, entailed, entailment_table, entailments
-from ctxr.problems.gallery.splits import GallerySplit, gallery_splits
 from ctxr.problems.gallery.truth import Labels, labels_of
 from ctxr.problems.human_labels import people_of
 from ctxr.store.artifacts import Content, finish

@@ -15,7 +15,7 @@ from ctxr.datasets.rounds import CandidateRow, Round, read_figures
 from ctxr.datasets.truth import unsure_pairs, verdicts
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment.base import Estimate, Judge
-from ctxr.pipelines.revision import decisions
+from ctxr.pipelines.revision import decisions, inputs
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.licence import JudgeLicence
 from ctxr.pipelines.revision.revise_labels import run
@@ -37,9 +37,7 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens stand-ins by the names after the colon."""
 
     def opens(**stand_ins: Judge) -> None:
-        monkeypatch.setattr(
-            decisions, "open_judge", lambda spec, *_: stand_ins[spec.partition(":")[2].partition("@")[0]]
-        )
+        monkeypatch.setattr(inputs, "open_judge", lambda spec, *_: stand_ins[spec.partition(":")[2].partition("@")[0]])
 
     return opens
 

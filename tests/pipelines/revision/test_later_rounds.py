@@ -13,8 +13,9 @@ from ctxr.datasets.rounds import CandidateRow, read_figures
 from ctxr.errors import UsageError
 from ctxr.media.images import read_image
 from ctxr.pipelines.revision import decisions
-from ctxr.pipelines.revision.candidates import MinedGallery, galleries_of, mine
+from ctxr.pipelines.revision.candidates import mine
 from ctxr.pipelines.revision.config import ReviseLabels
+from ctxr.pipelines.revision.inputs import MinedGallery, galleries_of
 from ctxr.pipelines.revision.results import audited_counts
 from ctxr.pipelines.revision.revise_labels import run
 from tests.pipelines.revision.stand_in import Hashed, StandIn, ledger_of, truth_of

@@ -13,9 +13,9 @@ from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict
 from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.pipelines.revision.candidates import galleries_of
+from ctxr.pipelines.revision.candidates import spread
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.inputs import spread
+from ctxr.pipelines.revision.inputs import galleries_of
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.tables import read_table
 from tests.releases import TRAIN, VALID, draw, draw_sets, write_release
@@ -79,7 +79,7 @@ def test_a_release_without_its_pictures_cannot_be_revised(tmp_path: Path) -> Non
 
 
 def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.pipelines.revision.inputs.BLOCK", 3)
+    monkeypatch.setattr("ctxr.pipelines.revision.candidates.BLOCK", 3)
     vectors = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = [float(np.linalg.norm(vectors[i] - vectors[j])) for i in range(8) for j in range(i)]

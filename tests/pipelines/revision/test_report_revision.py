@@ -69,12 +69,12 @@ def test_a_round_of_which_less_than_half_is_right_is_warned_of_and_the_strata_en
     rows = read_figures(workdir / "revised" / folder_of(1))["bands"]
     unanswered = {"stratum": "unsure, p unknown, rank above 10", "pairs": 3, "probability": None}
     (doubts,) = strata_of([unanswered], made, None)
-    assert (doubts["done"], doubts["rows"][0]["name"]) == ("unsure", "no answer, rank above 10")
+    assert (doubts.done, doubts.rows[0].name) == ("unsure", "no answer, rank above 10")
     between = [{"stratum": f"{done}, p 0.1 to 0.5, rank above 10", "pairs": 1, "probability": 0.3} for done in DONE]
-    names = {one["done"]: one["rows"][0]["name"] for one in strata_of(between, replace(made, unsure_below=0.2), None)}
+    names = {one.done: one.rows[0].name for one in strata_of(between, replace(made, unsure_below=0.2), None)}
     assert names["unsure"].startswith("0.2 to 0.3, ")
     assert names["rejected"].startswith("0.1 to 0.2, ")
-    groups = {one["done"]: [row["name"] for row in one["rows"]] for one in strata_of(rows, made, None)}
+    groups = {one.done: [row.name for row in one.rows] for one in strata_of(rows, made, None)}
     assert groups["added"][-1].startswith("0.3 to 0.5, rank ")
     assert groups["rejected"][0].startswith("0.1 to 0.3, rank ")
     assert sum(map(len, groups.values())) == len(rows)
@@ -134,8 +134,8 @@ def test_classifiers_have_a_part_and_a_page_where_there_is_nothing_else(workdir:
         folder = home / "results" / "judge"
         folder.mkdir(parents=True)
         (folder / "tables.json").write_bytes(msgspec.json.encode(tables))
-        content = Content(["tables.json"], {}, {})
-        finish(folder, kind="classifier_results", verb="eval", config={"split": "test"}, parents=[], content=content)
+        content = Content(["tables.json"], {"problem": "entailment", "split": "test"}, {})
+        finish(folder, kind="classifier_results", verb="eval", config={}, parents=[], content=content)
         page = report(Report(workdir=home)).page.read_text(encoding="utf-8")
         assert 'id="tables"' in page
         assert "50.0 (25.0–75.0)" in page

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, CandidateRow, SetConflict
 from ctxr.errors import DataError, UsageError
+from ctxr.models.training.checkpoint import Checkpoint
+from ctxr.models.training.recipe import HeadShape, ScorerShape
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
 from ctxr.pipelines.revision import decisions
@@ -302,16 +304,8 @@ def test_what_is_told_next_is_about_the_rounds_at_hand(workdir: Path) -> None:
 
 def test_a_run_that_needs_the_set_cannot_propose(workdir: Path) -> None:
     seed = workdir / "runs" / "batch" / "seed0"
-    head = {
-        "variant": "module",
-        "encoder": "ctxr-tiny",
-        "fingerprint": "",
-        "width": 4,
-        "layers": 1,
-        "heads": 1,
-        "inner": 4,
-    }
-    config = {**head, "fusion": "multiply", "scale": 1.0, "epoch": 1, "made_by": ""}
+    shape = ScorerShape("ctxr-tiny", HeadShape(1, 1, 4, 0.1, "multiply", 1.0, True, False, False))
+    config = asdict(Checkpoint(epoch=1, made_by="", shape=shape, fingerprint="", width=4, frozen=True, seed=0))
     seed.mkdir(parents=True)
     (seed / "config.json").write_text(json.dumps(config))
     finish(

@@ -19,9 +19,9 @@ from ctxr.metrics.entailment import FEW_CALLED
 from ctxr.models.entailment.base import Claim, Judge
 from ctxr.models.judges.cascade import Cascade
 from ctxr.pipelines.inspection.artifact_check import check_artifact
-from ctxr.pipelines.revision import decisions
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
+from ctxr.pipelines.revision.threshold import choose_threshold
 from ctxr.problems.human_labels import people_of
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.revision.stand_in import Listening, StandIn
@@ -58,13 +58,13 @@ def test_texts_alone_do_not_choose_a_threshold_where_pictures_were_chosen_by(wor
     dev, judge = dev_of(workdir, rows)
     base, progress = open_base(workdir / "dataset"), Listening()
     config = ReviseLabels(workdir=workdir, dev=dev, precision=1.0)
-    edge = decisions.choose_threshold(config, base, Cascade((judge,)), None, progress)
+    edge = choose_threshold(config, base, Cascade((judge,)), None, progress)
     assert (edge.value, edge.precision, edge.recall, edge.called) == (0.75, 1.0, 1.0, 1)
     assert edge.precision_low == pytest.approx(0.025)
     (said,) = progress.warned
     assert re.match(r".*threshold 0\.750 .* 1 pair, .* 20: .* 0\.02", said)
     dev, judge = dev_of(workdir, [row for row in rows if not row[1]] + [("e", False, 0.96875, 1)])
-    edge = decisions.choose_threshold(config, base, Cascade((judge,)), None, progress)
+    edge = choose_threshold(config, base, Cascade((judge,)), None, progress)
     assert (edge.value, edge.called) == (0.96875, 1)
 
 

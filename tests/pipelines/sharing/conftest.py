@@ -10,7 +10,7 @@ import pytest
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.store.artifacts import Content, finish
+from ctxr.store.artifacts import Content, finish, open_artifact
 from ctxr.store.records import Judgment, Query, Text
 from ctxr.store.tables import write_table
 from tests.exports import export
@@ -46,7 +46,7 @@ def described(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same sets with descriptions, as an artifact."""
     folder = tmp_path_factory.mktemp("described")
     shutil.copytree(sets.parent, folder, dirs_exist_ok=True)
-    artifact, dataset = open_sets(folder / "sets")
+    artifact, dataset = open_artifact(folder / "sets"), open_sets(folder / "sets")
     asked, made = asked_about(dataset), artifact.manifest
     write_table(folder / "sets" / "texts.jsonl", asked.texts.values())
     write_table(folder / "sets" / "queries.jsonl", asked.queries.values())

@@ -78,7 +78,7 @@ def test_a_wrong_line_about_licences_is_named(sets: Path, tmp_path: Path, line: 
     file = tmp_path / "licences.csv"
     file.write_bytes((HEADER + line).encode(errors="surrogateescape"))
     with pytest.raises(DataError, match=message):
-        read_licences(file, open_sets(sets)[1])
+        read_licences(file, open_sets(sets))
 
 
 def test_a_missing_licence_file_is_a_usage_error(sets: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_file_of_licences_that_says_nothing_is_refused(
 ) -> None:
     (tmp_path / "licences.csv").write_text(content)
     with pytest.raises(DataError, match=message) as caught:
-        read_licences(tmp_path / "licences.csv", open_sets(sets)[1])
+        read_licences(tmp_path / "licences.csv", open_sets(sets))
     assert hint in caught.value.hint
 
 
@@ -121,7 +121,7 @@ def test_licences_of_photos_come_from_coco_captions_by_file_name(sets: Path, tmp
         "annotations": [],
     }
     file.write_text(json.dumps(coco))
-    dataset = open_sets(sets)[1]
+    dataset = open_sets(sets)
     found = read_licences(file, dataset)
     assert found.of(dataset.images["album/p1.png"]).licence == "Attribution License"
     assert found.of(dataset.images["album/p1.png"]).url == "http://creativecommons.org/licenses/by/2.0/"

@@ -31,7 +31,7 @@ from tests.pipelines.world_dataset import write_world_dataset
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     world = write_world_dataset(folder / "world", sets=5)
-    build_documents(BuildDocuments("recipe", world, folder / "documents", train=5, valid=1, test=0))
+    build_documents(BuildDocuments("recipe", world, out=folder / "documents", train=5, valid=1, test=0))
     return folder / "documents"
 
 
@@ -201,7 +201,7 @@ def test_a_run_that_cannot_be_meant_is_refused(built: Path, tmp_path: Path, to: 
 
 
 def test_image_sets_are_no_documents_and_other_scores_are_of_no_document(built: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no documents"):
+    with pytest.raises(DataError, match="links cannot hold"):
         export(built.parent / "world", tmp_path / "out", "links")
     write_scores(tmp_path / "other.jsonl", [Score("q", "c", "other", 0.5)])
     with pytest.raises(DataError, match="scores no document"):

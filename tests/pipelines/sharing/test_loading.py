@@ -52,7 +52,7 @@ def test_the_released_code_finds_sets_and_targets_as_it_reads_them(
     described: Path, exported: Callable[[str], Path]
 ) -> None:
     out = exported("imagecode")
-    _, dataset = open_sets(described)
+    dataset = open_sets(described)
     by_id = {image_set.id: image_set for image_set in dataset.sets}
     seen = 0
     for file, side in (("train_data.json", "train"), ("valid_data.json", "valid")):
@@ -93,7 +93,7 @@ def test_datasets_opens_typed_splits_with_the_very_pictures(
 ) -> None:
     datasets = library("datasets")
     out = exported("hf")
-    _, dataset = open_sets(described)
+    dataset = open_sets(described)
     loaded = datasets.load_dataset(str(out), "sets", cache_dir=str(tmp_path / "cache"))
     assert list(loaded) == ["train", "validation", "test"]
     assert isinstance(loaded["train"].features["images"].feature, datasets.Image)
@@ -126,7 +126,7 @@ def test_datasets_opens_sets_about_which_nothing_is_asked(sets: Path, tmp_path: 
 def test_webdataset_streams_sets_with_pictures_in_order(described: Path, exported: Callable[[str], Path]) -> None:
     webdataset = library("webdataset")
     out = exported("webdataset")
-    _, dataset = open_sets(described)
+    dataset = open_sets(described)
     by_id = {image_set.id: image_set for image_set in dataset.sets}
     seen = []
     for split in ("train", "valid", "test"):
@@ -149,7 +149,7 @@ def test_mlcroissant_validates_and_reads_every_record(described: Path, tmp_path:
         "clip0,CC-BY-4.0,A,\nclip1,CC-BY-4.0,A,\nclip2,CC-BY-4.0,A,\nalbum,CC-BY-4.0,B,\n"
     )
     export(described, tmp_path / "out", "croissant", licences=tmp_path / "licences.csv")
-    _, dataset = open_sets(described)
+    dataset = open_sets(described)
     read = mlcroissant.Dataset(str(tmp_path / "out" / "croissant.json"))
     assert not read.metadata.ctx.issues.errors
     sets = {record["sets/id"].decode(): record for record in read.records("sets")}
@@ -179,7 +179,7 @@ def test_fiftyone_imports_a_sample_for_each_place_in_a_set(described: Path, expo
     from fiftyone.utils.data.importers import LegacyFiftyOneDatasetImporter  # type: ignore[import-not-found]
 
     out = exported("fiftyone")
-    _, dataset = open_sets(described)
+    dataset = open_sets(described)
     with LegacyFiftyOneDatasetImporter(str(out)) as importer:
         samples = list(importer)
     assert len(samples) == 10 * len(dataset.sets)
@@ -188,7 +188,7 @@ def test_fiftyone_imports_a_sample_for_each_place_in_a_set(described: Path, expo
 
 def test_the_fiftyone_layout_is_what_its_importer_reads(described: Path, exported: Callable[[str], Path]) -> None:
     out = exported("fiftyone")
-    _, dataset = open_sets(described)
+    dataset = open_sets(described)
     samples = json.loads((out / "samples.json").read_text())["samples"]
     places = {(sample["set_id"], sample["position"]): sample for sample in samples}
     assert len(places) == len(samples) == 10 * len(dataset.sets)

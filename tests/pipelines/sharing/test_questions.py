@@ -32,7 +32,7 @@ def gold(query: str, candidate: str, value: float = 1.0, round: int = 0) -> Judg
 @pytest.fixture
 def dataset(sets: Path) -> Dataset:
     """Sets without a question."""
-    return open_sets(sets)[1]
+    return open_sets(sets)
 
 
 def ask(dataset: Dataset, judgments: list[Judgment], **query: Any) -> Dataset:

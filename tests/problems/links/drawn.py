@@ -13,11 +13,14 @@ from ctxr.datasets.documents import DocumentTables
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.stage import execute
 from ctxr.pipelines.modelling.config import Train, TrainReport
-from ctxr.pipelines.modelling.train import Training
+from ctxr.pipelines.modelling.train import Training, TrainInputs, report_on
 from ctxr.problems.links import learner
 from ctxr.problems.links.learner import LinksJob
+from ctxr.problems.links.question import Links
 from ctxr.problems.links.recipe import LinksRecipe
 from ctxr.problems.recipes import read_recipe
+from ctxr.store.artifacts import Parent
+from ctxr.store.hashing import sha256_of
 from ctxr.store.records import Image, SplitName
 
 TOPICS, WIDTH = 20, 16
@@ -47,18 +50,32 @@ def draw(folder: Path, splits: dict[SplitName, int] = SPLITS, pictures: Sequence
     return tables.dataset("drawn", folder)
 
 
-def job_of(
-    dataset: Dataset, work: Path, *changes: str, recipe: str = "links-ap", progress: Progress | None = None, **more: Any
-) -> Training:
+class InMemory(Training):
+    """A training on a dataset that lies nowhere."""
+
+    def __init__(self, options: Train, recipe: Any, dataset: Dataset) -> None:
+        super().__init__(options, recipe, Links())
+        self.dataset = dataset
+
+    def inputs(self, progress: Progress) -> TrainInputs:
+        content = sha256_of([repr(row) for rows in self.dataset.tables().values() for row in rows])
+        parents = [Parent(self.dataset.name, "release", content)]
+        return TrainInputs(parents, {**self.recipe.key(), "seeds": self.options.seeds}, self.recipe)
+
+    def job(self, recipe: Any, progress: Progress) -> LinksJob:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(learner, "open_dataset", lambda *_: self.dataset)
+            return LinksJob(self.options, recipe, progress)
+
+
+def job_of(dataset: Dataset, work: Path, *changes: str, recipe: str = "links-ap", **more: Any) -> Training:
     """A training that is not started."""
     options = Train(recipe, changes=changes, workdir=work, device="cpu", **more)
     read: Any = read_recipe(recipe, "fixed", changes, lambda _: LinksRecipe)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learner, "open_dataset", lambda *_: dataset)
-        return Training(options, LinksJob(options, read, progress or Silent()))
+    return InMemory(options, Links().adapted(read, options), dataset)
 
 
 def train(dataset: Dataset, work: Path, *changes: str, progress: Progress | None = None, **more: Any) -> TrainReport:
     """Train to the end."""
-    stage = job_of(dataset, work, *changes, progress=progress, **more)
-    return stage.report(execute(stage, progress or Silent()).up_to_date)
+    stage = job_of(dataset, work, *changes, **more)
+    return report_on(stage.out(), execute(stage, progress or Silent()).up_to_date)

@@ -380,7 +380,7 @@ def test_documents_of_train_are_enough(tmp_path: Path) -> None:
 def replace_kind(image_set: Any) -> Any:
     import msgspec
 
-    return msgspec.structs.replace(image_set, kind="static")
+    return msgspec.structs.replace(image_set, kind="photos")
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,8 @@ def test_labels_are_the_mean_of_the_words_that_have_a_vector() -> None:
 
 def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
     dataset, features = drawn
-    job: Any = job_of(dataset, tmp_path, *QUICK, features).job
+    stage = job_of(dataset, tmp_path, *QUICK, features)
+    job: Any = stage.job(stage.recipe, Silent())
     words = torch.zeros(3, 16)
     torch.manual_seed(5)
     first, other, again = (job.sources.towers(words, seed) for seed in (0, 1, 0))

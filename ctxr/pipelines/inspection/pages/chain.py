@@ -1,11 +1,10 @@
 """What a report is about, read into units: image sets, a dataset, a release, or results alone."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from ctxr.datasets.changes import changed
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import origin_of, read_dataset
 from ctxr.datasets.readers.artifact import KINDS, dataset_of
-from ctxr.engine.progress import Progress, ProgressTask
+from ctxr.engine.progress import Progress
 from ctxr.engine.project import DATASETS, DOCUMENTS, SETS, latest
 from ctxr.errors import DataError
 from ctxr.problems.results import RESULTS
@@ -78,7 +77,7 @@ class ChainStage:
     kind: str
     sha256: str = ""
     manifest: Manifest | None = None
-    counts: dict[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, object] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     changed: tuple[str, ...] = ()
 
@@ -89,19 +88,19 @@ class ChainStage:
             return "as published" if self.kind == RELEASE else "evaluations only"
         return f"ctxr {self.manifest.verb}"
 
-    def setting(self, name: str) -> Any:
+    def setting(self, name: str) -> object:
         """A value of the configuration; None if there is none."""
         return self.manifest.config.get(name) if self.manifest else None
 
-    def model(self, *path: str) -> Any:
+    def model(self, *path: str) -> object:
         """A value below `models`; None if there is none."""
-        value: Any = self.manifest.models if self.manifest else None
+        value: object = self.manifest.models if self.manifest else None
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """`value` if it is a number, else None: manifests may have been edited."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -112,7 +111,17 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
     Without a name they end in the last finished image sets of the project, whose making is known; else in its dataset; else
     they are its results alone. Raises UnfinishedError when there is none of them, DataError for a damaged manifest or table.
     """
-    path, notes = (named, []) if named else _furthest(workdir)
+    path, notes = named, list[str]()
+    if path is None:
+        finished = (
+            names
+            for names in (SETS, DATASETS, (DOCUMENTS,))
+            if any((workdir / one / MANIFEST).is_file() for one in names)
+        )
+        names = next(finished, None)
+        # without anything finished, the latest image sets say what is missing
+        if names is not None or not any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
+            path, notes = latest(workdir, names or SETS)
     if path is None:
         name = workdir.resolve().name
         note = f"{name} holds results and no dataset, so queries are shown without their pictures: --input DATASET adds them"
@@ -134,15 +143,6 @@ def find_stages(workdir: Path, named: Path | None) -> tuple[list[ChainStage], li
             break
         chain.insert(0, earlier)
     return [_stage(one) for one in chain], notes
-
-
-def _furthest(workdir: Path) -> tuple[Path | None, list[str]]:
-    for names in (SETS, DATASETS, (DOCUMENTS,)):
-        if any((workdir / name / MANIFEST).is_file() for name in names):
-            return latest(workdir, names)
-    if any((workdir / RESULTS).glob(f"*/{MANIFEST}")):
-        return None, []
-    return latest(workdir, SETS)  # which says what is missing
 
 
 def artifacts_in(folder: Path, damaged: bool = True) -> Iterator[Artifact]:
@@ -171,8 +171,8 @@ def _stage(artifact: Artifact) -> ChainStage:
     edited = changed(artifact)[0] if manifest.kind == IMAGE_SETS else artifact.changed_files()
     if manifest.kind == IMAGE_SETS:
         edited = [name for name in edited if not name.startswith(PICTURES) or (path / name).exists()]
-    about = path.resolve().name, manifest.kind, artifact.sha256, manifest, manifest.counts
-    return ChainStage(path, *about, failures, tuple(edited))
+    name, counts = path.resolve().name, manifest.counts
+    return ChainStage(path, name, manifest.kind, artifact.sha256, manifest, counts, failures, tuple(edited))
 
 
 PICTURES = ("images/", "dropped/")
@@ -268,26 +268,31 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
     with progress.task("reading", None) as task:
         stages, notes = find_stages(workdir, named)
         last = stages[-1]
-        units, splits, dataset = _of_sets(last, notes) if last.kind == IMAGE_SETS else _of_dataset(last, notes, task)
-    if dataset is not None and last.manifest is None:
-        last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
+        dataset = read_dataset(last.path, task.advance) if last.kind not in (IMAGE_SETS, ALONE) else None
+        units = _units_of_sets(last, notes) if last.kind == IMAGE_SETS else units_of(dataset) if dataset else ()
+    splits = dataset.splits if dataset else {}
+    if last.kind == IMAGE_SETS:
+        splits = {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}
     if dataset is not None:
+        # what was changed is said of each stage
+        notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
+        if last.manifest is None:
+            last = replace(last, name=dataset.name, sha256=origin_of(dataset).sha256)
         rows = {name: len(table) for name, table in dataset.tables().items() if name != "splits"}
-        stages[-1] = last = replace(last, counts=last.counts | rows)
+        stages[-1] = last = replace(last, counts={**last.counts, **rows})
     for stage in stages:
         if stage.changed:
             more = f" and {len(stage.changed) - 1} more were" if len(stage.changed) > 1 else " was"
             shown = stage is last and stage.changed[0].startswith(PICTURES)
             what = "the page shows the current state; see ctxr doctor" if shown else "see ctxr doctor"
             notes.append(f"{stage.name}/{stage.changed[0]}{more} changed since it was written: {what}")
-    return Chain(tuple(stages), units, splits, tuple(notes), _project(last, workdir), dataset)
+    # the evaluations lie beside an artifact, or in the workdir for what lies outside of any project
+    parent = last.path.resolve().parent
+    ours = last.kind == IMAGE_SETS or (last.manifest is not None and (parent / RESULTS).is_dir())
+    return Chain(tuple(stages), units, splits, tuple(notes), parent if ours else workdir, dataset)
 
 
-Content = tuple[tuple[SourceUnit, ...], dict[str, SplitName], Dataset | None]
-
-
-def _of_sets(last: ChainStage, notes: list[str]) -> Content:
-    """Units and splits of image sets."""
+def _units_of_sets(last: ChainStage, notes: list[str]) -> tuple[SourceUnit, ...]:
     parents = last.manifest.parents if last.manifest else []
     present = [parent.name for parent in parents if parent.kind in ("video", "photos")]
     finished = (read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
@@ -299,21 +304,4 @@ def _of_sets(last: ChainStage, notes: list[str]) -> Content:
             f"{last.name} holds no ledger and no embeddings, as {last.command} writes it: "
             "distances, timelines and exclusions are unknown"
         )
-    return units, {row.group: row.split for row in read_table(last.path / "splits.jsonl", Split)}, None
-
-
-def _of_dataset(last: ChainStage, notes: list[str], task: ProgressTask) -> Content:
-    """Units, splits and the dataset itself; nothing where there are results alone."""
-    if last.kind == ALONE:
-        return (), {}, None
-    dataset = read_dataset(last.path, task.advance)
-    # what was changed is said of each stage
-    notes += [note for note in dataset.notes if last.manifest is None or "was changed since" not in note]
-    return units_of(dataset), dataset.splits, dataset
-
-
-def _project(last: ChainStage, workdir: Path) -> Path:
-    """Where the evaluations lie: beside an artifact, or in the workdir for what lies outside of any project."""
-    parent = last.path.resolve().parent
-    ours = last.kind == IMAGE_SETS or (last.manifest is not None and (parent / RESULTS).is_dir())
-    return parent if ours else workdir
+    return units

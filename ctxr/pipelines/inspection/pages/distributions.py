@@ -1,19 +1,20 @@
 """Sections on timelines of videos, and on how distances, quality and yield are distributed."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from ctxr.datasets.image_sets import yield_curve
 from ctxr.errors import plural
-from ctxr.pipelines.inspection.pages.chain import number
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, reason_name, time_code
-from ctxr.pipelines.inspection.pages.plots import Plot, curve, histogram, plain, ticks
+from ctxr.metrics.votes import Doubles
+from ctxr.pipelines.inspection.pages.chain import Distances, number
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
+from ctxr.pipelines.inspection.pages.plots import BOX, Plot, curve, histogram, plain, ticks
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import LedgerRow
+from ctxr.store.records import LedgerReason, LedgerRow
 from ctxr.store.units import SourceUnit
 
 OPEN = 6
@@ -23,19 +24,19 @@ WIDE = 10_000
 """Units of a lane's width: finer than any screen."""
 
 
-def make_timelines(edition: Edition) -> Mapping[str, Any] | None:
+def make_timelines(edition: Edition) -> Mapping[str, object] | None:
     """Timelines of all videos; those with most sets first. None without a ledger."""
     if edition.chain.without_ledger:
         return None
     videos = [unit for unit in edition.chain.units if unit.source.kind == "video"]
     if not videos:
         return {"lines": []}
-    edition.fill_ledger()
+    edition.data["ledger"] = edition.ledger
     ordered = sorted(videos, key=lambda unit: (-len(unit.sets), unit.source.name))
     return {"lines": [_line(edition, unit, index < OPEN) for index, unit in enumerate(ordered)]}
 
 
-def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
+def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]:
     """One video's line: times in seconds, positions in percent of the line, lanes in a box `WIDE` wide and 10 high."""
     rows = sorted((row for row in unit.ledger if row.time is not None), key=lambda row: row.index)
     times = {f"{unit.source.name}/img{row.index}": row.time or Fraction(0) for row in rows}
@@ -46,7 +47,7 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
     def percent(time: Fraction) -> float:
         return round(100 * float(time - start) / length, 3)
 
-    def span(first: Fraction, last: Fraction, name: str, title: str) -> dict[str, Any]:
+    def span(first: Fraction, last: Fraction, name: str, title: str) -> dict[str, object]:
         width = round(percent(last) - percent(first), 3)
         return {"start": percent(first), "width": width, "name": name, "title": title}
 
@@ -62,6 +63,11 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
             sets.append(span(first, last, image_set.id, f"{image_set.id}: {between}"))
     seconds = ticks(float(start), float(end), 8)
     step = seconds[1] - seconds[0] if len(seconds) > 1 else length
+    marks = []
+    for at in seconds:
+        whole, left = divmod(at, 60)
+        label = plain(at) if at < 120 else f"{int(whole)}:{left:04.1f}" if step < 1 else f"{int(whole)}:{int(left):02}"
+        marks.append((round(100 * (at - float(start)) / length, 3), label))
     return {
         "source": edition.source_numbers[unit.source.name],
         "name": unit.source.name,
@@ -71,35 +77,27 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, Any]:
         "cuts": [shot["start"] for shot in shots[1:]],
         "sets": sets,
         "lanes": _lanes(edition, rows, lambda time: round(WIDE * float(time - start) / length)),
-        "marks": [(round(100 * (at - float(start)) / length, 3), _mark(at, step)) for at in seconds],
+        "marks": marks,
         "start": round(float(start), 6),
         "length": round(length, 6),
         "damage": unit.source.damage,
     }
 
 
-def _mark(seconds: float, step: float) -> str:
-    """A label of the axis: plain seconds under two minutes, minutes and seconds above."""
-    if seconds < 120:
-        return plain(seconds)
-    return f"{int(seconds // 60)}:{seconds % 60:04.1f}" if step < 1 else f"{int(seconds // 60)}:{int(seconds % 60):02}"
-
-
-def _lanes(edition: Edition, rows: Sequence[LedgerRow], x_of: Callable[[Fraction], int]) -> list[dict[str, Any]]:
+def _lanes(edition: Edition, rows: Sequence[LedgerRow], x_of: Callable[[Fraction], int]) -> list[dict[str, object]]:
     """Ticks of the frames of each fate; `path` draws them."""
-    by_fate: dict[str, list[int]] = {}
+    by_fate: dict[LedgerReason | None, list[int]] = {}
     for row in rows:
-        by_fate.setdefault(row.reason or "", []).append(x_of(row.time or Fraction(0)))
-    order = ["", *REASONS, *sorted(by_fate.keys() - REASONS.keys() - {""})]
+        by_fate.setdefault(row.reason, []).append(x_of(row.time or Fraction(0)))
     return [
         {
-            "key": fate if fate in REASONS else "other" if fate else "kept",
-            "name": reason_name(fate) if fate else "in a set",
+            "key": fate or "kept",
+            "name": REASONS[fate][0] if fate else "in a set",
             "count": len(by_fate[fate]),
             # several frames on one spot are one tick
             "path": "".join(f"M{at} 0V10" for at in sorted(set(by_fate[fate]))),
         }
-        for fate in order
+        for fate in (None, *REASONS)
         if fate in by_fate
     ]
 
@@ -117,27 +115,19 @@ def _facts(unit: SourceUnit) -> str:
     return " · ".join(filter(None, facts))
 
 
-def make_distributions(edition: Edition) -> Mapping[str, Any] | None:
+def make_distributions(edition: Edition) -> Mapping[str, object] | None:
     """The plots there is something for, and of image sets a sentence for each that there is nothing for.
 
     None of a dataset that tells nothing of this, and of results alone.
     """
-    missing: list[str] = []
-    plots = list(_plots(edition, missing))
-    if edition.chain.last.kind != IMAGE_SETS:
-        missing = []
-    return {"plots": plots, "missing": missing} if plots or missing else None
-
-
-def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
-    chain = edition.chain
-    yield from _distances(edition, missing)
+    chain, missing = edition.chain, list[str]()
+    plots = list(_distances(edition, missing))
     videos = [unit for unit in chain.units if unit.source.kind == "video" and len(unit.vectors)]
     if chain.threshold and number(chain.last.model("selection", "set_size")) and videos:
         points = [(float(threshold), float(sets)) for threshold, sets in yield_curve(chain.root, videos).items()]
         now = (chain.threshold, f"threshold {chain.threshold:g}")
         labels = "threshold (log scale)", "video sets, without limits of quality"
-        yield curve("Sets that other thresholds would give", *labels, points, now)
+        plots.append(curve("Sets that other thresholds would give", *labels, points, now))
     facts = list(edition.facts.values())
     for name, title, label, values in (
         ("brisque", "Blur", "BRISQUE / 100 (higher is worse)", [row.brisque for row in facts]),
@@ -145,25 +135,25 @@ def _plots(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     ):
         measured = np.array([value for value in values if value is not None])
         if len(measured):
-            yield _measured(title, label, measured, chain.limit(name), name == "max_text")
+            plots.append(_measured(title, label, measured, chain.limit(name), name == "max_text"))
         else:
             option = "--brisque 0.65" if name == "brisque" else "--max-text 0.02"
             missing.append(f"{title}: not measured (ctxr filter {option}).")
     gates = [row.gate for unit in chain.units for row in unit.ledger if row.gate is not None]
     if gates:
         limit = chain.limit("gate")
-        yield histogram(
-            "Change since the last embedded frame",
-            "mean luma difference, 0..255",
-            "frames",
-            _parted(np.array(gates), limit, "embedded", "near-still, skipped", keep_above=True),
-            (limit, f"gate {limit:g}") if limit else None,
-        )
+        shown = _parted(np.array(gates), limit, "embedded", "near-still, skipped", keep_above=True)
+        line = (limit, f"gate {limit:g}") if limit else None
+        labels = "mean luma difference, 0..255", "frames"
+        plots.append(histogram("Change since the last embedded frame", *labels, shown, line))
+    if chain.last.kind != IMAGE_SETS:
+        missing = []
+    return {"plots": plots, "missing": missing, "plot_box": BOX} if plots or missing else None
 
 
 def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
-    pairs: dict[str, list[np.ndarray[Any, Any]]] = {"video": [], "photos": [], "document": []}
-    means: dict[str, list[float]] = {kind: [] for kind in pairs}
+    pairs: dict[str, list[Distances]] = defaultdict(list)
+    means: dict[str, list[float]] = defaultdict(list)
     for image_set, distances in edition.chain.distances():
         if isfinite(image_set.mean_distance):
             means[image_set.kind].append(image_set.mean_distance)
@@ -183,7 +173,7 @@ def _distances(edition: Edition, missing: list[str]) -> Iterator[Plot]:
     yield histogram("How hard the sets are", "mean distance in a set (smaller is harder)", "sets", shown)
 
 
-def _measured(title: str, label: str, measured: "np.ndarray[Any, Any]", limit: float | None, text: bool) -> Plot:
+def _measured(title: str, label: str, measured: Doubles, limit: float | None, text: bool) -> Plot:
     shown = measured[measured > 0] if text else measured
     without = f"{len(measured) - len(shown)} of {len(measured)} measured images"
     note = f"{without} have no recognised word and are not drawn." if text else ""
@@ -193,8 +183,8 @@ def _measured(title: str, label: str, measured: "np.ndarray[Any, Any]", limit: f
 
 
 def _parted(
-    values: "np.ndarray[Any, Any]", limit: float | None, kept: str, dropped: str, keep_above: bool
-) -> list[tuple[str, str, "np.ndarray[Any, Any]"]]:
+    values: Doubles, limit: float | None, kept: str, dropped: str, keep_above: bool
+) -> list[tuple[str, str, Doubles]]:
     if limit is None:
         return [("kept", "measured", values)]
     inside = values >= limit if keep_above else values <= limit

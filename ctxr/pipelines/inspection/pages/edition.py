@@ -5,18 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ctxr.engine.progress import Progress, Silent
 from ctxr.engine.units import parallel
 from ctxr.errors import DataError
 from ctxr.media.images import ThumbnailMaker
 from ctxr.pipelines.inspection.pages.chain import Chain
-from ctxr.problems.results import QueryResult
+from ctxr.problems.registry import question_about
+from ctxr.problems.view import View
 from ctxr.store.artifacts import Artifact
 from ctxr.store.paths import CACHE
-from ctxr.store.units import SourceUnit
+from ctxr.store.records import LedgerReason
 
 SIDE = 240
 """Longer side in pixels: twice the width of a picture in a strip of ten on a common screen."""
@@ -75,7 +77,7 @@ class Thumbnails:
         return [f"{folder}/{name}" for name in self._addresses] if folder else list(self._addresses)
 
 
-REASONS = {
+REASONS: dict[LedgerReason, tuple[str, str, str]] = {
     "near_still": ("near-still", "too like the last embedded frame of its shot; not embedded", "luma difference"),
     "too_close": ("too close", "not farther than the threshold from a frame that was chosen before", "distance"),
     "low_quality": ("low quality", "BRISQUE / 100 above the limit", "BRISQUE / 100"),
@@ -86,13 +88,22 @@ REASONS = {
     "too_few_neighbours": ("too few neighbours", "not enough different photos near it", "found"),
     "not_sampled": ("not sampled", "the sample was full before its turn", ""),
     "unreadable": ("unreadable", "no picture", ""),
+    "unmeasurable": ("unmeasurable", "a measurement of quality failed on it", ""),
 }
 """Why a frame or photo is in no set: what it is called, what it means, and the unit of the figure behind it."""
 
 
-def reason_name(reason: str) -> str:
-    """What a reason is called on the page."""
-    return REASONS[reason][0] if reason in REASONS else reason.replace("_", " ")
+class LedgerLine(NamedTuple):
+    """What scripts know of a considered frame or photo: its time in words, its fate as a number, its picture."""
+
+    number: int
+    time: str | None
+    fate: int
+    value: float | None
+    nearest: int | None
+    distance: float | None
+    picture: int
+    name: str | None
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ class Section:
 
     id: str
     title: str
-    make: Callable[["Edition"], Mapping[str, Any] | None]
+    make: Callable[["Edition"], Mapping[str, object] | None]
 
 
 @dataclass
@@ -119,8 +130,10 @@ class Edition:
         progress: hears of what takes long.
         data: what scripts are given, as JSON, by name.
         facts: what was measured, by source and index.
-        evaluations, documents: those whose figures the page shows, and their rows of documents; known once its results are made.
-        source_numbers, reason_numbers: numbers in `data["sources"]` and `data["reasons"]`, by name; reasons of other versions last.
+        evaluations: those whose figures the page shows. evaluated: how much they are about, as in `12 documents`, where the page counts
+            it. views: what problems show of them. All three are known once its results are made.
+        subject: what the page's dataset holds, or image sets.
+        source_numbers, reason_numbers: numbers in `data["sources"]` and `data["reasons"]`, by name.
         paths: pictures of considered frames and photos, by source and index: of their sets, or where they were measured.
     """
 
@@ -128,11 +141,13 @@ class Edition:
     pictures: Thumbnails
     near: str
     progress: Progress = field(default_factory=Silent)
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, object] = field(default_factory=dict)
     evaluations: tuple[Artifact, ...] = ()
-    documents: tuple[QueryResult, ...] = ()
+    evaluated: str = ""
+    views: tuple[View, ...] = ()
 
     def __post_init__(self) -> None:
+        self.subject = question_about(self.chain.dataset).subject
         self.facts = {(row.source, row.index): row for unit in self.chain.units for row in unit.facts}
         self.facts_by_path = {facts.path: facts for facts in self.facts.values()}
         sources = [unit.source for unit in self.chain.units]
@@ -143,30 +158,31 @@ class Edition:
             if image.index is not None and image.path
         }
         self.data["sources"] = [{"name": source.name, "kind": source.kind} for source in sources]
-        rows = (row for unit in self.chain.units for row in sorted(unit.ledger, key=lambda row: row.index))
-        reasons = dict.fromkeys([*REASONS, *(row.reason for row in rows if row.reason is not None)])
-        self.reason_numbers = {reason: number for number, reason in enumerate(reasons)}
-        units = {reason: unit for reason, (_, _, unit) in REASONS.items()}
-        self.data["reasons"] = [{"key": key, "name": reason_name(key), "unit": units.get(key, "")} for key in reasons]
+        self.reason_numbers = {reason: number for number, reason in enumerate(REASONS)}
+        self.data["reasons"] = [{"key": key, "name": name, "unit": unit} for key, (name, _, unit) in REASONS.items()]
 
-    def fill_ledger(self) -> None:
-        """Have `data["ledger"]`: by source number, rows of index, time, fate, value, nearest, distance, picture, name."""
-        if "ledger" not in self.data:
-            self.data["ledger"] = [self._ledger_rows(unit) for unit in self.chain.units]
+    def picture(self, image: str) -> int:
+        """The number of an image's picture, by its id."""
+        return self.pictures.number(self.chain.images[image].path if image in self.chain.images else "")
 
-    def _ledger_rows(self, unit: SourceUnit) -> list[list[Any]]:
+    @cached_property
+    def ledger(self) -> list[list[LedgerLine]]:
+        """By source number, rows of index, time, fate, value, nearest, distance, picture, name."""
         return [
             [
-                row.index,
-                None if row.time is None else time_code(row.time),
-                IN_A_SET if row.reason is None else self.reason_numbers[row.reason],
-                row.value,
-                row.nearest,
-                row.distance,
-                self.pictures.number(self.paths.get((unit.source.name, row.index), "")),
-                row.name,
+                LedgerLine(
+                    row.index,
+                    None if row.time is None else time_code(row.time),
+                    IN_A_SET if row.reason is None else self.reason_numbers[row.reason],
+                    row.value,
+                    row.nearest,
+                    row.distance,
+                    self.pictures.number(self.paths.get((unit.source.name, row.index), "")),
+                    row.name,
+                )
+                for row in sorted(unit.ledger, key=lambda row: row.index)
             ]
-            for row in sorted(unit.ledger, key=lambda row: row.index)
+            for unit in self.chain.units
         ]
 
 
@@ -186,6 +202,3 @@ def time_code(time: Fraction) -> str:
 
 IN_A_SET = -1
 """Fate of what is in a set; otherwise it is the number of a reason."""
-
-FATE, PICTURE = 2, 6
-"""Columns of a row of the ledger."""

@@ -1,15 +1,33 @@
 """Plots as inline SVG: bars and lines on labelled axes, with the current limit as a line."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from ctxr.metrics.votes import Doubles
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 32, 46
 WIDTH, HEIGHT = 520, 260
 """Box of a plot and the room for its axes, in SVG units; a unit is about a pixel."""
+
+BOX = {
+    "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "width": WIDTH, "height": HEIGHT
+}  # fmt: skip
+"""What the template draws the axes by."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar in SVG units; `series` decides its colour, `title` is shown when it is pointed at."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    series: str
+    title: str
 
 
 @dataclass(frozen=True)
@@ -17,7 +35,7 @@ class Plot:
     """Everything the template draws, in SVG units. Ticks are (position, label); `limit` is (position, label, whether the label goes left).
 
     Attributes:
-        bars: x, y, width, height, series, which decides the colour, and title, shown when pointed at. line: (x, y, title) of its dots.
+        line: (x, y, title) of its dots.
         series: names of the colours used, with what they mean.
         says: the plot in one sentence, for those who do not see it.
     """
@@ -29,7 +47,7 @@ class Plot:
     x_ticks: list[tuple[float, str]]
     y_ticks: list[tuple[float, str]]
     limit: tuple[float, str, bool] | None
-    bars: Sequence[Mapping[str, Any]] = ()
+    bars: Sequence[Bar] = ()
     line: Sequence[tuple[float, float, str]] = ()
     series: Sequence[tuple[str, str]] = ()
     note: str = ""
@@ -63,7 +81,7 @@ def histogram(
     title: str,
     x_label: str,
     y_label: str,
-    values: Sequence[tuple[str, str, Any]],
+    values: Sequence[tuple[str, str, Sequence[float] | Doubles]],
     limit: tuple[float, str] | None = None,
     *,
     percent: bool = False,
@@ -101,8 +119,7 @@ def histogram(
             y, foot = up(float(below[at] + heights[at])), up(float(below[at]))
             interval = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
             count = f"{interval}{' %' if percent else ''}: {plain(float(heights[at]))} {meaning}"
-            box = {"x": left + 0.5, "y": y, "width": round(max(right - left - 1, 0.5), 2), "height": round(foot - y, 2)}
-            bars.append(box | {"series": name, "title": count})
+            bars.append(Bar(left + 0.5, y, round(max(right - left - 1, 0.5), 2), round(foot - y, 2), name, count))
         below += heights
     says = f"{title}: {len(everything)} values"
     if len(everything):

@@ -1,24 +1,24 @@
 """The section on runs: accuracy with intervals, errors, attention."""
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Progress
-from ctxr.errors import CtxrError, DataError, plural
+from ctxr.engine.report import Table
+from ctxr.errors import CtxrError, plural
 from ctxr.metrics.compare import LEAST_CLUSTERS, Interval
 from ctxr.pipelines.inspection.pages.chain import ALONE, artifacts_in, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import Edition
 from ctxr.pipelines.inspection.pages.plots import ticks
-from ctxr.problems import open_run, problem_of, problems
-from ctxr.problems.figures import PARTS
+from ctxr.problems.figures import PARTS, Figure, RunDifference
 from ctxr.problems.protocols import ScoringOptions
-from ctxr.problems.results import FIGURES, PER_QUERY, RESULTS, QueryResult
+from ctxr.problems.registry import find_question, open_run, problem_of
+from ctxr.problems.results import PER_QUERY, RESULTS, QueryResult, read_findings
 from ctxr.problems.tables import STATIC, p_value, percent
+from ctxr.problems.view import DIGITS, ProblemResults
 from ctxr.store.artifacts import Artifact, Parent
 from ctxr.store.kinds import EVALUATION
 from ctxr.store.tables import read_table
@@ -26,23 +26,24 @@ from ctxr.store.tables import read_table
 
 @dataclass
 class EvaluationRows:
-    """The evaluations of one dataset, each run once.
+    """The evaluations of one problem on one dataset, each run once.
 
     Attributes:
-        dataset: SHA-256 of what was evaluated on. notes: warnings. artifacts: the evaluations.
-        runs: in the order of the tables. rows: by run and query. figures, differences: rows of `figures.json`.
-        tables: as the evaluations printed them. people: a table of human accuracy, or None. origins: the runs, by name.
+        problem: its name. dataset: SHA-256 of what was evaluated on. notes: warnings. artifacts: the evaluations.
+        runs: in the order of the tables. rows: by run and query. figures, differences: of these runs.
+        tables: as the evaluations printed them. people: human accuracy, or None. origins: the runs, by name.
     """
 
+    problem: str
     dataset: str
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     rows: list[QueryResult] = field(default_factory=list)
-    figures: list[dict[str, Any]] = field(default_factory=list)
-    differences: list[dict[str, Any]] = field(default_factory=list)
-    tables: list[dict[str, Any]] = field(default_factory=list)
-    people: dict[str, Any] | None = None
+    figures: list[Figure] = field(default_factory=list)
+    differences: list[RunDifference] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    people: Table | None = None
     origins: dict[str, Parent] = field(default_factory=dict)
 
     @property
@@ -51,9 +52,27 @@ class EvaluationRows:
         names = dict.fromkeys(row.run for row in self.rows)
         return [name for run in self.runs for name in names if _is_of(name, run)]
 
+    def add(self, evaluation: Artifact) -> None:
+        """Add the runs of an evaluation that are not there yet. Raises DataError for a damaged file."""
+        if edited := evaluation.changed_files():
+            self.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
+        findings = read_findings(evaluation.path)
+        new = list(dict.fromkeys(row.run for row in findings.figures if row.run not in self.runs))
+        people = findings.tables.pop("people", None)
+        self.people = self.people or people
+        self.origins = {origin.name: origin for origin in evaluation.manifest.parents} | self.origins
+        if new:
+            self.artifacts.append(evaluation)
+            self.tables += findings.tables.values()
+            self.runs += new
+            self.figures += [row for row in findings.figures if row.run in new]
+            self.differences += [row for row in findings.differences if row.run in new]
+            rows = read_table(evaluation.path / PER_QUERY, QueryResult)
+            self.rows += [row for row in rows if any(_is_of(row.run, run) for run in new)]
 
-def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
-    """The evaluations in `results` of a project; None without any.
+
+def find_scored(project: Path, about: str | None = "") -> list[EvaluationRows]:
+    """The evaluations in `results` of a project, by problem, the one of the largest evaluation first; empty without any.
 
     Of several datasets, `about` (SHA-256, see `origin_of`) counts, else the one that lies in the project, else the one
     with most rows; `about` is None without a dataset, which is then not noted again. Of a run that was evaluated
@@ -65,9 +84,13 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
             dataset = next((parent.sha256 for parent in one.manifest.parents if parent.name == "dataset"), "")
             by_dataset.setdefault(dataset, []).append(one)
     if not by_dataset:
-        return None
+        return []
     here = {artifact.sha256 for artifact in artifacts_in(project)}
-    chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, _rows(by_dataset[sha256]), sha256))
+    rows = {
+        sha256: sum(evaluation.manifest.counts["rows"] for evaluation in evaluations)
+        for sha256, evaluations in by_dataset.items()
+    }
+    chosen = max(by_dataset, key=lambda sha256: (sha256 == about, sha256 in here, rows[sha256], sha256))
     notes = []
     if len(by_dataset) > 1:
         others = sum(len(evaluations) for sha256, evaluations in by_dataset.items() if sha256 != chosen)
@@ -77,55 +100,16 @@ def find_scored(project: Path, about: str | None = "") -> EvaluationRows | None:
         notes.append(f"these results are of another dataset than the sets above, {before}")
     elif about is not None and chosen not in {about, *here}:
         notes.append("the evaluated dataset is not in this project, or was rebuilt since")
-    scored = EvaluationRows(chosen, notes)
-    for one in sorted(by_dataset[chosen], key=lambda one: (-_runs(one), one.path.name)):
-        _add(scored, one)
-    return scored
-
-
-def _add(scored: EvaluationRows, evaluation: Artifact) -> None:
-    """Add the runs of an evaluation that are not there yet."""
-    if edited := evaluation.changed_files():
-        scored.notes.append(f"{RESULTS}/{evaluation.path.name}/{edited[0]} was changed since it was written")
-    content = _figures(evaluation.path / FIGURES)
-    new = list(dict.fromkeys(row["run"] for row in content["figures"] if row["run"] not in scored.runs))
-    scored.people = scored.people or content.get("people")
-    scored.origins = {origin.name: origin for origin in evaluation.manifest.parents} | scored.origins
-    if new:
-        scored.artifacts.append(evaluation)
-        scored.tables += content.get("tables", [])
-        scored.runs += new
-        scored.figures += [row for row in content["figures"] if row["run"] in new]
-        scored.differences += [row for row in content["differences"] if row["run"] in new]
-        rows = read_table(evaluation.path / PER_QUERY, QueryResult)
-        scored.rows += [row for row in rows if any(_is_of(row.run, run) for run in new)]
+    scored: dict[str, EvaluationRows] = {}
+    for one in sorted(by_dataset[chosen], key=lambda one: (-len(one.manifest.config["runs"]), one.path.name)):
+        problem = str(one.manifest.counts.get("problem"))
+        scored.setdefault(problem, EvaluationRows(problem, chosen, [] if scored else notes)).add(one)
+    return [*scored.values()]
 
 
 def _is_of(scorer: str, run: str) -> bool:
     """Whether a scorer is a run, or one of its seeds."""
     return scorer == run or scorer.rpartition("/")[0] == run
-
-
-def _figures(file: Path) -> dict[str, Any]:
-    try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        wanted = ("side", "run", "view", "part", "measure", "value", "low", "high", "queries", "clusters")
-        if not all(name in row for row in told["figures"] for name in wanted):
-            raise KeyError(wanted)
-        told.setdefault("differences", [])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{file} is damaged", hint="run ctxr eval again") from error
-    return told
-
-
-def _runs(artifact: Artifact) -> int:
-    runs = artifact.manifest.config.get("runs")
-    return len(runs) if isinstance(runs, list) else 0
-
-
-def _rows(artifacts: list[Artifact]) -> int:
-    counts = [artifact.manifest.counts.get("rows") for artifact in artifacts]
-    return sum(count for count in counts if isinstance(count, int))
 
 
 Attended = dict[tuple[str, str], list[list[int]]]
@@ -165,51 +149,104 @@ MOST_LEFT, LETTER, RIGHT, TOP, ROW, GAP, BOTTOM = 190, 7, 18, 12, 17, 11, 44
 WIDTH = 720
 """Box of the plot in SVG units: room for names (so much a letter) and axis, height of a row, room between runs."""
 
-DIGITS = 4
-"""Digits of a score that are kept for its bar."""
+
+@dataclass(frozen=True)
+class Whisker:
+    """A dot at `x` and its interval from `low` to `high`, None where there is none, at height `y`, in SVG units."""
+
+    y: float
+    x: float
+    low: float | None
+    high: float | None
+    part: str
+    title: str
 
 
-def make_results(edition: Edition) -> Mapping[str, Any] | None:
-    """Fills `data["results"]`; None where nothing was evaluated."""
+@dataclass(frozen=True)
+class Panel:
+    """One side of the benchmark: the plot, in SVG units, and its table, as cells of text.
+
+    Attributes:
+        names: (height, run) of each group of whiskers. x_ticks: (position, label). chance: position of the dashed line and what it is.
+        parts: colour and name of each part of the queries. says: the plot in a sentence.
+    """
+
+    side: str
+    left: int
+    height: int
+    names: Sequence[tuple[float, str]]
+    whiskers: Sequence[Whisker]
+    x_ticks: Sequence[tuple[float, str]]
+    chance: tuple[float, str] | None
+    parts: Sequence[tuple[str, str]]
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    says: str
+    notes: Sequence[str]
+
+
+def make_results(edition: Edition) -> Mapping[str, object] | None:
+    """Fills `data["results"]`, and has each problem make its view; None where nothing was evaluated."""
     chain = edition.chain
-    scored = find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated)
-    if scored is None or not scored.runs:
+    every = [
+        one for one in find_scored(chain.project, None if chain.last.kind == ALONE else chain.evaluated) if one.runs
+    ]
+    if not every:
         return None
-    edition.evaluations += tuple(scored.artifacts)
-    edition.documents = tuple(row for row in scored.rows if row.kind == "document")
-    ranked = _ranked(scored)
-    dataset = chain.dataset if scored.dataset == chain.evaluated else None
-    shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)
-    edition.data["results"] = data = _data(edition, scored, ranked, shares)
-    splits = list(dict.fromkeys(row["side"] for row in scored.figures))
-    plotted = {row["side"] for row in scored.figures if (row["part"], row["measure"]) == ("all", "accuracy")}
-    data["asked"] = len({row.query for row in scored.rows if row.kind != "document"})
+    browsed, panels = None, []
+    for one in every:
+        plotted = {row.side for row in one.figures if (row.part, row.measure) == ("all", "accuracy")}
+        panels += [_panel(one, side) for side in dict.fromkeys(row.side for row in one.figures) if side in plotted]
+        edition.evaluations += tuple(one.artifacts)
+        shown = ProblemResults(one.artifacts, one.rows, one.scorers, chain.dataset, edition.picture)
+        if view := find_question(one.problem).view(shown):
+            edition.views += (view,)
+            edition.evaluated = edition.evaluated or view.counted
+        else:
+            browsed = browsed or one
+    context = {"asked": 0} if browsed is None else _browser(edition, browsed)
     return {
-        "panels": [_panel(scored, split) for split in splits if split in plotted],
-        "people": scored.people,
-        "tables": scored.tables,
-        "notes": [*scored.notes, *unseen],
-        "attended": sorted({name for name, _ in shares}),
-        "runs": scored.scorers,
-        "asked": data["asked"],
-        "shown": len(data["queries"]),
-        "sides": splits,
-        "kinds": sorted({row.kind for row in scored.rows} - {"document"}),
-        "tags": sorted({tag for row in scored.rows for tag in row.tags}),
+        "panels": panels,
+        "people": next((one.people for one in every if one.people), None),
+        "tables": [table for one in every for table in one.tables],
         "plot": {"right": WIDTH - RIGHT, "top": TOP, "width": WIDTH},
+        **context,
+        "notes": [note for one in every for note in one.notes],
     }
 
 
-def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
-    """One side of the benchmark: the plot, in SVG units, and its table, as cells of text.
+def _browser(edition: Edition, scored: EvaluationRows) -> dict[str, object]:
+    """The queries that the page shows one by one, in `data["results"]`, and what they can be chosen by."""
+    chain, by_query = edition.chain, dict[str, dict[str, QueryResult]]()
+    for row in scored.rows:
+        by_query.setdefault(row.query, {})[row.run] = row
+    # hardest first: least mean accuracy, then most candidates above the target
+    ease = {
+        name: (sum(row.accuracy for row in rows) / len(rows), -sum(row.above for row in rows) / len(rows), name)
+        for name, rows in ((name, by_query[name].values()) for name in by_query)
+    }
+    ranked = {name: by_query[name] for name in sorted(by_query, key=ease.__getitem__)[:MOST_QUERIES]}
+    dataset = chain.dataset if scored.dataset == chain.evaluated else None
+    shares, unseen = attended(chain.project, scored, list(ranked), edition.progress, dataset)
+    scored.notes += unseen
+    edition.data["results"] = _data(edition, scored, ranked, shares)
+    asked = len(by_query)
+    edition.evaluated = edition.evaluated or plural(asked, "query", "queries", ",")
+    return {
+        "runs": scored.scorers,
+        "asked": asked,
+        "shown": len(ranked),
+        "sides": list(dict.fromkeys(row.side for row in scored.figures)),
+        "kinds": sorted({row.kind for row in scored.rows}),
+        "tags": sorted({tag for row in scored.rows for tag in row.tags}),
+    }
 
-    `names` are (height, run) of each group of whiskers, `x_ticks` (position, label), `chance` the position of the dashed line and what
-    it is, `parts` colour and name of each part of the queries, `says` the plot in a sentence.
-    """
-    overall = [row for row in scored.figures if row["side"] == split and row["view"] == "overall"]
-    figures = {(row["run"], row["part"], row["measure"]): row for row in overall}
+
+def _panel(scored: EvaluationRows, split: str) -> Panel:
+    overall = [row for row in scored.figures if row.side == split and row.view == "overall"]
+    figures = {(row.run, row.part, row.measure): row for row in overall}
     shown = [run for run in scored.runs if (run, "all", "accuracy") in figures]
-    sizes = {run: figures[run, "all", "accuracy"]["queries"] for run in shown}
+    sizes = {run: figures[run, "all", "accuracy"].queries for run in shown}
     total = max(sizes.values())
     # what was scored in part stands last, under its own number
     runs = sorted(sizes, key=lambda run: sizes[run] < total)
@@ -218,7 +255,8 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     # one kind alone says the same twice
     parts = ["all"] if len(parts) == 2 else parts
     ends = [row for run in runs for part in parts if (row := figures.get((run, part, "accuracy"))) is not None]
-    most = max(min(1.0, max(row["value"] if row["high"] is None else row["high"] for row in ends) + 0.03), 0.2)
+    tops = (row.interval.value if row.interval.high is None else row.interval.high for row in ends)
+    most = max(min(1.0, max(top or 0.0 for top in tops) + 0.03), 0.2)
 
     left = min(MOST_LEFT, 20 + LETTER * max(map(len, called.values())))
 
@@ -228,36 +266,37 @@ def _panel(scored: EvaluationRows, split: str) -> dict[str, Any]:
     names, whiskers, y = [], [], float(TOP + ROW / 2)
     for run in runs:
         names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
-        for part in (part for part in parts if (run, part, "accuracy") in figures):
-            whiskers.append(_whisker(figures[run, part, "accuracy"], run, part, y, across))
+        for row in (figures[run, part, "accuracy"] for part in parts if (run, part, "accuracy") in figures):
+            whiskers.append(_whisker(row, y, across))
             y += ROW
         y += GAP
     blind = figures.get((runs[0], "all", "chance"))
+    chance = None if blind is None else blind.interval.value
     whole = [run for run in runs if sizes[run] == total]
-    best = max(whole, key=lambda run: figures[run, "all", "accuracy"]["value"])
-    top = percent(_interval(figures[best, "all", "accuracy"]))
+    best = max(whole, key=lambda run: figures[run, "all", "accuracy"].interval.value or 0.0)
+    top = percent(figures[best, "all", "accuracy"].interval)
     heads, rows = _table(scored, split, figures, sizes, parts)
-    counts = {part: plural(figures[runs[0], part, "accuracy"]["queries"], "query", "queries", ",") for part in parts}
-    return {
-        "side": split,
-        "left": left,
-        "height": round(y - GAP - ROW / 2) + BOTTOM,
-        "names": names,
-        "whiskers": whiskers,
-        "x_ticks": [(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
-        "chance": None if blind is None else (across(blind["value"]), f"chance {100 * blind['value']:.3g} %"),
-        "parts": [(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
-        "heads": heads,
-        "rows": rows,
-        "says": f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
-        "notes": _notes(called, len(whole), total, ends),
-    }
+    counts = {part: plural(figures[runs[0], part, "accuracy"].queries, "query", "queries", ",") for part in parts}
+    return Panel(
+        side=split,
+        left=left,
+        height=round(y - GAP - ROW / 2) + BOTTOM,
+        names=names,
+        whiskers=whiskers,
+        x_ticks=[(across(value), f"{100 * value:.0f}") for value in ticks(0, most, 8)],
+        chance=None if chance is None else (across(chance), f"chance {100 * chance:.3g} %"),
+        parts=[(part, f"{STATIC.get(part, part)}, {count}") for part, count in counts.items()],
+        heads=heads,
+        rows=rows,
+        says=f"Accuracy of {plural(len(whole), 'run', 'runs', ',')} on {split}: the best is {best} with {top} %.",
+        notes=_notes(called, len(whole), total, ends),
+    )
 
 
-def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Figure]) -> list[str]:
     """What keeps figures of a panel from being compared, and why some have no whisker."""
     partly = [shown for run, shown in called.items() if shown != run]
-    lacking = sum(row["low"] is None for row in ends)
+    lacking = sum(row.interval.low is None for row in ends)
     others = "the others" if whole > 1 else "the other"
     sentence = f"Scored on a part of the {total:,} queries, so not to be compared with {others}"
     start = (
@@ -267,59 +306,49 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Map
     return [f"{sentence}: {', '.join(partly)}."] * bool(partly) + [alike] * bool(lacking)
 
 
-def _whisker(row: Mapping[str, Any], run: str, part: str, y: float, across: Callable[[float], float]) -> dict[str, Any]:
-    """A dot at `x` and its interval from `low` to `high`, None where there is none, at height `y`."""
-    low, high = (None if row[name] is None else across(row[name]) for name in ("low", "high"))
-    title = f"{run}, {STATIC.get(part, part)}: {percent(_interval(row))} % of {plural(row['queries'], 'query', 'queries', ',')}"
-    title += f" in {plural(row['clusters'], 'cluster', 'clusters', ',')}"
-    return {"y": y, "x": across(row["value"]), "low": low, "high": high, "part": part, "title": title}
+def _whisker(row: Figure, y: float, across: Callable[[float], float]) -> Whisker:
+    one = row.interval
+    low, high = (None if value is None else across(value) for value in (one.low, one.high))
+    title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(one)} % of {plural(row.queries, 'query', 'queries', ',')}"
+    title += f" in {plural(one.clusters, 'cluster', 'clusters', ',')}"
+    return Whisker(y, across(one.value or 0.0), low, high, row.part, title)
 
 
 def _table(
-    scored: EvaluationRows, split: str, figures: Mapping[Any, Any], sizes: Mapping[str, int], parts: Sequence[str]
+    scored: EvaluationRows,
+    split: str,
+    figures: Mapping[tuple[str, str, str], Figure],
+    sizes: Mapping[str, int],
+    parts: Sequence[str],
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table below the plot, a row for each run with its number of queries; differences where they were tested."""
-    own = [row for row in scored.differences if row["side"] == split and row["part"] == "all"]
-    tested = {row["run"]: row for row in own if row["against"] == own[0]["against"]}
+    own = [row for row in scored.differences if row.side == split and row.part == "all"]
+    tested = {row.run: row for row in own if row.against == own[0].against}
     runs = sorted(sizes, key=lambda run: sizes[run] < max(sizes.values()))
 
-    def cells(part: str, measure: str, shown: Callable[[Mapping[str, Any]], str]) -> list[str]:
+    def cells(part: str, measure: str, shown: Callable[[Interval], str]) -> list[str]:
         rows = [figures.get((run, part, measure)) for run in runs]
-        return ["–" if row is None else shown(row) for row in rows]
+        return ["–" if row is None else shown(row.interval) for row in rows]
 
     columns = [("run", runs)]
     if len(set(sizes.values())) > 1:
         columns.append(("queries", [f"{sizes[run]:,}" for run in runs]))
-    accuracies = (cells(part, "accuracy", lambda row: percent(_interval(row))) for part in parts)
-    columns += zip((STATIC.get(part, part) for part in parts), accuracies, strict=True)
+    columns += [(STATIC.get(part, part), cells(part, "accuracy", percent)) for part in parts]
     if any((run, "all", "mrr") in figures for run in runs):
-        columns.append(("MRR", cells("all", "mrr", lambda row: f"{row['value']:.3f}")))
+        columns.append(("MRR", cells("all", "mrr", lambda one: f"{one.value:.3f}")))
     if tested:
         differences = [tested.get(run) for run in runs]
-        shares = ["–" if row is None else percent(_interval(row), signed=True) for row in differences]
-        columns.append((f"against {next(iter(tested.values()))['against']}", shares))
-        columns.append(("p, Holm", ["–" if row is None else p_value(row["corrected"]) for row in differences]))
+        shares = ["–" if row is None else percent(row.interval, signed=True) for row in differences]
+        columns.append((f"against {own[0].against}", shares))
+        columns.append(("p, Holm", ["–" if row is None else p_value(row.corrected) for row in differences]))
     return [head for head, _ in columns], [list(row) for row in zip(*(column for _, column in columns), strict=True)]
-
-
-def _interval(row: Mapping[str, Any]) -> Interval:
-    return Interval(row["value"], row["low"], row["high"])
-
-
-def _ranked(scored: EvaluationRows) -> dict[str, dict[str, QueryResult]]:
-    """The queries for one image that the page holds, hardest first, with the row of each run."""
-    by_query: dict[str, dict[str, QueryResult]] = {}
-    for row in (row for row in scored.rows if row.kind != "document"):
-        by_query.setdefault(row.query, {})[row.run] = row
-    names = sorted(by_query, key=lambda name: (_ease([*by_query[name].values()]), name))
-    return {name: by_query[name] for name in names[:MOST_QUERIES]}
 
 
 def _data(
     edition: Edition, scored: EvaluationRows, ranked: Mapping[str, Mapping[str, QueryResult]], shares: Attended
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What the error browser shows: queries with the images of their sets, and scores and attention of every run."""
-    sets: dict[str, list[list[Any]]] = {}
+    sets: dict[str, list[list[object]]] = {}
     queries, scorers = [], scored.scorers
     for name, rows in ranked.items():
         row = next(iter(rows.values()))
@@ -336,12 +365,7 @@ def _data(
     return {"runs": scorers, "sets": sets, "queries": queries}
 
 
-def _ease(rows: Sequence[QueryResult]) -> tuple[float, float]:
-    """Small where runs fail: mean accuracy, then how few candidates stand above the target."""
-    return sum(row.accuracy for row in rows) / len(rows), -sum(row.above for row in rows) / len(rows)
-
-
-def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
+def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[object]]:
     """(name, picture, width, height) of each candidate; a picture that the chain does not have is None."""
     for name in row.candidates:
         image = edition.chain.images.get(name)
@@ -351,7 +375,7 @@ def _pictures(edition: Edition, row: QueryResult) -> Iterator[list[Any]]:
         yield [short, *picture]
 
 
-def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[int]] | None) -> dict[str, Any]:
+def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[int]] | None) -> dict[str, object]:
     return {
         "accuracy": round(row.accuracy, 4),
         "above": row.above,
@@ -361,13 +385,14 @@ def _scores(row: QueryResult, position: Mapping[str, int], attention: list[list[
     }
 
 
-def make_tables(edition: Edition) -> Mapping[str, Any] | None:
-    """The tables of evaluations that have no queries to show; None without any."""
-    kinds = {problem.evaluation.KIND: problem for problem in problems()}
-    results = artifacts_in(edition.chain.project / RESULTS)
-    artifacts = [artifact for artifact in results if artifact.manifest.kind in kinds.keys() - {EVALUATION}]
-    if not artifacts:
-        return None
-    edition.evaluations += tuple(artifacts)
-    edited = [f"{RESULTS}/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
-    return {"cards": [card for one in artifacts for card in kinds[one.manifest.kind].cards(one)], "edited": edited}
+def make_views(edition: Edition) -> None:
+    """Have problems make their views of evaluations that have no queries to show."""
+    by_problem: dict[str, list[Artifact]] = {}
+    for one in artifacts_in(edition.chain.project / RESULTS):
+        if one.manifest.verb == "eval" and one.manifest.kind != EVALUATION:
+            by_problem.setdefault(str(one.manifest.counts.get("problem")), []).append(one)
+    for problem, artifacts in by_problem.items():
+        edition.evaluations += tuple(artifacts)
+        shown = ProblemResults(artifacts, (), (), edition.chain.dataset, edition.picture)
+        if view := find_question(problem).view(shown):
+            edition.views += (view,)

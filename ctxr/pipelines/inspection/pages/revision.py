@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ MOST_LINES = 6
 """Captions of one kind below a picture."""
 
 
-def make_revision(edition: Edition) -> Mapping[str, Any] | None:
+def make_revision(edition: Edition) -> Mapping[str, object] | None:
     """The latest active round, with the others; None without a revision."""
     folder = find_revised(edition.chain.root)
     if folder is None:
@@ -66,18 +67,29 @@ def make_revision(edition: Edition) -> Mapping[str, Any] | None:
     audit = folder.parent / AUDITS / f"{shown.number:03d}"
     audited = read_audit(audit)
     verdicts = [] if audited is None else read_table(audit / LOOKED, AuditVerdict)
-    heads, entail = _entail((audited or figures)["entail_at"])
+    # columns of Entail@K that say nothing here are left out
+    at = (audited or figures)["entail_at"]
+    leaking = any(row["leaked"] != 0 for row in at)
+    heads = {"value": "by the judge %"}
+    if leaking:
+        heads["without_leaked"] = "without leaked pictures %"
+    if any(row["corrected"]["value"] is not None for row in at):
+        heads["corrected"] = "corrected by people %"
+    entail = [[f"E@{row['k']}", *(share_with_interval(row[name]) for name in heads)] for row in at]
+    if leaking:
+        for row, cells in zip(at, entail, strict=True):
+            cells.append("unknown" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %")
     dataset = read_dataset(folder)
     overruled, others = _examples(dataset, edition.chain.project, links, verdicts)
     return {
-        "judges": figures.get("judges", ()),
+        "judges": figures["judges"],
         "rounds": rounds,
         "shown": shown,
         "evaluated": " of valid and test" if dataset.splits else "",
         "chosen_by": CHOSEN_BY[shown.threshold_from],
         "groups": strata_of(figures["bands"], shown, audited),
         "audited": None if audited is None else _audited(audited, shown),
-        "entail_heads": heads,
+        "entail_heads": [*heads.values(), *["leaked"] * leaking],
         "entail": entail,
         "overruled": overruled,
         "others": others,
@@ -95,11 +107,35 @@ def find_revised(root: Path) -> Path | None:
     return None
 
 
-def strata_of(
-    bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
-    """The outcome of the candidates, by decreasing probability, each band of probabilities and ranks with its share of the largest in
-    `percent` and the verdict of the audit: `people`, and whether it was added and they call less than half of it entailed (`wrong`).
+@dataclass(frozen=True)
+class CandidateBand:
+    """Candidates in a band of probabilities and ranks.
+
+    Attributes:
+        percent: of the largest band. probability: their mean. people: the verdict of the audit.
+        wrong: whether they were added and people call less than half of them entailed.
+    """
+
+    name: str
+    pairs: int
+    percent: float
+    probability: float | None
+    people: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of candidates; see `DONE`."""
+
+    done: str
+    title: str
+    kind: str
+    rows: Sequence[CandidateBand]
+
+
+def strata_of(bands: Iterable[Mapping[str, Any]], shown: Round, audited: Mapping[str, Any] | None) -> list[Fate]:
+    """The outcome of the candidates, by decreasing probability.
 
     A band that a threshold of a single judge lies in is cut there."""
     rows = list(bands)
@@ -107,7 +143,7 @@ def strata_of(
     verdicts = {row["stratum"]: row for row in (audited or {}).get("strata", ())}
     below = shown.threshold if shown.unsure_below is None else shown.unsure_below
     cuts = {"rejected": (0.0, below), "unsure": (below, shown.threshold)}
-    groups: dict[str, list[tuple[float, dict[str, Any]]]] = defaultdict(list)
+    groups: dict[str, list[tuple[float, CandidateBand]]] = defaultdict(list)
     for row in rows:
         done, band, rank = row["stratum"].split(", ")
         least, largest = (0.0, 1.0) if shown.judges else cuts.get(done, (shown.threshold, 1.0))
@@ -115,25 +151,21 @@ def strata_of(
         low, high = (float(edge) for edge in (band.removeprefix("p ") if answered else "0 to 0").split(" to "))
         low, high = max(low, least), min(high, largest)
         seen = verdicts.get(row["stratum"])
-        cells = {
-            "name": f"{low:.3g} to {high:.3g}, {rank}" if answered else f"no answer, {rank}",
-            "pairs": row["pairs"],
-            "percent": round(100 * row["pairs"] / most, 1),
-            "probability": row["probability"],
-            "people": "–" if seen is None else f"{seen['entailed']} of {seen['looked']}",
-            "wrong": done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"],
-        }
+        cells = CandidateBand(
+            name=f"{low:.3g} to {high:.3g}, {rank}" if answered else f"no answer, {rank}",
+            pairs=row["pairs"],
+            percent=round(100 * row["pairs"] / most, 1),
+            probability=row["probability"],
+            people="–" if seen is None else f"{seen['entailed']} of {seen['looked']}",
+            wrong=done == "added" and seen is not None and 2 * seen["entailed"] < seen["looked"],
+        )
         groups[done].append((low, cells))
     for pairs in groups.values():
-        pairs.sort(key=lambda pair: (-pair[0], "above" in pair[1]["name"]))
-    return [
-        {"done": done, "title": title, "kind": kind, "rows": [cells for _, cells in groups[done]]}
-        for done, title, kind in DONE
-        if done in groups
-    ]
+        pairs.sort(key=lambda pair: (-pair[0], "above" in pair[1].name))
+    return [Fate(done, title, kind, [band for _, band in groups[done]]) for done, title, kind in DONE if done in groups]
 
 
-def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, Any]:
+def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, object]:
     kappas = {**audit["between"], "Cohen's kappa of people and judge": audit["with_people"]}
     precision = audit["revision"]["precision"]
     return {
@@ -171,30 +203,13 @@ def columns_of(count: int) -> int:
     return 3 if count > 2 and (count % 4 == 1 or (count % 4 and not count % 3)) else 4
 
 
-def _entail(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of Entail@K; columns that say nothing here are left out."""
-    leaking = any(row["leaked"] != 0 for row in rows)
-    heads = {"value": "by the judge %"}
-    if leaking:
-        heads["without_leaked"] = "without leaked pictures %"
-    if any(row["corrected"]["value"] is not None for row in rows):
-        heads["corrected"] = "corrected by people %"
-    cells = []
-    for row in rows:
-        leaked = "unknown" if row["leaked"] is None else f"{100 * row['leaked']:.0f} %"
-        cells.append(
-            [f"E@{row['k']}", *(share_with_interval(row[name]) for name in heads), *([leaked] if leaking else [])]
-        )
-    return [*heads.values(), *(["leaked"] if leaking else [])], cells
-
-
 def _chance(link: CandidateRow) -> float:
     return link.probability or 0.0
 
 
 def _examples(
     dataset: Dataset, project: Path, links: Sequence[CandidateRow], verdicts: Iterable[AuditVerdict]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Pictures with their own captions, what was `added`, what is `unsure`, and what came closest to it (`near`): (text, probability),
     surest first; before them those on which people overruled the judge, with `wrong` and `missed` captions.
 
@@ -221,7 +236,7 @@ def _examples(
         texts = [(text_of(dataset, row.caption), _chance(row)) for row in rows]
         return list(dict(reversed(texts)).items())[::-1][:most]
 
-    def example(name: str) -> dict[str, Any]:
+    def example(name: str) -> dict[str, object]:
         closest = sorted(by_image[name], key=lambda row: -_chance(row))
         near = [row for row in closest if row.reason == "below_threshold"]
         number = NONE if pictures is None else pictures.number(dataset.images[name].path)

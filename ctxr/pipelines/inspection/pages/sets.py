@@ -3,8 +3,8 @@
 import base64
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from ctxr.datasets.documents import GOLD
 from ctxr.datasets.readers.imagecode import collection_of
 from ctxr.datasets.splits import SPLITS
 from ctxr.pipelines.inspection.pages.chain import ALONE, Distances, number
-from ctxr.pipelines.inspection.pages.edition import FATE, PICTURE, REASONS, Edition, reason_name, time_code
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.records import Failure, Image, ImageSet
-from ctxr.store.units import SourceUnit
+from ctxr.store.records import Failure, Image, ImageSet, LedgerReason
 
 STEP = 1e-4
 """Distances travel as 16-bit multiples of this: finer than what is shown, and 2.0 fits."""
@@ -25,41 +24,67 @@ MOST_IN_MATRIX = 30
 """Maximum size of a set whose distance matrix is drawn; a larger one is unreadable."""
 
 
-def make_sets(edition: Edition) -> Mapping[str, Any] | None:
+@dataclass(frozen=True)
+class SetRow:
+    """What scripts know of a set; `collection` is what its source belongs to.
+
+    Attributes:
+        images: numbers in `data["images"]`, -1 for an image that no table has. nearest: positions of the two nearest images.
+        distances: of its pairs, packed. texts: (positions of the targets, description) of each query for an image, None for targets
+            that are hidden.
+    """
+
+    id: str
+    kind: str
+    source: str
+    collection: str
+    split: str | None
+    shot: int | None
+    closest: float | None
+    mean: float | None
+    images: list[int]
+    nearest: list[int] | None = None
+    distances: str | None = None
+    texts: list[tuple[list[int] | None, str]] | None = None
+
+
+def make_sets(edition: Edition) -> Mapping[str, object] | None:
     """Fills `data["images"]` and `data["sets"]`; the template gets what the filters offer. None where there are results alone."""
     chain = edition.chain
     if chain.last.kind == ALONE:
         return None
     texts = _texts(chain.dataset)
-    known, rows = chain.images, []
+    known, rows = chain.images, list[SetRow]()
     names = dict.fromkeys(name for unit in chain.units for one in unit.sets for name in one.images if name in known)
     numbers = {name: number for number, name in enumerate(names)}
     nearest, farthest, unknown = 2.0, 0.0, 0
     for image_set, distances in chain.distances():
-        rows.append(_row(edition, numbers, image_set, distances) | texts.get(image_set.id, {}))
+        row = _row(edition, numbers, image_set, distances)
+        rows.append(replace(row, texts=texts.get(image_set.id)))
         if distances is None:
             unknown += 1
         elif len(distances):
             nearest, farthest = min(nearest, float(distances.min())), max(farthest, float(distances.max()))
     edition.data["images"], edition.data["sets"] = [_image_row(edition, known[name]) for name in names], rows
-    edition.data["span"] = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
-    sources = sorted({row["from"] for row in rows if row["kind"] != "document"})
+    edition.data["span"] = span = [round(nearest, 4), round(farthest, 4)] if farthest > 0 else [0, 2]
+    edition.data["subject"] = {"similar": edition.subject.similar, "unknown": edition.subject.unknown}
     return {
         "count": len(rows),
-        "kinds": sorted({row["kind"] for row in rows}),
-        "sources": sources,
-        "splits": [name for name in SPLITS if any(row["split"] == name for row in rows)],
-        "span": edition.data["span"],
+        "kinds": sorted({row.kind for row in rows}),
+        "sources": sorted({row.collection for row in rows}) if edition.subject.similar else [],
+        "splits": [name for name in SPLITS if any(row.split == name for row in rows)],
+        "span": span,
+        "legend": edition.subject.legend,
         "unknown": 0 if chain.without_ledger else unknown,
         "described": bool(texts),
-        "measured": any(row["mean"] is not None for row in rows),
+        "measured": any(row.mean is not None for row in rows),
         "squares": unknown < len(rows),
         "threshold": chain.threshold,
         "why_none": _why_none(edition),
     }
 
 
-def _image_row(edition: Edition, image: Image) -> list[Any]:
+def _image_row(edition: Edition, image: Image) -> list[object]:
     """What scripts know of an image: name, time, exact time, picture, place, BRISQUE, text share, width, height."""
     facts = edition.facts_by_path.get(image.path)
     return [
@@ -75,44 +100,42 @@ def _image_row(edition: Edition, image: Image) -> list[Any]:
     ]
 
 
-def _row(
-    edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None
-) -> dict[str, Any]:
-    """What scripts know of a set; -1 stands for an image that no table has."""
+def _row(edition: Edition, numbers: Mapping[str, int], image_set: ImageSet, distances: Distances | None) -> SetRow:
     values = (image_set.closest, image_set.mean_distance)
-    closest, mean = (value if isfinite(value) and image_set.kind != "document" else None for value in values)
-    row: dict[str, Any] = {
-        "id": image_set.id,
-        "kind": image_set.kind,
-        "source": image_set.source,
-        "from": collection_of(image_set),
-        "split": edition.chain.splits.get(image_set.group),
-        "shot": image_set.shot,
-        "closest": closest,
-        "mean": mean,
-        "images": [numbers.get(name, -1) for name in image_set.images],
-    }
-    if distances is not None and len(distances):
-        pairs = np.transpose(np.triu_indices(len(image_set.images), 1))
-        row["nearest"] = pairs[distances.argmin()].tolist()
-        if len(image_set.images) <= MOST_IN_MATRIX:
-            steps = np.rint(np.minimum(distances, 2) / STEP).astype("<u2")
-            row["distances"] = base64.b64encode(steps.tobytes()).decode()
-    return row
+    closest, mean = (value if isfinite(value) and edition.subject.similar else None for value in values)
+    row = SetRow(
+        id=image_set.id,
+        kind=image_set.kind,
+        source=image_set.source,
+        collection=collection_of(image_set),
+        split=edition.chain.splits.get(image_set.group),
+        shot=image_set.shot,
+        closest=closest,
+        mean=mean,
+        images=[numbers.get(name, -1) for name in image_set.images],
+    )
+    if distances is None or not len(distances):
+        return row
+    pairs = np.transpose(np.triu_indices(len(image_set.images), 1))
+    row = replace(row, nearest=pairs[distances.argmin()].tolist())
+    if len(image_set.images) > MOST_IN_MATRIX:
+        return row
+    steps = np.rint(np.minimum(distances, 2) / STEP).astype("<u2")
+    return replace(row, distances=base64.b64encode(steps.tobytes()).decode())
 
 
-def _texts(dataset: Dataset | None) -> dict[str, dict[str, Any]]:
-    """By set, `texts`: (positions of the targets, description) of each query for an image; None where the targets are hidden."""
+def _texts(dataset: Dataset | None) -> dict[str, list[tuple[list[int] | None, str]]]:
+    """See `SetRow.texts`, by set."""
     if dataset is None:
         return {}
     targets: dict[str, list[int]] = {row.query: [] for row in dataset.judgments if row.worker == GOLD}
     for query, _, position in dataset.targets():
         targets[query.id].append(position)
-    texts: dict[str, dict[str, Any]] = {}
+    texts: dict[str, list[tuple[list[int] | None, str]]] = {}
     queries = [query for query in dataset.queries.values() if query.labels is None]
     for query in sorted(queries, key=lambda query: dataset.texts[query.texts[0]].order):
         text = " ".join(dataset.texts[name].text for name in query.texts)
-        texts.setdefault(query.image_set, {"texts": []})["texts"].append([targets.get(query.id), text])
+        texts.setdefault(query.image_set, []).append((targets.get(query.id), text))
     return texts
 
 
@@ -130,14 +153,12 @@ def _why_none(edition: Edition) -> str:
     return f"Most of what was considered fell out as {most.replace('_', ' ')} ({reasons[most]}); see below."
 
 
-def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
+def make_dropped(edition: Edition) -> Mapping[str, object] | None:
     """The reasons that occur, in the order of the checks, with the current limit. None without a ledger."""
     if edition.chain.without_ledger:
         return None
-    edition.fill_ledger()
     counts = Counter(row.reason for unit in edition.chain.units for row in unit.ledger if row.reason)
-    order = [*REASONS, *sorted(counts.keys() - REASONS.keys())]
-    limits = {
+    limits: dict[LedgerReason, float | None] = {
         "near_still": edition.chain.limit("gate"),
         "too_close": edition.chain.threshold,
         "low_quality": edition.chain.limit("brisque"),
@@ -147,23 +168,24 @@ def make_dropped(edition: Edition) -> Mapping[str, Any] | None:
     reasons = [
         {
             "number": edition.reason_numbers[reason],
-            "key": reason if reason in REASONS else "other",
-            "name": reason_name(reason),
-            "means": REASONS[reason][1] if reason in REASONS else "",
+            "key": reason,
+            "name": name,
+            "means": meaning,
             "count": counts[reason],
             "limit": limits.get(reason),
         }
-        for reason in order
+        for reason, (name, meaning, _) in REASONS.items()
         if counts[reason]
     ]
-    shown = {row[FATE] for rows in edition.data["ledger"] for row in rows if row[PICTURE] >= 0}
+    edition.data["ledger"] = edition.ledger
+    shown = {row.fate for rows in edition.ledger for row in rows if row.picture >= 0}
     first = next((one["number"] for one in reasons if one["number"] in shown), reasons[0]["number"] if reasons else 0)
     edition.data["limits"] = {one["number"]: one["limit"] for one in reasons}
     considered = any(unit.ledger for unit in edition.chain.units)
     return {"considered": considered, "reasons": reasons, "first": first, "total": sum(counts.values())}
 
 
-def make_failures(edition: Edition) -> Mapping[str, Any] | None:
+def make_failures(edition: Edition) -> Mapping[str, object] | None:
     """Failures of all artifacts, each once, with the artifact it is from; and sources without a set.
 
     None where nothing failed and whether anything could have is not known: of a dataset, and of results alone.
@@ -172,15 +194,17 @@ def make_failures(edition: Edition) -> Mapping[str, Any] | None:
     for stage in edition.chain.stages:
         for row in stage.failures:
             failures.setdefault((row.source, row.path, row.reason), (stage.name, row))
-    barren = [_barren(unit) for unit in edition.chain.units if not unit.sets]
+    # read well, and still without a set: what became of most of it
+    barren = []
+    for unit in edition.chain.units:
+        if not unit.sets:
+            counts = Counter(
+                REASONS[row.reason][0] if row.reason else "in a set of another source" for row in unit.ledger
+            )
+            most = ", ".join(f"{name} {number}" for name, number in counts.most_common(3))
+            facts = {"name": unit.source.name, "considered": len(unit.ledger), "told": most or "nothing was considered"}
+            barren.append(facts)
     damaged = [unit.source for unit in edition.chain.units if unit.source.damage]
     if edition.chain.last.kind != IMAGE_SETS and not (failures or barren or damaged):
         return None
     return {"failures": list(failures.values()), "barren": barren, "damaged": damaged}
-
-
-def _barren(unit: SourceUnit) -> dict[str, Any]:
-    """A source that was read well and gave no set, and what became of most of it."""
-    counts = Counter(row.reason or "in a set of another source" for row in unit.ledger)
-    most = ", ".join(f"{reason_name(name)} {number}" for name, number in counts.most_common(3))
-    return {"name": unit.source.name, "considered": len(unit.ledger), "told": most or "nothing was considered"}

@@ -3,27 +3,29 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.splits import SPLITS, leak_sentence, leakage_of
 from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
 from ctxr.pipelines.inspection.pages.chain import ALONE, Chain, runs_as_evaluated
-from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, reason_name
+from ctxr.pipelines.inspection.pages.edition import REASONS, Edition
 from ctxr.pipelines.inspection.pages.plots import plain
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
 from ctxr.store.kinds import IMAGE_SETS, RUNS
+from ctxr.store.records import LedgerReason
 from ctxr.store.units import SourceUnit
 
-VIDEO_STEPS = (
+Steps = Sequence[tuple[str, Sequence[LedgerReason]]]
+
+VIDEO_STEPS: Steps = (
     ("embedded", ("near_still",)),
     ("different enough", ("too_close",)),
     ("good enough", ("low_quality", "too_much_text", "too_small")),
     ("in a full set", ("set_incomplete",)),
 )
-PHOTO_STEPS = (
+PHOTO_STEPS: Steps = (
     ("readable", ("unreadable",)),
     ("drawn", ("not_sampled",)),
     ("seen once", ("duplicate",)),
@@ -33,12 +35,11 @@ PHOTO_STEPS = (
 """Steps of the two procedures after `considered`, each with the reasons that end there, in the order they are asked."""
 
 
-def make_summary(edition: Edition) -> Mapping[str, Any]:
+def make_summary(edition: Edition) -> Mapping[str, object]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
     by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos")}
     sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
-    sets["document"] = sum(one.kind == "document" for unit in chain.units for one in unit.sets)
     funnels = [
         (title, steps)
         for title, kind, checks in (("Frames of videos", "video", VIDEO_STEPS), ("Photos", "photos", PHOTO_STEPS))
@@ -49,23 +50,23 @@ def make_summary(edition: Edition) -> Mapping[str, Any]:
         tables = (*names, "texts", "queries", "judgments")
         names = [name for name in tables if any(name in stage.counts for stage in chain.stages)]
     lost = [counts if isinstance(counts := stage.counts.get("reasons"), dict) else {} for stage in chain.stages]
-    reasons = {name for counts in lost for name in counts if name}
     return {
         "sets": sets,
-        "total": sum(sets.values()),
+        "total": sum(len(unit.sets) for unit in chain.units),
+        "subject": edition.subject,
         "videos": _videos(by_kind["video"], edition),
         "photos": _photos(by_kind["photos"], chain.dataset),
         "described": _described(chain.dataset),
-        "asked": edition.data["results"]["asked"] if chain.last.kind == ALONE and "results" in edition.data else 0,
-        "documents": len({row.image_set for row in edition.documents}),
+        "evaluated": edition.evaluated if chain.last.kind == ALONE else "",
         "notes": chain.notes,
         "missing": edition.pictures,
         "stages": chain.stages,
         "funnels": funnels,
         "rows": [(name, [stage.counts.get(name, "") for stage in chain.stages]) for name in names],
         "reasons": [
-            (name if name in REASONS else "other", reason_name(name), [counts.get(name, 0) for counts in lost])
-            for name in (*(name for name in REASONS if name in reasons), *sorted(reasons - REASONS.keys()))
+            (reason, name, [counts.get(reason, 0) for counts in lost])
+            for reason, (name, _, _) in REASONS.items()
+            if any(reason in counts for counts in lost)
         ],
         "leak": leak_of(chain),
     }
@@ -114,9 +115,7 @@ def _videos(units: Sequence[SourceUnit], edition: Edition) -> str:
     return f"{gave:,} of {videos} ({', '.join(others)})" if others else videos
 
 
-def _steps(
-    units: Sequence[SourceUnit], checks: Sequence[tuple[str, tuple[str, ...]]], video: bool
-) -> list[dict[str, Any]]:
+def _steps(units: Sequence[SourceUnit], checks: Steps, video: bool) -> list[dict[str, object]]:
     """From what the sources hold to what is in a set; steps at which nothing could fall out are left out.
 
     Each has the number that is `left`, also in `percent` of the first, and by reason how many were `lost`.
@@ -131,14 +130,16 @@ def _steps(
     if video:
         steps.append(("considered", left, [("", "between samples", whole - left)] if whole > left else []))
     for name, reasons in checks:
-        lost = [(reason, REASONS[reason][0], counts[reason]) for reason in reasons if counts[reason]]
+        lost: list[tuple[str, str, int]] = [
+            (reason, REASONS[reason][0], counts[reason]) for reason in reasons if counts[reason]
+        ]
         left -= sum(number for _, _, number in lost)
         if lost or name == checks[-1][0]:
             steps.append((name, left, lost))
     return [{"name": name, "left": n, "percent": round(100 * n / whole, 2), "lost": lost} for name, n, lost in steps]
 
 
-def make_provenance(edition: Edition) -> Mapping[str, Any] | None:
+def make_provenance(edition: Edition) -> Mapping[str, object] | None:
     """Origins of all artifacts, the last one first, then of the evaluations shown and of the runs in them; None without any."""
     stages = [stage for stage in reversed(edition.chain.stages) if stage.sha256]
     origins = [(stage.name, stage.command, stage.sha256, stage.manifest) for stage in stages]
@@ -157,9 +158,15 @@ def _groups(manifest: Manifest | None) -> list[tuple[str, list[tuple[str, str]]]
     if manifest is None:
         return []
     packages = [(name, version or "not installed") for name, version in manifest.packages.items()]
+    models: list[tuple[str, list[tuple[str, str]]]] = []
+    for name, value in manifest.models.items():
+        if name == "quality" and isinstance(value, dict):
+            models += [(f"Quality: {one}", list(_flat(facts))) for one, facts in value.items()]
+        else:
+            models.append((name.capitalize(), list(_flat(value if isinstance(value, dict) else {name: value}))))
     groups = [
         ("Settings", list(_flat(manifest.config))),
-        *_models(manifest.models),
+        *models,
         ("Packages", [("ctxr", manifest.ctxr), *packages]),
         ("Made from", [(f"{parent.name} ({parent.kind})", parent.sha256) for parent in manifest.parents]),
         ("Tables", [(name, entry.sha256) for name, entry in manifest.files.items() if "/" not in name]),
@@ -167,31 +174,13 @@ def _groups(manifest: Manifest | None) -> list[tuple[str, list[tuple[str, str]]]
     return [group for group in groups if group[1]]
 
 
-def _models(models: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """A group for each model and instrument, by its place in the manifest."""
-    for name, value in models.items():
-        if name == "quality" and isinstance(value, dict):
-            yield from ((f"Quality: {one}", _facts(one, facts)) for one, facts in value.items())
-        else:
-            yield name.capitalize(), _facts(name, value)
-
-
-def _facts(name: str, value: Any) -> list[tuple[str, str]]:
-    return list(_flat(value if isinstance(value, dict) else {name: value}))
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _flat(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
     """Nested settings as dotted names with values in words; what was not set is left out."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{name}.")
         elif value is not None:
-            yield f"{before}{name}", _in_words(value)
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return plain(value)
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            told = (
+                ("no", "yes")[value] if isinstance(value, bool) else plain(value) if isinstance(value, float) else value
+            )
+            yield f"{before}{name}", ", ".join(map(str, told)) if isinstance(told, list) else str(told)

@@ -4,12 +4,13 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ctxr.annotation.artifacts import Answered, write_judgments
+from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.protocol import Protocol, shown_order, wanted
 from ctxr.annotation.records import Answer, Unit
 from ctxr.annotation.tasks import task_of
 from ctxr.annotation.unit_factory import derive_units, describe_units
 from ctxr.datasets.readers.artifact import read_artifact
+from scripts.task_artifact import write_judgments
 
 CARE = {"w-careful1": 0.95, "w-careful2": 0.95, "w-careful3": 0.9, "w-hasty": 0.7, "w-spammer": 0.0}
 """Probability that a worker looks; otherwise the pick is any image."""
@@ -75,7 +76,7 @@ def crowd(root: Path, protocol: Protocol, seed: int = 1, care: Mapping[str, floa
 def write(work: Path, answered: Answered) -> Path:
     folder = work / "judgments"
     folder.mkdir(exist_ok=True)
-    write_judgments(folder, answered, [])
+    write_judgments(folder, answered)
     return folder
 
 

@@ -26,6 +26,7 @@ from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.hashing import sha256_file
+from ctxr.store.records import Dialogue, Turn
 from ctxr.store.tables import read_table, write_table
 from tests.pipelines.crowd.aggregating.crowd import add, answer, base_of, crowd, merged, write
 from tests.pipelines.report_artifacts import project
@@ -46,6 +47,19 @@ def answered(work: Path) -> Answered:
 def aggregated(work: Path, answered: Answered, out: Path, **more: object) -> Aggregate:
     source = write(out.parent, answered)
     return Aggregate(input=source, out=out, workdir=out.parent, resamples=FEW, **more)  # type: ignore[arg-type]
+
+
+def test_a_dataset_is_read_with_the_dialogues_of_its_queries(answered: Answered, tmp_path: Path) -> None:
+    run(aggregated(answered=answered, work=tmp_path, out=tmp_path / "plain"))
+    assert not (tmp_path / "plain" / "dialogues.jsonl").exists()
+    kept = sorted(read_dataset(tmp_path / "plain").queries)[:2]
+    talks = [Dialogue(name, "unit", "photo", ("w1", "w2"), (Turn(1, "Which?"),), None) for name in (*kept, "dropped")]
+    report = run(
+        aggregated(answered=replace(answered, dialogues=tuple(talks)), work=tmp_path, out=tmp_path / "dataset")
+    )
+    dataset = read_dataset(tmp_path / "dataset")
+    assert [dataset.payload("dialogues", name) for name in kept] == [[talk] for talk in talks[:2]]
+    assert report.counts["dialogues"] == len(dataset.side["dialogues"]) == 2
 
 
 def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(answered: Answered, tmp_path: Path) -> None:
@@ -165,19 +179,19 @@ def test_the_certificate_names_who_was_seen_in_train(answered: Answered) -> None
     found = certificate(answered, "partly")
     work = [(one.worker, answered.units[one.unit]) for one in answered.answers]
     train = {worker for worker, unit in work if (unit.split, unit.task) == ("train", "describe")}
-    for name, row in found["queries"].items():
+    for name, row in found.queries.items():
         (author,) = {text.author for text in answered.texts if text.id == name}
         assert row["describer"] == ("train_worker" if author in train else "unseen_worker")
-    assert found["workers"]["both"] == len(found["shared_workers"])
+    assert found.workers["both"] == len(found.shared_workers)
 
 
 def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     retrieval = next(unit for unit in answered.units.values() if unit.task == "retrieve" and unit.split == "train")
     own = add(answered, (), [answer(retrieval, retrieval.authors[0], 9, 9000, {"pick": retrieval.truth})])
-    said = certificate(own, "wholly")["violations"]
+    said = certificate(own, "wholly").violations
     assert any("their own work" in line for line in said)
     assert any("were asked for" in line for line in said)
-    assert not any("at most" in line for line in certificate(own, "wholly", retrieval.authors)["violations"])
+    assert not any("at most" in line for line in certificate(own, "wholly", retrieval.authors).violations)
     assert any("validation or test" in line for line in said)
     described = next(one for one in answered.answers if one.unit == next(
         unit.id for unit in answered.units.values() if unit.task == "describe"))  # fmt: skip
@@ -188,7 +202,7 @@ def test_an_assignment_that_breaks_a_rule_is_named(answered: Answered) -> None:
     )  # fmt: skip
     met = add(answered, (), [answer(other, described.worker, 9, 9001, {"pick": other.truth})]) if not any(
         one.unit == other.id and one.worker == described.worker for one in answered.answers) else answered  # fmt: skip
-    assert any("meeting its images" in line for line in certificate(met, "partly")["violations"])
+    assert any("meeting its images" in line for line in certificate(met, "partly").violations)
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -429,7 +429,7 @@ def test_another_machine_needs_a_key(work: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(CtxrError, match="CTXR_API_KEY is not"):
         verb.run(Listen(endpoint="https://example.org/v1", model="fake", workdir=work))
     assert "CTXR_API_KEY" not in os.environ
-    assert not (work / "runs").exists()
+    assert [file.name for file in work.rglob("runs/fake/*")] == [".ctxr"]
 
 
 def test_a_side_without_queries_is_said(work: Path) -> None:

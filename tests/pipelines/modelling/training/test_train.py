@@ -19,10 +19,11 @@ from ctxr.models.encoders import Encoder
 from ctxr.models.training.checkpoint import load_head
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import load_recipe
+from ctxr.problems.queries import queries_of
 from ctxr.problems.scorer_training import start_command
-from ctxr.store.artifacts import open_artifact
-from ctxr.store.records import Score
-from ctxr.store.tables import read_table
+from ctxr.store.artifacts import Content, finish, open_artifact
+from ctxr.store.records import Judgment, Score
+from ctxr.store.tables import read_table, write_table
 from tests.models.encoder_folder import make_folder
 from tests.pipelines.modelling.training.conftest import SMALL, Trains
 from tests.problems.scores import scores_of
@@ -47,10 +48,12 @@ class Note(Silent):
 
 def test_a_head_with_positions_in_its_highway_is_another_run_and_is_loaded_as_one(train: Trains) -> None:
     folder = train("clip-temporal", "epochs=1").folder
-    assert "highway_positions" not in open_artifact(folder).manifest.config
+    assert not open_artifact(folder).manifest.config["highway_positions"]
     folder = train("clip-temporal", "epochs=1", "highway_positions=true").folder
     assert open_artifact(folder).manifest.config["highway_positions"]
-    assert load_head(folder / "seed0").head.highway_positions
+    head = load_head(folder / "seed0").head
+    assert head is not None
+    assert head.highway_positions
 
 
 def test_figures_of_few_queries_are_warned_of(train: Trains, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,8 +309,6 @@ def test_the_command_prints_its_result_for_people_and_for_programs(
 
 
 def test_images_keep_the_order_of_their_set(benchmark: Path) -> None:
-    from ctxr.problems.queries import queries_of
-
     dataset = read_dataset(benchmark)
     by_id = {one.id: one for one in dataset.sets}
     asked = queries_of(dataset)
@@ -316,3 +317,39 @@ def test_images_keep_the_order_of_their_set(benchmark: Path) -> None:
     assert {one.ordered for one in asked} == {True, False}
     assert all(one.ordered == (by_id[one.image_set].kind == "video") for one in asked)
     assert all(one.target is not None and one.images[one.target].endswith(f"img{one.target}") for one in asked)
+
+
+def with_all_relevant(benchmark: Path, out: Path, side: str) -> tuple[Path, str]:
+    """A copy of the dataset in which every image is relevant to the first query of a side, and that query."""
+    shutil.copytree(benchmark, out)
+    dataset = read_dataset(out)
+    query, image_set, place = next(row for row in dataset.targets() if dataset.split_of(row[1]) == side)
+    others = [image for image in image_set.images if image != image_set.images[place]]
+    write_table(
+        out / "judgments.jsonl", [*dataset.judgments, *(Judgment(query.id, image, "gold", 1.0) for image in others)]
+    )
+    earlier = open_artifact(out).manifest
+    content = Content([*earlier.files], earlier.counts, earlier.models)
+    finish(out, kind=earlier.kind, verb=earlier.verb, config=earlier.config, parents=earlier.parents, content=content)
+    return out, query.id
+
+
+def test_a_query_with_several_relevant_images_is_no_example_to_learn_from(
+    train: Trains, benchmark: Path, tmp_path: Path
+) -> None:
+    several, query = with_all_relevant(benchmark, tmp_path / "several", "train")
+    with pytest.raises(DataError, match=f"{query}' has 10 relevant images"):
+        train("clip-batch", dataset=several)
+
+
+def test_any_of_several_relevant_images_is_a_hit(train: Trains, benchmark: Path, tmp_path: Path) -> None:
+    several, query = with_all_relevant(benchmark, tmp_path / "several", "test")
+    report = train("clip-zero-shot", dataset=several)
+    scores: dict[str, dict[str, float]] = {}
+    for row in read_table(report.folder / "scores.jsonl", Score):
+        scores.setdefault(row.query, {})[row.candidate] = row.value
+    hits = []
+    for one in (one for one in queries_of(read_dataset(several)) if one.split == "test"):
+        best = [image for image, value in scores[one.query].items() if value == max(scores[one.query].values())]
+        hits.append(1.0 if one.query == query else (one.images[one.target or 0] in best) / len(best))
+    assert report.test == pytest.approx(sum(hits) / 6)

@@ -13,7 +13,7 @@ from ctxr.datasets.truth import read_judgments, verdicts
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
-from ctxr.problems.gallery.splits import QueryRanking, RecallRow, gallery_splits
+from ctxr.problems.galleries import QueryRanking, RecallRow, gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
 from ctxr.store.tables import read_table
@@ -64,7 +64,7 @@ def test_weak_positives_of_a_later_round_train_another_model(train: Trains, worl
     assert table.is_file()
     plain = train("epochs=1", name="plain")
     parents = {run.run: [one.name for one in open_artifact(run.folder).manifest.parents] for run in (weak, plain)}
-    assert parents == {"weak": ["dataset", "weak positives"], "plain": ["dataset"]}
+    assert parents == {"weak": ["dataset", "judgments.jsonl", "one"], "plain": ["dataset", "one"]}
     contents = {(one.folder / "seed0" / "encoder.safetensors").read_bytes() for one in (weak, plain)}
     assert len(contents) == 2
 

@@ -16,7 +16,7 @@ from ctxr.pipelines.modelling.config import Eval, RegionsConfig, Train, TrainRep
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
 from ctxr.pipelines.modelling.train import run
-from ctxr.problems.gallery.splits import QueryRanking, RecallRow, gallery_splits
+from ctxr.problems.galleries import QueryRanking, RecallRow, gallery_splits
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.tables import read_table
 from tests.pipelines.galleries import extra_pairs, write_round
@@ -49,7 +49,7 @@ def test_weak_positives_train_an_encoder_of_pairs_and_eval_ranks_as_it_scores(
     blip = ("encoder=random:blip-tiny",)
     plain = train("retrieval-blip", *blip)
     weak = train("retrieval-blip-weak", *blip, judgments=table)
-    assert [parent.kind for parent in open_artifact(weak.folder).manifest.parents] == ["dataset", "judgments"]
+    assert [parent.kind for parent in open_artifact(weak.folder).manifest.parents] == ["dataset", "judgments", "model"]
     recalls = [read_table(one.folder / "recalls.jsonl", RecallRow) for one in (plain, weak)]
     assert recalls[0] != recalls[1]
     assert train("retrieval-blip-weak", *blip, judgments=table).up_to_date
@@ -81,7 +81,7 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
 ) -> None:
     short = ("encoder=random:blip-tiny", "rerank=3", f"rerank_by={encoder}")
     report = train("retrieval-blip", *short)
-    assert [parent.kind for parent in open_artifact(report.folder).manifest.parents] == ["dataset", "model"]
+    assert [parent.kind for parent in open_artifact(report.folder).manifest.parents] == ["dataset", "model", "model"]
     workdir = tmp_path / "work"
     as_trained = evaluate(Eval((report.run,), world, workdir, split="test", resamples=50)).results
     own = {
@@ -106,7 +106,7 @@ def test_a_shortlist_says_what_is_looked_at_in_training_and_evaluation(
         for one in told.notes
     )
     assert any("behind different shortlists" in one for one in told.notes)
-    looked = open_artifact(told.results).manifest.config["looked_at"]
+    looked = open_artifact(told.results).manifest.counts["looked_at"]
     assert [looked[one]["most"] for one in (report.run, whole.run)] == [3, 0]
     with pytest.raises(UsageError, match="--rerank and --rerank-by"):
         evaluate(Eval((report.run,), world, workdir, rerank=4))

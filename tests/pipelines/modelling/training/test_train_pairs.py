@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError
@@ -16,9 +17,10 @@ from ctxr.models.training.checkpoint import load_head
 from ctxr.models.training.scoring import score_all
 from ctxr.problems.embeddings import PictureFiles
 from ctxr.problems.pair_inputs import as_features, as_inputs
-from ctxr.problems.queries import EvalQuery, check_positions, contents_of, pictures_of, queries_of
+from ctxr.problems.queries import EvalQuery, check_positions, pictures_of, queries_of
 from ctxr.problems.scoring import source_of
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.paths import portable
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.blip_folder import make_blip
@@ -47,7 +49,10 @@ def test_a_run_of_blip_holds_scores_of_every_candidate_and_scores_again_to_the_s
     again = scores_of(report.folder, dataset, asked, tmp_path / "elsewhere")
     assert sorted(again, key=Score.key) == rows
     manifest = open_artifact(report.folder, "run").manifest
-    assert (manifest.models["encoder"]["name"], manifest.models["encoder"]["dim"]) == (blip, 32)
+    assert (manifest.models["encoder"]["name"], manifest.models["encoder"]["dim"]) == (
+        portable(blip, report.folder.parents[1]),
+        32,
+    )
     parts = {file.name for file in (report.folder / "seed0").iterdir()}
     own = {"blip-zero-shot": set(), "blip-batch": {"encoder.safetensors"}}.get(recipe, {"head.safetensors"})
     assert parts == {"config.json", *own}
@@ -121,7 +126,7 @@ def test_an_encoder_of_pairs_can_be_scored_by_its_name(train: Trains, benchmark:
 @pytest.mark.parametrize("every", [False, True])
 def test_more_images_in_order_than_there_are_positions_are_one_sentence(every: bool) -> None:
     images = tuple(f"img{number}" for number in range(11))
-    album, film = (EvalQuery(f"q{ordered}", "s", "t", images, 0, ordered, None) for ordered in (False, True))
+    album, film = (EvalQuery(f"q{ordered}", "s", (), images, (0,), ordered, None) for ordered in (False, True))
     with pytest.raises(DataError, match="qTrue asks about 11 images in order, and 10 positions are learned"):
         check_positions([film], 10, every)
     check_positions([film], 11, every)

@@ -14,6 +14,7 @@ from ctxr.pipelines.modelling.config import Eval, RegionsConfig, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.regions import run as look
 from ctxr.store.artifacts import open_artifact
+from ctxr.store.paths import portable
 from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.cross.volta_layout import CONFIGS, FEATURES, make_checkpoint, make_state
@@ -57,8 +58,8 @@ def test_a_run_over_regions_scores_every_candidate_and_again_to_the_same_bits(
 ) -> None:
     report = over(f"uniter-{variant}", parity=parity)
     manifest = open_artifact(report.folder, "run").manifest
-    assert [parent.kind for parent in manifest.parents] == ["dataset", "regions"]
-    assert manifest.parents[1].sha256 == open_artifact(looked[0]).sha256
+    assert [parent.kind for parent in manifest.parents] == ["dataset", "model", "regions"]
+    assert manifest.parents[2].sha256 == open_artifact(looked[0]).sha256
     dataset = read_dataset(benchmark)
     rows = read_table(report.folder / "scores.jsonl", Score)
     asked = [query.id for query, image_set, _ in dataset.targets() if dataset.split_of(image_set) != "train"]
@@ -103,11 +104,11 @@ def test_a_checkpoint_of_volta_is_trained_on_over_features_that_somebody_else_ex
     checkpoint = make_checkpoint(tmp_path / "volta", CONFIGS["vilbert"], make_state(CONFIGS["vilbert"]))
     encoder = f"volta:{checkpoint}"
     report = train("vilbert-temporal", f"encoder={encoder}", "heads=4")
-    assert (report.encoder, report.regions, len(report.seeds)) == (encoder, "faster-rcnn", 1)
+    assert (report.encoder, report.regions, len(report.seeds)) == (portable(encoder, work), "faster-rcnn", 1)
     evaluated = evaluate(
         Eval((encoder, report.run), benchmark, work, regions="faster-rcnn", resamples=10, device="cpu")
     )
-    assert evaluated.runs == (encoder, "vilbert-temporal")
+    assert evaluated.runs == (report.encoder, "vilbert-temporal")
     (checkpoint / "vocab.txt").unlink()
     with pytest.raises(DataError, match="vocab"):
         scores_of(report.folder, read_dataset(benchmark))

@@ -9,16 +9,16 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.app import app
+from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.truth import read_judgments
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import load_encoder
 from ctxr.models.families import find_encoder
-from ctxr.pipelines.modelling.train import load_recipe
 from ctxr.problems.embeddings import PictureFiles, as_vectors
 from ctxr.problems.pair_inputs import as_features
-from ctxr.problems.queries import EvalQuery, contents_of, pictures_of, queries_of
+from ctxr.problems.queries import EvalQuery, pictures_of, queries_of
 from ctxr.problems.weak_positives import verdicts_in, with_weak_positives
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import Judgment
@@ -66,7 +66,7 @@ def test_the_command_line_trains_on_a_table_and_the_run_names_it(
     called("--name", "plain")
     runs = {name: tmp_path / "work" / "runs" / name for name in ("weak", "plain")}
     parents = {name: [one.name for one in open_artifact(run).manifest.parents] for name, run in runs.items()}
-    assert parents == {"weak": ["dataset", "weak positives"], "plain": ["dataset"]}
+    assert parents == {"weak": ["dataset", "judgments.jsonl", "one"], "plain": ["dataset", "one"]}
     kept = {name: (run / "seed0" / "encoder.safetensors").read_bytes() for name, run in runs.items()}
     assert kept["weak"] != kept["plain"]
 
@@ -105,14 +105,14 @@ def test_weak_positives_are_those_of_the_set_and_without_context_those_of_all_se
     dataset, asked = read_dataset(benchmark), side(benchmark, "train")
     inside = {one.query: tuple(sorted(others(one)[2:4])) for one in asked[:5]}
 
-    def found(recipe: str) -> dict[str, tuple[str, ...]]:
+    def found(anywhere: bool) -> dict[str, tuple[str, ...]]:
         verdicts = verdicts_in(dataset, table, benchmark.parent)
-        marked = with_weak_positives(asked, dataset, load_recipe(recipe), verdicts, Silent())
+        marked = with_weak_positives(asked, dataset, anywhere, verdicts, Silent())
         assert [one.query for one in marked] == [one.query for one in asked]
         return {one.query: one.weak for one in marked if one.weak}
 
-    assert found("clip-batch") == inside
-    everywhere = found("clip-none")
+    assert found(anywhere=False) == inside
+    everywhere = found(anywhere=True)
     assert everywhere.keys() == {*inside, asked[7].query}
     assert all(everywhere[query] == images for query, images in inside.items())
 
@@ -123,7 +123,7 @@ def test_arrays_mark_the_images_that_were_named(
 ) -> None:
     dataset = read_dataset(benchmark)
     verdicts = verdicts_in(dataset, table, tmp_path)
-    asked = with_weak_positives(side(benchmark, "train"), dataset, load_recipe("clip-module"), verdicts, Silent())[::-1]
+    asked = with_weak_positives(side(benchmark, "train"), dataset, False, verdicts, Silent())[::-1]
     files = pictures_of(dataset, asked)
     pictures = PictureFiles(files, contents_of(dataset, files), tmp_path / "other")
     if pairs:
@@ -161,7 +161,7 @@ def test_what_means_nothing_is_one_sentence_before_anything_is_embedded(
     }
     with pytest.raises(error, match=message):
         train(recipe, *changes, judgments=tables[rows]())
-    assert not (tmp_path / "work").exists()
+    assert {file.name for file in (tmp_path / "work").glob("runs/*/*")} <= {".ctxr"}
 
 
 def test_unsure_images_are_neither_positives_nor_negatives_of_what_is_trained(
@@ -171,7 +171,7 @@ def test_unsure_images_are_neither_positives_nor_negatives_of_what_is_trained(
     pairs = [(one.query, others(one)[0]) for one in asked[:6]]
     table = write_round(tmp_path / "doubts.jsonl", [], unsure=pairs)
     verdicts = verdicts_in(dataset, table, tmp_path)
-    marked = with_weak_positives(asked, dataset, load_recipe("clip-batch"), verdicts, Silent())
+    marked = with_weak_positives(asked, dataset, False, verdicts, Silent())
     assert {(one.query, image) for one in marked for image in one.unsure} == {*pairs}
     assert not any(one.weak for one in marked)
     dropped = train("clip-batch", "epochs=1", "weak=mask-only", judgments=table, name="dropped")

@@ -107,7 +107,7 @@ function texts(set, large) {
   const list = make("ol", "texts", ...some.map(([targets, text]) => {
     const places = targets === null ? "?" : targets.map((at) => at + 1).join(", ") || "–";
     const place = make("b", "", places);
-    place.title = targets === null ? (set.kind === "document" ? "not judged" : "the target is hidden") : targets.length ? `about image ${places}` : "about no image";
+    place.title = targets === null ? data.subject.unknown : targets.length ? `about image ${places}` : "about no image";
     return make("li", "", place, make("span", "", text));
   }));
   if (rest > 0) list.append(make("li", "muted small", `and ${rest} more`));
@@ -157,7 +157,7 @@ orders.time = (a, b) => (a.source < b.source ? -1 : a.source > b.source ? 1 : fi
 
 function choose() {
   const words = field("find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = [["kind", "kind"], ["from", "source"], ["split", "split"]].map(([name, id]) => [name, field(id)?.value]).filter(([, value]) => value);
+  const wanted = [["kind", "kind"], ["collection", "source"], ["split", "split"]].map(([name, id]) => [name, field(id)?.value]).filter(([, value]) => value);
   shown = data.sets.map((_, at) => at).filter((at) =>
     wanted.every(([name, value]) => data.sets[at][name] === value) && words.every((word) => hay[at].includes(word)));
   const order = orders[field("sort").value];
@@ -213,7 +213,7 @@ function open(at) {
   const words = `mean ${figure(set.mean)}, nearest ${figure(set.closest)}` +
     (set.nearest ? ` between ${set.nearest[0] + 1} and ${set.nearest[1] + 1}` : "");
   const why = set.nearest ? "This set has too many images for a matrix." : "The embeddings of this set are not available.";
-  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : set.kind === "document" ? null : make("p", "muted", why),
+  const right = make("div", "", set.texts ? texts(set, true) : null, known ? matrix(known, true) : data.subject.similar ? make("p", "muted", why) : null,
     set.mean === null ? null : make("p", "muted", `${words}. Distances are Euclidean between unit vectors, 0 to 2.`));
   const held = look.contains(document.activeElement) ? document.activeElement.title : "";
   look.replaceChildren(make("div", "bar-row", make("div", "", title, meta(set)), steps), make("div", "large", pictured(set) ? strip(set, true) : make("p", "muted", "The pictures of this set are not available."), right));

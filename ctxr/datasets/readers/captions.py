@@ -1,0 +1,210 @@
+"""Photos with captions, each a query against its gallery: COCO's JSON, with the licence of every photo, and tables of captions."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.readers.documents import SPLIT_NAMES
+from ctxr.datasets.readers.entailment import Reading, Rows
+from ctxr.datasets.readers.galleries import Galleries
+from ctxr.datasets.readers.text_files import JsonFile, check_name, is_text, kind_of, read_json, value_of, value_starts
+from ctxr.errors import DataError
+from ctxr.store.records import SplitName
+
+_UNSAID = "no licence named"
+
+
+def caption_files(path: Path) -> list[Path]:
+    """The JSON at a path if it lists photos as COCO does, or each captions_*.json in it."""
+    if path.is_dir():
+        return sorted(file for file in path.glob("captions_*.json") if file.is_file())
+    starts = value_starts(path) if path.suffix == ".json" and path.is_file() else {}
+    rows = starts.get("images", b"")
+    # a list of texts is a set of the release that is called images
+    photos = rows.startswith(b"[") and not rows[1:].lstrip().startswith(b'"')
+    return [path] if photos or (rows and "annotations" in starts) else []
+
+
+def read_captions(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """Galleries from JSON files; `passed` is called after each photo.
+
+    Photos are searched in the folder of the files and its direct subfolders. Raises DataError naming the id for what does not fit.
+    """
+    root = path if path.is_dir() else path.parent
+    galleries = Galleries(root)
+    splits: dict[str, SplitName] = {}
+    licences: dict[str, str] = {}
+    notes: list[str] = []
+    for source in files:
+        file = read_json(source)
+        if not isinstance(file.value, dict) or not {"images", "annotations"} <= file.value.keys():
+            sentence = f"{source} lists `images` as COCO does, and has no `annotations` with captions"
+            if source != path:
+                sentence = f"{source}: expected COCO captions with `images` and `annotations`"
+            raise DataError(sentence, hint="name a captions_*.json, or restore the file")
+        gallery = source.stem.removeprefix("captions_")
+        if "train" in gallery or "val" in gallery:
+            splits[gallery] = "train" if "train" in gallery else "valid"
+        by_id = _add_photos(galleries, file, gallery, licences, passed)
+        missing = sum(not galleries.images[image].path for image in by_id.values())
+        galleries.members[gallery] = sorted(by_id.values())
+        blank = _add_captions(galleries, file, gallery, by_id)
+        if blank:
+            notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
+        if missing:
+            where = f"{galleries.searched} and its direct subfolders"
+            notes.append(f"{missing} of {len(by_id)} photos of {gallery} are missing from {where}")
+    counted = Counter(licences.values()).most_common()
+    notes.append("licences: " + ", ".join(f"{name} {count}" for name, count in counted))
+    return galleries.dataset(root.name or "captions", splits, notes, licences)
+
+
+def _add_photos(
+    galleries: Galleries, file: JsonFile, gallery: str, licences: dict[str, str], passed: Callable[[], None] | None
+) -> dict[int, str]:
+    """Add each photo and its licence: image ids by the id in the file."""
+    root = galleries.root
+    tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
+    named, by_id = _licences(file), dict[int, str]()
+    rows = _rows(file, "images", {"id": int, "file_name": str})
+    if not rows:
+        raise DataError(f"{file.path}: there is no image in it", hint="restore the file")
+    for row in rows:
+        number, name, licence = row["id"], row["file_name"], row.get("license")
+        image = f"{gallery}/{name}"
+        for part in PurePosixPath(name).parts or ("",):
+            check_name(partial(str, f"{file.path}: image {number}"), part)
+        if number in by_id or image in galleries.images:
+            raise DataError(f"{file.path}: the image {number} ({name}) appears twice", hint="delete one of them")
+        picture = next((top / name for top in tops if galleries.holds(top / name)), None)
+        galleries.add_photo(gallery, image, picture)
+        by_id[number] = image
+        licences[image] = named.get(licence, _UNSAID) if isinstance(licence, int) else _UNSAID
+        if passed is not None:
+            passed()
+    return by_id
+
+
+def _add_captions(galleries: Galleries, file: JsonFile, gallery: str, by_id: Mapping[int, str]) -> list[str]:
+    """Add each caption; the ids of blank ones. Raises DataError where all are."""
+    rows = _rows(file, "annotations", {"id": int, "image_id": int, "caption": str})
+    blank: list[str] = []
+    for position, row in enumerate(rows):
+        key = f"{gallery}/{row['id']}"
+        where = f"{file.path}: caption {row['id']}"
+        if key in galleries.texts:
+            raise DataError(f"{where} appears twice", hint="delete one of them")
+        if row["image_id"] not in by_id:
+            raise DataError(f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it")
+        if not galleries.add_caption(key, row["caption"], by_id[row["image_id"]], position):
+            blank.append(str(row["id"]))
+    if len(blank) == len(rows):
+        raise DataError(f"{file.path}: there is no caption that says anything in it", hint="restore the file")
+    return blank
+
+
+def licences_of_files(path: Path, missing: str) -> dict[str, tuple[str, str, str]]:
+    """Of each photo that the COCO JSON `path` names, by its file's name: name of the licence, "", and the licence's address.
+
+    A photo without a known licence is left out, and so is an address that is none. Raises DataError naming file and row, and
+    UsageError with the hint `missing`.
+    """
+    file = read_json(path, missing)
+    if not isinstance(file.value, dict) or "images" not in file.value:
+        raise DataError(f"{path}: expected COCO captions with `images` and `licenses`", hint="restore the file")
+    names = _licences(file)
+    rows = _rows(file, "licenses", {"id": int, "name": str}) if names else []
+    urls = {row["id"]: row["url"] for row in rows if is_text(row.get("url"))}
+    licences = {}
+    for row in _rows(file, "images", {"id": int, "file_name": str}):
+        number = row.get("license")
+        if isinstance(number, int) and number in names:
+            url = urls.get(number, "")
+            shown = url if url.startswith(("https://", "http://")) else ""
+            licences[PurePosixPath(row["file_name"]).name] = (names[number], "", shown)
+    return licences
+
+
+def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[str, Any]]:
+    rows = file.value[table]
+    if not isinstance(rows, list):
+        raise DataError(f"{file.path}: `{table}` is {kind_of(rows)}, not a list", hint="restore the file")
+    for number, row in enumerate(rows):
+        at = f"{file.path}: {table}[{number}]" + (f" (id {row.get('id')!r})" if isinstance(row, dict) else "")
+        for name, kind in fields.items():
+            value_of(at, row, name, kind)
+    return rows
+
+
+def _licences(file: JsonFile) -> dict[int, str]:
+    if "licenses" not in file.value:
+        return {}
+    return {row["id"]: f"{row['name']}" for row in _rows(file, "licenses", {"id": int, "name": str})}
+
+
+TABLES = ("metadata.jsonl", "metadata.csv", "captions.txt")
+"""Files of photos with captions, of which the first one that exists is read: `metadata.jsonl` or `metadata.csv` with `file_name` and `text`
+as in Hugging Face's imagefolder, or `captions.txt` with `image,caption` as in Flickr8k, or without a header as in Flickr30k. A photo may
+have several rows; a column `split` is optional."""
+
+SPLITS: dict[str, SplitName] = {**SPLIT_NAMES, "validation": "valid", "dev": "valid"}
+"""What a photo's `split` may be."""
+
+
+def caption_tables(path: Path) -> list[Path]:
+    """The table of captions at a path, or the first in it."""
+    files = [path / name for name in TABLES] if path.is_dir() else [path] * (path.name in TABLES)
+    return [file for file in files if file.is_file()][:1]
+
+
+def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+    """The gallery of a table of captions, one for each split.
+
+    Photos are searched in the table's folder and its direct subfolders; `passed` is called after each row. Raises DataError naming
+    file:line for a row without a photo or text, a photo in two splits, and for a path that leads out of the folder.
+    """
+    (table,), root = files, path if path.is_dir() else path.parent
+    galleries, captions, missing, rows = Galleries(root), Counter[str](), list[str](), Rows(table)
+    # Flickr30k numbers the captions of a photo: `1000.jpg#0`, a tab, the caption
+    if numbered := re.search(r"#\d+$", "".join(rows.columns[:1])):
+        rows = Rows(table, ("image", "caption"))
+    photo = "image" if "image" in rows.columns else "file_name"
+    caption = "caption" if "caption" in rows.columns else "text"
+    if rows.columns and not {photo, caption} <= {*rows.columns}:
+        raise DataError(
+            f"{table} has the columns {', '.join(rows.columns)[:200]!r}, and `{photo}` and `{caption}` are needed",
+            hint="name them file_name and text, or image and caption, separated by commas or tabs",
+        )
+    galleries_of: dict[str, str] = {}
+    tops = [root, *sorted(folder for folder in root.iterdir() if folder.is_dir())]
+    for row in rows:
+        at = f"{table}:{row.line}"
+        name, text = value_of(at, row.cells, photo, str), value_of(at, row.cells, caption, str)
+        name = name.rpartition("#")[0] if numbered else name
+        for part in PurePosixPath(name).parts or ("",):
+            check_name(partial(str, at), part)
+        split = row.cells.get("split", "").strip()
+        if split and split.lower() not in SPLITS:
+            wanted = f"leave it empty, or write one of {', '.join(SPLITS)}"
+            raise DataError(f"{at}: `split` is {split[:50]!r}", hint=wanted)
+        image, gallery = f"photos/{name}", SPLITS.get(split.lower(), "photos")
+        if galleries_of.setdefault(image, gallery) != gallery:
+            raise DataError(f"{at}: {name} has another `split` above", hint="give all rows of a photo the same split")
+        if image not in captions:
+            file = next((top / name for top in tops if galleries.holds(top / name)), None)
+            missing += [] if galleries.add_photo(gallery, image, file) else [name]
+        captions[image] += 1
+        if not galleries.add_caption(f"{image}#{captions[image]}", text, image, captions[image]):
+            rows.note(row.line, "empty_text", "the caption is blank")
+        if passed is not None:
+            passed()
+    if not galleries.texts:
+        raise DataError(f"{table} has no caption", hint="give each photo a row with its text")
+    notes = Reading((), tuple(rows.oddities), rows.read, "").tally()
+    notes += [f"{len(missing)} of {len(captions)} photos cannot be read, the first is {missing[0]}"] if missing else []
+    splits = {gallery: SPLITS[gallery] for gallery in galleries.members if gallery in SPLITS}
+    return galleries.dataset(root.resolve().name, splits, notes)

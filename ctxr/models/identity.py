@@ -1,0 +1,70 @@
+"""What a named model is, by the content of its files and without building it; enough to tell whether a result was made with it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from pkgutil import resolve_name
+
+from ctxr.models.hub import from_root
+from ctxr.store.hashing import sha256_file, sha256_of
+from ctxr.store.memory import remembered
+
+WEIGHTS = Path(__file__).parent / "weights"
+"""Models inside this package, a folder each."""
+
+_LIBRARIES = ("open_clip_torch", "torch", "torchvision", "transformers")
+"""They decide the architecture and the preprocessing of models that are known by name alone, and untrained weights."""
+
+
+def model_identity(name: str, workdir: Path) -> str:
+    """SHA-256 over the files of a model and what else decides what it computes, wherever the files lie.
+
+    Args:
+        name: of an encoder, a scorer or a branch, such as `ViT-B-32:openai`, `local-dir:PATH` or `aligned:ctxr-tiny`.
+        workdir: project folder, which keeps the hashes of large files.
+
+    Raises what finding the weights of that name raises, which may fetch them.
+    """
+    kind, _, value = name.partition(":")
+    if kind == "aligned":
+        return sha256_of([kind, model_identity(value, workdir)])
+    if files := _files(name):
+        return sha256_of([kind, _hashes(files, workdir)])
+    resolved, *found = _located(name, workdir)
+    versions = {}
+    for package in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return sha256_of([resolved, _hashes([Path(file) for file in found], workdir), versions])
+
+
+def resolved_name(name: str, workdir: Path) -> str:
+    """The name under which a model was found the first time: what `auto` is, and a name as its library writes it."""
+    return from_root(name) if name.startswith("aligned:") or _files(name) else _located(name, workdir)[0]
+
+
+def _files(name: str) -> list[Path]:
+    """The files of a model that is named by its place; none for a name that is looked up."""
+    value = name.partition(":")[2]
+    place = Path(value) if value else WEIGHTS / name
+    return [place] if place.is_file() else sorted(place.rglob("*"))
+
+
+def _located(name: str, workdir: Path) -> list[str]:
+    """What a name means here, and its files."""
+
+    def find() -> tuple[str, Sequence[Path]]:
+        resolved, files = resolve_name("ctxr.models.families:locate_model")(name)
+        return "\n".join([resolved, *map(str, files)]), files
+
+    return remembered(workdir, ["model", name], find).split("\n")
+
+
+def _hashes(files: Sequence[Path], workdir: Path) -> list[tuple[str, str]]:
+    """Name and content of each file; what was hashed once is hashed again only where it changed."""
+
+    def digest(file: Path) -> str:
+        return remembered(workdir, ["sha256", str(file.resolve())], lambda: (sha256_file(file), [file]))
+
+    return [(file.name, digest(file)) for file in files if file.is_file()]

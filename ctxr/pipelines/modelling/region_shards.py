@@ -1,0 +1,282 @@
+"""Features and boxes of regions of every picture, computed in shards or imported, as `ctxr regions` writes them.
+
+`NAME.npz` holds `x` [R, F] features, `bbox` [R, 4] boxes in pixels (x1, y1, x2, y2), and the picture's size as `image_w` and
+`image_h`, or `w` and `h`. Nothing in it is unpickled.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxr.datasets.changes import contents_of, refuse_other
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError, and_more, first_line
+from ctxr.media.images import Pixels, decoded, read_image
+from ctxr.models.regions import DetectorRegions, Extractor, GridRegions
+from ctxr.pipelines.modelling.config import RegionsConfig
+from ctxr.problems.embeddings import cached
+from ctxr.store.artifacts import Content
+from ctxr.store.atomic import link_or_copy
+from ctxr.store.hashing import sha256_file
+from ctxr.store.kinds import REGION_FEATURES
+from ctxr.store.regions import BOX, PICTURES, Array, RegionRow, shard_name, with_whole
+from ctxr.store.tables import write_table
+
+SUFFIX = ".npz"
+
+SIZES = (("image_w", "image_h"), ("w", "h"))
+"""What exports call the size of a picture."""
+
+MOST_BYTES = 2**30
+"""Of a picture's arrays, unpacked: a hundred times those of a thousand regions with 2,048 features."""
+
+
+class FileRegions:
+    """Regions out of files, by the content of the picture.
+
+    Args:
+        folder: of the files; one is found by the image's path or id in the dataset (`SET/img3.npz`), its file's name alone
+            (`img3.npz`), or the SHA-256 of its content.
+        most: boxes of a picture; the first of the file count.
+
+    Raises DataError where none of the pictures has a file.
+    """
+
+    def __init__(self, folder: Path, dataset: Dataset, images: Mapping[str, str], most: int) -> None:
+        self._folder, self._most = folder, most
+        stems = Counter(Path(image.path or image.id).stem for image in dataset.images.values())
+        unique = {stem for stem, count in stems.items() if count == 1}
+        self._files: dict[str, Path] = {}
+        for content, image in images.items():
+            path = Path(dataset.images[image].path or image).with_suffix("")
+            names = [path.as_posix(), path.as_posix().removeprefix("images/"), image, content]
+            names += [path.name] if path.name in unique else []
+            for file in (folder / f"{name}{SUFFIX}" for name in names):
+                if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+                    self._files.setdefault(content, file)
+        if not self._files:
+            image = next(iter(images.values()), "of nothing")
+            raise DataError(
+                f"{folder} has no .npz for any of {len(images)} pictures, such as {image}",
+                hint=f"name the files as the pictures: {image}{SUFFIX}",
+            )
+        self.features = _read(next(iter(self._files.values())))[0].shape[1]
+
+    def describe(self) -> dict[str, object]:
+        """The settings; the files themselves are in `keys`."""
+        return {"layout": "bottom-up-attention npz", "most": self._most, "features": self.features}
+
+    def key(self, content: str) -> str:
+        """What decides the regions of a picture: its content and that of its file."""
+        file = self._files.get(content)
+        return content if file is None else content + sha256_file(file)
+
+    def regions(self, contents: list[str]) -> list[Array | None]:
+        """float32 [1 + R, F + BOX] of each picture, None where there is no file.
+
+        Raises DataError naming the file whose arrays do not fit each other, or those of the other files.
+        """
+        arrays: list[Array | None] = []
+        for file in map(self._files.get, contents):
+            if file is None:
+                arrays.append(None)
+                continue
+            features, boxes = _read(file)
+            if features.shape[1] != self.features:
+                sentence = f"{file}: x has {features.shape[1]} features where other files have {self.features}"
+                raise DataError(sentence, hint="extract all pictures with one detector")
+            arrays.append(with_whole(features[: self._most], boxes[: self._most]))
+        return arrays
+
+    def why(self, content: str) -> str:
+        """The reason why a picture has no regions."""
+        return f"{self._folder} has no {SUFFIX} for it"
+
+
+def _read(file: Path) -> tuple[Array, Array]:
+    """Features float32 [R, F] and boxes [R, 4] as shares of the picture. Raises DataError naming the file."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            if sum(member.file_size for member in arrays.zip.infolist()) > MOST_BYTES:
+                raise ValueError(f"its arrays have more than {MOST_BYTES:,} bytes")
+            features, pixels = np.asarray(arrays["x"]), np.asarray(arrays["bbox"])
+            sizes = [
+                [float(arrays[name]) for name in names] for names in SIZES if names[0] in arrays and names[1] in arrays
+            ]
+    except KeyError as error:
+        raise DataError(
+            f"{file} lacks the array {error.args[0]!r}", hint="a file holds x, bbox, image_w and image_h"
+        ) from error
+    # NumPy lets out whatever zip files, Python's tokenizer, and memory for a shape that a header makes up, raise
+    except Exception as error:
+        raise DataError(f"{file} is not a readable .npz: {first_line(error)}") from error
+    if not sizes:
+        raise DataError(f"{file} lacks the size of its picture", hint="a file holds image_w and image_h")
+    width, height = sizes[0]
+    fits = features.ndim == 2 and features.shape[1] > 0 and pixels.shape == (len(features), 4)
+    if not fits or not len(features) or {features.dtype.kind, pixels.dtype.kind} - set("fiu"):
+        raise DataError(
+            f"{file}: x is {features.dtype} {features.shape} and bbox {pixels.dtype} {pixels.shape}, "
+            "wanted numbers [R, F] and [R, 4]"
+        )
+    if not (width > 0 and height > 0):
+        raise DataError(f"{file}: invalid picture size, {width:g} by {height:g} pixels")
+    boxes = pixels.astype(np.float64) / [width, height, width, height]
+    # detectors count the last pixel as inside or not, and round
+    slack = 2 / min(width, height)
+    whole = np.isfinite(boxes).all() and bool(np.isfinite(features).all())
+    if not whole or boxes.min() < -slack or boxes.max() > 1 + slack or (boxes[:, 2:] < boxes[:, :2]).any():
+        raise DataError(
+            f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or holds a value that is not finite"
+        )
+    return features.astype(np.float32), boxes.clip(0, 1).astype(np.float32)
+
+
+SHARD = 128
+"""Pictures of an array, and the most that a kill costs: 39 MB of 37 regions with 2,048 features."""
+
+AT_ONCE = 16
+"""Pictures that are decoded together."""
+
+
+class PictureRegions:
+    """Regions that an extractor makes of pixels; `files` by content."""
+
+    def __init__(self, extractor: Extractor, files: Mapping[str, Path]) -> None:
+        self._extractor, self._files = extractor, files
+        self.features = extractor.features
+
+    def describe(self) -> dict[str, object]:
+        """The extractor."""
+        return self._extractor.describe()
+
+    def key(self, content: str) -> str:
+        """The content itself."""
+        return content
+
+    def regions(self, contents: list[str]) -> list[Array | None]:
+        """float32 [1 + R, F + BOX] of each picture, None for one that cannot be read."""
+        arrays: list[Array | None] = []
+        for start in range(0, len(contents), AT_ONCE):
+            read = decoded(self._read, contents[start : start + AT_ONCE])
+            computed = iter(self._extractor.regions([pixels for pixels in read if pixels is not None]))
+            arrays += [None if pixels is None else next(computed) for pixels in read]
+        return arrays
+
+    def why(self, content: str) -> str:
+        """The error of reading the picture."""
+        try:
+            read_image(self._files[content])
+        except DataError as error:
+            return error.message
+        return "it could not be read"
+
+    def _read(self, content: str) -> Pixels | None:
+        refuse_other(self._files[content], content)
+        try:
+            return read_image(self._files[content])
+        except DataError:
+            return None
+
+
+Maker = FileRegions | PictureRegions
+"""Makes regions, of F `features` each, of contents (SHA-256 of a picture)."""
+
+
+def _pictures(dataset: Dataset, progress: Progress) -> tuple[dict[str, str], dict[str, Path]]:
+    """Image id, and file, of every content in the sets of a dataset, by SHA-256, in that order."""
+    wanted = sorted({image for image_set in dataset.sets for image in image_set.images})
+    paths = {image: dataset.picture(dataset.images[image]) for image in wanted}
+    lost = [image for image, file in paths.items() if file is None or not file.is_file()]
+    if lost or not wanted:
+        first = f", the first is {lost[0]}" if lost else ""
+        raise DataError(
+            f"{len(lost)} of {len(wanted)} pictures of {dataset.name} do not exist{first}",
+            hint="put the pictures where the dataset names them, or name an artifact that holds its own",
+        )
+    files = {image: file for image, file in paths.items() if file is not None}
+    with progress.task("hashing pictures", len(wanted)) as task:
+        contents = contents_of(dataset, files, task.advance)
+    images = dict(sorted({content: image for image, content in reversed(contents.items())}.items()))
+    return images, {content: files[image] for content, image in images.items()}
+
+
+def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Progress) -> Content:
+    """The table of pictures, written. Raises DataError when no picture has regions."""
+    contents = list(images)
+    rows, left_out, shards = [], [], []
+    for number, start in enumerate(range(0, len(contents), SHARD)):
+        shards.append(shard_name(number))
+        counts = _counts(np.load(out / shards[-1], mmap_mode="r", allow_pickle=False))
+        for row, content in enumerate(contents[start : start + SHARD]):
+            if counts[row]:
+                rows.append(RegionRow(content, images[content], number, row, counts[row]))
+            else:
+                left_out.append(content)
+    if left_out:
+        sentence = f"{images[left_out[0]]}: {maker.why(left_out[0])}{and_more(len(left_out))}"
+        if not rows:
+            raise DataError(f"no picture has regions; {sentence}", hint="ctxr doctor checks an artifact")
+        progress.warn(f"{sentence}: left out")
+    write_table(out / PICTURES, rows)
+    facts = {
+        "pictures": len(rows),
+        "regions": max(row.regions for row in rows),
+        "features": maker.features,
+        "left_out": [images[content] for content in left_out],
+    }
+    return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
+
+
+def _counts(block: Array) -> list[int]:
+    """Regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none."""
+    boxes = block[:, :, -BOX:]
+    present = (boxes != 0).any(-1)
+    return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
+
+
+def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: Progress) -> Content:
+    """The regions of all pictures of a dataset in `out`: the shards, each computed once for the same contents and maker, whatever
+    was killed since; and the table of pictures.
+
+    Raises DataError for pictures, weights or files that cannot be used, UsageError for an encoder without a grid.
+    """
+    images, files = _pictures(dataset, progress)
+    kind, _, source = config.by.partition(":")
+    maker: Maker
+    if kind == "file":
+        maker = FileRegions(Path(source), dataset, images, config.most)
+    elif kind == "grid":
+        maker = PictureRegions(GridRegions(source, config.most, config.device, progress.warn), files)
+    else:
+        maker = PictureRegions(DetectorRegions(Path(source), config.most, config.device), files)
+    contents, keys = list(images), [maker.key(content) for content in images]
+    shutil.rmtree(out / "shards", ignore_errors=True)
+    origin = {"what": REGION_FEATURES, **maker.describe()}
+    with progress.task("extracting regions", len(contents)) as task:
+        for number, start in enumerate(range(0, len(contents), SHARD)):
+            part = contents[start : start + SHARD]
+
+            def make(rows: slice, part: list[str] = part) -> Array:
+                arrays = maker.regions(part[rows])
+                for content, array in zip(part[rows], arrays, strict=True):
+                    if array is not None and not np.isfinite(array).all():
+                        hint = "check the weights, or name others with --by"
+                        raise DataError(f"a feature of {images[content]} is not finite", hint=hint)
+                # padded with 0 to the most regions among them; a picture without any is all 0
+                most = max((len(array) for array in arrays if array is not None), default=1)
+                block = np.zeros((len(arrays), most, maker.features + BOX), np.float32)
+                for row, array in enumerate(arrays):
+                    if array is not None:
+                        block[row, : len(array)] = array
+                return block
+
+            mapped: Any = cached(config.workdir, origin, keys[start : start + SHARD], make, task.advance)[0]
+            link_or_copy(Path(mapped.filename), out / shard_name(number))
+    content = _tabulate(out, maker, images, progress)
+    return content._replace(counts=content.counts | {"dataset": dataset.name})

@@ -1,0 +1,70 @@
+"""The half of a problem that needs no torch: what models are asked, how answers are evaluated, and how both are shown."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Protocol
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.options import typed
+from ctxr.engine.progress import Progress
+from ctxr.engine.project import CHAIN, chosen
+from ctxr.engine.report import Table
+from ctxr.errors import UsageError
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.options import TrainOptions
+from ctxr.problems.protocols import Learner
+from ctxr.problems.view import ProblemResults, Subject, View
+
+
+class Question(Protocol):
+    """What models are asked. Enough for files of scores, endpoints and people.
+
+    Attributes:
+        LEARNER: the other half, by dotted name. KIND: of its trained models. VARIANTS: of recipes for this problem.
+        Recipe: everything that decides a training. evaluation: how answers are evaluated. subject: what datasets of this problem hold.
+    """
+
+    LEARNER: ClassVar[str]
+    KIND: ClassVar[str]
+    VARIANTS: ClassVar[tuple[str, ...]] = ()
+    Recipe: ClassVar[type[Any]]
+    evaluation: ClassVar[type[Evaluation[Any, Any]]]
+    subject: ClassVar[Subject] = Subject()
+
+    def adapted(self, recipe: Any, options: TrainOptions) -> Any:
+        """The recipe as the options of `ctxr train` change it. Raises UsageError for options that make no sense with it."""
+        for name in ("text_only", "image_only"):
+            if getattr(options, name):
+                raise UsageError(f"{typed(name)} is about classifiers", hint="--recipe entailment")
+        return recipe
+
+    def learned_from(self, path: Path | None, workdir: Path, progress: Progress) -> Path:
+        """Where the dataset lies that a training learns from: at `path`, else in the project."""
+        return chosen(path, workdir, CHAIN, progress)
+
+    def explains(self, config: Mapping[str, object]) -> bool:
+        """Whether a model of this config shows what it looks at (`OpenRun.explain`)."""
+        return False
+
+    def asks(self, dataset: Dataset) -> bool:
+        """Whether this is what a dataset asks."""
+        return False
+
+    def takes(self, request: EvalRequest) -> bool:
+        """Whether runs and dataset of a request are this problem's to evaluate; cheap, and without weights."""
+        return self.asks(request.dataset)
+
+    def tables(self, dataset: Dataset) -> Mapping[str, Table]:
+        """What `ctxr stats` prints in place of its tables on sets of similar images; empty where those fit."""
+        return {}
+
+    def view(self, results: ProblemResults) -> View | None:
+        """The section of the report on what was evaluated; None where the browser of queries shows all of it."""
+        return None
+
+
+def find_learner(question: Question) -> Learner:
+    """The other half of a problem."""
+    learner: Learner = resolve_name(question.LEARNER)()
+    return learner

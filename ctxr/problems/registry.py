@@ -1,0 +1,108 @@
+"""The problems, and which of them a run, a recipe, a dataset or an evaluation is about."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.engine.progress import Progress
+from ctxr.errors import DataError, UsageError, did_you_mean
+from ctxr.models.training.recipe import Recipe
+from ctxr.problems.evaluation import EvalRequest, Evaluation
+from ctxr.problems.protocols import OpenRun, ScoringOptions
+from ctxr.problems.question import Question, find_learner
+from ctxr.problems.runs import trained_models
+from ctxr.store.artifacts import open_artifact
+from ctxr.store.kinds import EVALUATION
+
+PROBLEMS: dict[str, str] = {
+    "entailment": "ctxr.problems.entailment.question:Entailment",
+    "links": "ctxr.problems.links.question:Links",
+    "gallery": "ctxr.problems.gallery.question:Gallery",
+    "contextual": "ctxr.problems.contextual.question:Contextual",
+}
+"""The question of each problem by dotted name. The last is asked of whatever no other is about."""
+
+
+def find_question(name: str) -> Question:
+    """The question of a problem by its name. Raises UsageError for no name of a problem."""
+    if name not in PROBLEMS:
+        raise UsageError(
+            f"there is no problem {name!r}", hint=did_you_mean(name, PROBLEMS, f"they are {', '.join(PROBLEMS)}")
+        )
+    question: Question = resolve_name(PROBLEMS[name])()
+    return question
+
+
+def problems() -> dict[str, Question]:
+    """Every problem by its name, in the order of the registry."""
+    return {name: find_question(name) for name in PROBLEMS}
+
+
+def problem_of(config: Mapping[str, object]) -> Question:
+    """The problem that a model was trained for, by a recipe or the config of its manifest; the last one where neither names a variant.
+
+    Raises DataError for a variant of no problem.
+    """
+    by_variant = {name: one for one in problems().values() for name in one.VARIANTS}
+    variant = config.get("variant")
+    if variant is None:
+        return [*problems().values()][-1]
+    if variant not in by_variant:
+        raise DataError(f"no problem has the variant {variant!r}", hint=f"variants are {', '.join(by_variant)}")
+    return by_variant[str(variant)]
+
+
+def open_run(folder: Path, options: ScoringOptions, progress: Progress) -> OpenRun:
+    """A finished run of any problem, or one of its seeds, by the manifest alone.
+
+    Raises UnfinishedError for a folder without a finished run, and what `Learner.open_run` raises.
+    """
+    manifest = open_artifact(folder.parent if folder.name.startswith("seed") else folder, None, "ctxr train").manifest
+    return find_learner(problem_of(manifest.config)).open_run(folder, options, progress)
+
+
+def question_about(dataset: Dataset | None) -> Question:
+    """The first problem that a dataset asks; the last one where there is none, as of image sets without texts."""
+    *special, general = problems().values()
+    return next((one for one in special if dataset is not None and one.asks(dataset)), general)
+
+
+def evaluation_of(request: EvalRequest) -> Evaluation[Any, Any]:
+    """The evaluation of what --problem names; else of what runs were trained for, where it takes them and their dataset; else of what
+    the dataset asks.
+
+    Raises UsageError where that is more than one problem, and what `ctxr eval` says.
+    """
+    options = request.options
+    if options.problem:
+        return find_question(options.problem).evaluation(request)
+    *special, general = problems().items()
+    models = trained_models(options.runs, options.workdir)
+    trained = {problem_of(model.manifest.config).evaluation.PROBLEM for model in models}
+    by_runs = {name: one for name, one in special if name in trained and one.takes(request)}
+    taken = by_runs or {name: one for name, one in special if one.takes(request)} or dict([general])
+    if len(taken) > 1:
+        raise UsageError(
+            f"several problems can be evaluated here: {', '.join(taken)}", hint=f"--problem {next(iter(taken))}"
+        )
+    return next(iter(taken.values())).evaluation(request)
+
+
+def results_kind(request: EvalRequest) -> str:
+    """The kind of what an evaluation writes: that of a problem with a kind of its own, which knows its runs without the dataset."""
+    named = request.options.problem
+    for question in [find_question(named)] if named else problems().values():
+        kind = question.evaluation.KIND
+        if kind != EVALUATION and (named or question.takes(request)):
+            return kind
+    return EVALUATION
+
+
+def recipe_class(recipe: Mapping[str, object]) -> type[Recipe]:
+    """The class of a recipe, by its values. Raises UsageError for a variant of no problem."""
+    try:
+        return problem_of(recipe).Recipe
+    except DataError as error:
+        raise UsageError(f"variant = {recipe.get('variant')} is unknown", hint=error.hint) from error

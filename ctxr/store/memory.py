@@ -1,0 +1,47 @@
+"""Facts about files, kept until one of the files changes: beside the artifacts, where they may be deleted at any time."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ctxr.errors import CtxrError
+from ctxr.store.atomic import write_bytes
+from ctxr.store.hashing import sha256_of
+from ctxr.store.paths import CACHE
+from ctxr.store.tables import UNREADABLE
+
+
+class FileFact(msgspec.Struct, frozen=True):
+    """A fact, and size, time and number of each file or folder that it was found in, zeros for one that did not exist."""
+
+    value: str
+    files: dict[str, tuple[int, int, int]]
+
+
+def remembered(workdir: Path, what: object, find: Callable[[], tuple[str, Sequence[Path]]]) -> str:
+    """What `find` gave, with the files that it looked at, for the same `what` while these files are the same."""
+    note = workdir / CACHE / "facts" / f"{sha256_of(what)}.json"
+    with suppress(OSError, *UNREADABLE):
+        fact = msgspec.json.decode(note.read_bytes(), type=FileFact)
+        if _stamps(fact.files) == fact.files:
+            return fact.value
+    value, files = find()
+    # a link by its own name: it may be led elsewhere
+    fact = FileFact(value, _stamps([str(file.absolute()) for file in files]))
+    with suppress(CtxrError):  # without room or permission for the note, it is found again next time
+        write_bytes(note, msgspec.json.encode(fact), durable=False)
+    return value
+
+
+def _stamps(files: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    stamps = {}
+    for file in files:
+        try:
+            status = Path(file).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            stamps[file] = (0, 0, 0)
+        else:
+            stamps[file] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return stamps

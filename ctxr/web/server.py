@@ -1,0 +1,125 @@
+"""Answering requests until Ctrl-C, with limits for slow requests and for the connections of one address."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from types import FrameType
+from typing import Any, cast
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ctxr.errors import UsageError
+
+STOP_SECONDS = 3
+"""Seconds that running requests get to finish when the server stops."""
+
+REQUEST_SECONDS = 20.0
+"""Seconds in which a request has to come whole, or its connection is closed."""
+
+MOST_CONNECTIONS = 256
+"""Connections that one address may have open: forty browsers behind one router, and a quarter of what most systems let a server open."""
+
+ACCEPTED_AT_ONCE = 128
+"""Connections that asyncio takes in before it looks at the first: `MOST_CONNECTIONS` is exceeded by some hundred for a moment."""
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine can reach."""
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that takes connections at an address; port 0 is any free one. Raises UsageError where it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # said to be TCP, or asyncio leaves Nagle's algorithm on and every picture waits 40 ms for an acknowledgement
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} is in use", hint="--port 0 takes any free one") from error
+        raise UsageError(f"{host}:{port} cannot be used: {error.strerror}", hint="--host 127.0.0.1") from error
+    return listening
+
+
+class Connection(H11Protocol):
+    """A connection that is closed where a request does not come in time, or its address has too many open.
+
+    Args:
+        unlimited: addresses that may have any number. full: is told an address that has too many.
+    """
+
+    def __init__(self, *settings: Any, unlimited: Sequence[str], full: Callable[[str], None], **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self._unlimited, self._full = unlimited, full
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Wait for a request."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, transport.abort)
+        address = (self.client or ("",))[0]
+        alike = sum((getattr(other, "client", None) or ("",))[0] == address for other in self.connections)
+        if alike > MOST_CONNECTIONS and address not in self._unlimited:
+            self._full(address)
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and wait for the rest of a request that is not whole."""
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._deadline.cancel()
+        elif self._deadline.cancelled():
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._deadline.cancel()
+
+
+def answer_requests(
+    app: ASGIApp,
+    listening: socket.socket,
+    stopping: Callable[[], None],
+    warn: Callable[[str], None],
+    behind_proxy: bool,
+) -> None:
+    """Answer at `listening` until Ctrl-C; `stopping` is called first then. Behind a proxy on this machine its word is
+    taken for who asks, and it may open any number of connections. `warn` is told once of each address that has too many."""
+
+    @cache
+    def full(address: str) -> None:
+        warn(
+            f"{address} has {MOST_CONNECTIONS} connections open and gets no more; if that is a proxy on this machine in front of "
+            "ctxr, give its public address: --base-url https://..."
+        )
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            stopping()
+            super().handle_exit(sig, frame)
+
+    connection = partial(Connection, unlimited=LOCAL if behind_proxy else (), full=full)
+    config = uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", connection),
+        backlog=ACCEPTED_AT_ONCE,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        proxy_headers=behind_proxy,
+        forwarded_allow_ips="127.0.0.1",
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    try:
+        Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:  # raised again by uvicorn once everything has ended
+        return

@@ -1,0 +1,97 @@
+"""A journal that is only read stays as it is, and is known by what happened in it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ctxr.annotation.journal.journal import Journal, open_journal, read_journal
+from ctxr.errors import DataError
+from tests.annotation.journal.conftest import Opener
+from tests.annotation.journal.study import START, after, answer, described, enrolled, image_sets, leased
+
+
+def study(journal: Journal) -> Journal:
+    """Two people describe a picture each."""
+    enrolled(journal, "w1", "w2")
+    for worker in ("w1", "w2"):
+        answer(journal, leased(journal, worker))
+    return journal
+
+
+def identity(address: str | Path) -> str:
+    journal = read_journal(address)
+    try:
+        return journal.identity()
+    finally:
+        journal.close()
+
+
+def test_an_identity_changes_with_answers_and_changes_of_workers_alone(opener: Opener, address: str) -> None:
+    sets = image_sets(3)
+    journal = opener([described(one) for one in sets], sets)
+    empty = identity(address)
+    study(journal)
+    first = identity(address)
+    journal.enrol("w3", "local", after(9))
+    lease = leased(journal, "w3")
+    assert identity(address) == first != empty
+    answer(journal, lease)
+    second = identity(address)
+    journal.block("w3", "guesses", "me", after(10))
+    third = identity(address)
+    journal.undo("w3", "does not", "me", after(11))
+    assert len({empty, first, second, third, identity(address)}) == 5
+
+
+def test_two_files_with_the_same_events_are_the_same_journal_however_they_are_stored(tmp_path: Path) -> None:
+    sets = image_sets(2)
+    for name in ("one", "two"):
+        study(open_journal(tmp_path / name, [described(one) for one in sets], sets)).close()
+    first = identity(tmp_path / "one")
+    assert identity(tmp_path / "two") == first
+    with sqlite3.connect(tmp_path / "one") as connection:
+        connection.execute("PRAGMA page_size = 8192")
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("VACUUM")
+    connection.close()
+    assert (tmp_path / "one").read_bytes() != (tmp_path / "two").read_bytes()
+    assert identity(tmp_path / "one") == first
+
+
+def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:
+    sets, path = image_sets(2), tmp_path / "answers.sqlite"
+    study(open_journal(path, [described(one) for one in sets], sets)).close()
+    before = path.read_bytes(), path.stat().st_mtime_ns, [path.name]
+    journal = read_journal(path)
+    assert len(journal.answers()) == 2
+    assert journal.blocked(ever=True) == ()
+    during = [file.name for file in tmp_path.iterdir()]
+    journal.close()
+    assert (path.read_bytes(), path.stat().st_mtime_ns, during) == before
+    path.chmod(0o400)
+    tmp_path.chmod(0o500)
+    try:
+        assert identity(path)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_what_a_running_server_has_not_yet_moved_into_the_file_is_read_too(tmp_path: Path) -> None:
+    sets, path = image_sets(2), tmp_path / "answers.sqlite"
+    serving = study(open_journal(path, [described(one) for one in sets], sets))
+    journal = read_journal(path)
+    assert len(journal.answers()) == 2
+    serving.block("w1", "guesses", "me", START)
+    assert journal.blocked() == ("w1",)
+    journal.close()
+    serving.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"another"])
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "answers.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"answers\.sqlite"):
+        read_journal(path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

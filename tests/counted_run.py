@@ -1,0 +1,63 @@
+"""Runs a command of ctxr as it is typed, and counts its calls: `python -m tests.counted_run OUT.json COMMAND…`."""
+
+import io
+import json
+import sys
+import threading
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import ctxr
+from ctxr.cli.app import app
+from ctxr.cli.commands import COMMANDS
+
+OURS = Path(ctxr.__file__).parent
+
+
+@dataclass(frozen=True)
+class CountedRun:
+    """What came of a command.
+
+    Attributes:
+        code: it ended with. document: what it printed. calls: of functions of ctxr below the `run` of the verb, in any thread; those
+            of child processes are not counted. torch: whether torch is loaded.
+    """
+
+    code: int
+    document: dict[str, Any]
+    calls: int
+    torch: bool
+
+
+def counted_run(words: list[str]) -> CountedRun:
+    """Run a command in this process."""
+    module = COMMANDS[words[0]].module.split(".")[1:]
+    ours, verb, depth, calls = str(OURS), str(OURS.joinpath(*module).with_suffix(".py")), [0], count()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and depth[0] and code.co_filename.startswith(ours):
+            next(calls)
+        if event in ("call", "return") and code.co_name == "run" and code.co_filename == verb:
+            depth[0] += 1 if event == "call" else -1
+
+    printed, code = io.StringIO(), 0
+    sys.setprofile(watch)
+    threading.setprofile(watch)
+    try:
+        with redirect_stdout(printed):
+            app([*words, "--json"])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return CountedRun(code, json.loads(printed.getvalue()), next(calls), "torch" in sys.modules)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(asdict(counted_run(sys.argv[2:]))), encoding="utf-8")

@@ -1,0 +1,74 @@
+"""A side table goes where its dataset goes: into a recipe and what is rebuilt from it; other formats say what they leave out."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ctxr.datasets.dataset import Dataset
+from ctxr.datasets.open import read_dataset
+from ctxr.pipelines.inspection.config import Stats
+from ctxr.pipelines.inspection.stats import run as stats
+from ctxr.store.artifacts import Content, finish, open_artifact
+from ctxr.store.records import Dialogue, Turn
+from ctxr.store.tables import write_table
+from tests.exports import export, rebuild
+
+
+@pytest.fixture(scope="module")
+def talks(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The described sets with a dialogue about each query."""
+    folder = tmp_path_factory.mktemp("talks") / "sets"
+    shutil.copytree(described, folder)
+    rows = [
+        Dialogue(query.id, "unit", image_set.images[place], ("w1", "w2"), (Turn(1, "This one?"), Turn(0, "", True)), 1)
+        for query, image_set, place in read_dataset(folder).targets()
+    ]
+    write_table(folder / "dialogues.jsonl", rows)
+    made = open_artifact(folder).manifest
+    content = Content([*made.files, "dialogues.jsonl"], made.counts, made.models)
+    finish(folder, kind=made.kind, verb=made.verb, config=made.config, parents=made.parents, content=content)
+    return folder
+
+
+def sides(dataset: Dataset) -> set[str | None]:
+    by_id = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
+    return {by_id[dataset.queries[row.id].image_set] for row in dataset.side["dialogues"] if isinstance(row, Dialogue)}
+
+
+def test_a_recipe_and_what_is_rebuilt_from_it_keep_side_tables(talks: Path, footage: Path, tmp_path: Path) -> None:
+    whole = read_dataset(talks)
+    export(talks, tmp_path / "recipe", "recipe", videos=footage)
+    rebuild(tmp_path / "recipe", footage, tmp_path / "again")
+    assert read_dataset(tmp_path / "again").side == whole.side
+    assert sides(whole) == {"train", "valid", "test"}
+    shutil.rmtree(tmp_path / "again")
+    rebuild(tmp_path / "recipe", one_video(footage, tmp_path), tmp_path / "again")
+    part = read_dataset(tmp_path / "again")
+    assert {row.key()[0] for row in part.side["dialogues"]} == part.queries.keys() != whole.queries.keys()
+
+
+def one_video(footage: Path, tmp_path: Path) -> Path:
+    shutil.copytree(footage / "videos", tmp_path / "one", ignore=shutil.ignore_patterns("clip[12]*"))
+    return tmp_path / "one"
+
+
+def test_hidden_answers_of_test_are_not_told_by_a_side_table(talks: Path, footage: Path, tmp_path: Path) -> None:
+    export(talks, tmp_path / "recipe", "recipe", hide_test=True, videos=footage)
+    table = (tmp_path / "recipe" / "dialogues.jsonl").read_text()
+    tested = {image_set.id for image_set in read_dataset(talks).sets if image_set.source == "clip2"}
+    assert tested
+    assert table
+    assert not any(name in table for name in tested)
+
+
+def test_a_format_without_side_tables_says_what_it_leaves_out(talks: Path, tmp_path: Path) -> None:
+    count = len(read_dataset(talks).side["dialogues"])
+    assert f"{count} rows of dialogues.jsonl." in export(talks, tmp_path / "shards", "webdataset").left_out
+
+
+def test_side_tables_are_counted(talks: Path, described: Path) -> None:
+    dataset = read_dataset(talks)
+    (row,) = stats(Stats(talks)).tables["side_tables"].rows
+    assert row == ("dialogues", len(dataset.queries), "query", len(dataset.queries))
+    assert "side_tables" not in stats(Stats(described)).tables

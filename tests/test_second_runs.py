@@ -1,0 +1,202 @@
+"""A verb that writes an artifact finds out cheaply that it is up to date: the second run imports no torch, writes no file, and makes
+at most a twentieth of the calls of the first."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ctxr.annotation.tasks import describe, retrieve
+from ctxr.cli.commands import COMMANDS
+from ctxr.datasets.open import read_dataset
+from ctxr.engine.progress import SILENT
+from ctxr.store.hashing import sha256_file
+from ctxr.synthetic.benchmark import WorldBenchmark, write_benchmark
+from ctxr.synthetic.captions import WorldCaptions, write_captions
+from ctxr.synthetic.crowd import Page, Visitor, image_ids, served, work_in_turns
+from scripts.golden import model_stub
+from scripts.rehearse_audit import rehearse_audit
+from tests.counted_run import CountedRun, counted_run
+from tests.footage import two_shot_clip
+from tests.pipelines.world_dataset import write_world_dataset
+
+SHARE = 1 / 20
+"""Of the calls of the first run, at most."""
+
+TRAINED = "--set encoder=ctxr-tiny --set epochs=1"
+LINKS = f"{TRAINED} --set features= --set text=encoder --set width=16"
+
+LINES = {
+    "build-sets": "build-sets footage -w sets --encoder ctxr-tiny --threshold 0.02",
+    "filter": "filter -w sets --brisque 1.115",
+    "merge": "merge -w ranks",
+    "plan": "plan -w sets",
+    "export imagecode": "export --to imagecode -w people --input people/drawn",
+    "export hf": "export --to hf -w people --input people/drawn",
+    "export recipe": "export --to recipe -w sets",
+    "rebuild": "rebuild -w sets --videos footage",
+    "export-tasks": "export-tasks describe -w people --input people/drawn --targets 1 --disjoint none",
+    "aggregate": "aggregate -w people --resamples 50",
+    "regions": "regions world -w models --by grid:ctxr-tiny --name grid",
+    "train contextual": f"train -w models --dataset world --recipe clip-batch {TRAINED} --set batch=5",
+    "listen": "listen world -w models --endpoint ENDPOINT --model stub --limit 3",
+    "eval contextual": "eval clip-batch -w models --dataset world --split valid --resamples 50",
+    "train entailment": "train -w captions --dataset captions/drawn --recipe entailment-tiny --set epochs=1",
+    "eval entailment": "eval entailment-tiny -w captions --split test --resamples 50",
+    "train gallery": f"train -w captions --dataset captions/drawn --recipe retrieval-clip {TRAINED} --set batch=16",
+    "revise-labels": "revise-labels captions/drawn -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 6",
+    "export-tasks entail": "export-tasks entail -w captions",
+    "import-answers": "import-answers -w captions",
+    "revise-labels audit": "revise-labels -w captions --audit",
+    "eval gallery": "eval retrieval-clip -w captions --dataset captions/drawn --split test --resamples 50",
+    "build-documents": "build-documents coco -w links --dataset captions/drawn --train 8 --valid 4 --test 4",
+    "train links": f"train -w links --dataset links/documents --recipe links-dc {LINKS}",
+    "eval links": "eval links-dc -w links --dataset links/documents --split test --resamples 50",
+    "export links": "export --to links -w links --input links/documents --by links-dc",
+    "pairs": "pairs captions/drawn -w links",
+}
+"""Verbs that write an artifact, in an order in which each finds what it reads. ENDPOINT is the address of a model."""
+
+BEFORE = {
+    "merge": (
+        "build-sets footage -w ranks --encoder ctxr-tiny --threshold 0.02 --rank 0 --world-size 2",
+        "build-sets footage -w ranks --encoder ctxr-tiny --threshold 0.02 --rank 1 --world-size 2",
+    ),
+}
+"""Commands that come before a line."""
+
+NO_ARTIFACT = {
+    "workers": "prints estimates; a change of a worker is an event of the journal",
+    "report": "writes a page, whose bytes are equal",
+    "verify": "prints what differs",
+    "stats": "prints figures",
+    "audit": "prints figures",
+    "serve": "writes the journal",
+    "doctor": "prints what it checked",
+    "demo": "runs the other verbs",
+}
+"""Verbs that write no artifact, and why there is no second run to compare."""
+
+
+class Describer(Visitor):
+    """Writes eight words, and knows what everybody has written."""
+
+    written: dict[str, str]
+
+    def answer(self, page: Page) -> Page | None:
+        """Describe, or find, whichever the page asks for."""
+        images = self.images(page)
+        if page.form(describe.FIELD) is not None:
+            text = " ".join(
+                self._rng.choice(("red", "blue", "big", "small", "round", "flat", "old", "new"), 8).tolist()
+            )
+            self.written[text] = images[page.marked or page.pictures[0]]
+            return self.send(page, describe.FIELD, [text])
+        if page.form(retrieve.FIELD) is None:
+            return None
+        target = self.written[" ".join(page.quotes[0].split())]
+        (address,) = (address for address, image in images.items() if image == target)
+        return self.send(page, retrieve.FIELD, [address.rpartition("/")[2]])
+
+
+def describe_all(workdir: Path, dataset: Path) -> None:
+    """Let three people write and read all descriptions."""
+    pictures, written = image_ids(read_dataset(dataset)), dict[str, str]()
+    with served(workdir, 3) as opened:
+        links = opened.links.items()
+        people = [Describer(name, link, pictures, np.random.default_rng(at)) for at, (name, link) in enumerate(links)]
+        for person in people:
+            person.written = written
+        work_in_turns(people, lambda _: None)
+        for person in people:
+            person.leave()
+
+
+PEOPLE: Mapping[str, Callable[[], object]] = {
+    "aggregate": lambda: describe_all(Path("people"), Path("people/drawn")),
+    "import-answers": lambda: rehearse_audit(Path("captions"), Path("captions/drawn"), 7, SILENT),
+}
+"""What people do before a line."""
+
+
+def draw(root: Path) -> None:
+    """What the lines read."""
+    two_shot_clip(root / "footage" / "clip.mp4", 0, frames=60)
+    rng = np.random.default_rng(5)
+    (root / "footage" / "album").mkdir()
+    for number in range(14):
+        coarse = Image.fromarray(rng.integers(0, 255, (6, 8, 3)).astype(np.uint8))
+        coarse.resize((96, 72), Image.Resampling.BICUBIC).save(root / "footage" / "album" / f"p{number}.png")
+    write_world_dataset(root / "people" / "drawn")
+    write_benchmark(WorldBenchmark(root / "world", train=12, valid=6, test=6, video=0.5, side=48, workers=1))
+    sizes = {"train": 16, "valid": 16, "test": 24, "pair_train": 8, "pair_valid": 8}
+    write_captions(WorldCaptions(root / "captions" / "drawn", **sizes, side=32, workers=1))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class FirstRuns:
+    """The folder that all commands run in, the address of the model, and the first run of each line."""
+
+    root: Path
+    endpoint: str
+    runs: Mapping[str, CountedRun]
+
+    def words(self, line: str) -> list[str]:
+        """A line as it is typed."""
+        return shlex.split(LINES[line].replace("ENDPOINT", self.endpoint))
+
+    def files(self) -> dict[Path, tuple[int, str]]:
+        """When each file was written, with its hash; the history of a project grows with every run."""
+        history = set(self.root.glob("*/history.jsonl"))
+        files = (file for file in self.root.rglob("*") if file.is_file() and file not in history)
+        return {file: (file.stat().st_mtime_ns, sha256_file(file)) for file in files}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRuns]:
+    root = tmp_path_factory.mktemp("second-runs")
+    draw(root)
+    with model_stub() as endpoint, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        done = FirstRuns(root, endpoint, {})
+        runs = dict[str, CountedRun]()
+        for line in LINES:
+            for words in BEFORE.get(line, ()):
+                assert counted_run(shlex.split(words)).code == 0
+            if line in PEOPLE:
+                PEOPLE[line]()
+            runs[line] = counted_run(done.words(line))
+        yield FirstRuns(root, endpoint, runs)
+
+
+def second_run(first: FirstRuns, line: str, out: Path) -> CountedRun:
+    """The same command in a process of its own."""
+    command = [sys.executable, "-m", "tests.counted_run", str(out), *first.words(line)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    done = subprocess.run(command, cwd=first.root, env=environment, capture_output=True, text=True, check=False)
+    assert out.is_file(), done.stderr
+    return CountedRun(**json.loads(out.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_second_run_does_nothing(line: str, first: FirstRuns, tmp_path: Path) -> None:
+    before, run = first.files(), first.runs[line]
+    assert (run.code, run.document["up_to_date"]) == (0, False)
+    again = second_run(first, line, tmp_path / "run.json")
+    assert (again.code, again.document["up_to_date"], again.torch) == (0, True, False)
+    assert first.files() == before
+    assert again.calls <= SHARE * run.calls
+
+
+def test_each_verb_has_a_second_run_or_writes_no_artifact() -> None:
+    verbs = {line.split()[0] for line in LINES.values()}
+    assert verbs.isdisjoint(NO_ARTIFACT)
+    assert verbs.union(NO_ARTIFACT) == COMMANDS.keys()
