@@ -17,7 +17,7 @@ from ctxr.problems.links.recipe import LinksRecipe
 from scripts.cli_docs import TARGET, page
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_page_of_commands_is_what_the_commands_say() -> None:
@@ -122,7 +122,7 @@ def rooms_of(document: str) -> list[str]:
     return [re.sub(r"ctxr/|\.py|/", "", name) for cell in cells for name in re.findall(r"`([\w/.]+)`", cell)]
 
 
-@pytest.mark.parametrize("document", ["docs/house.md", "AGENTS.md"])
+@pytest.mark.parametrize("document", ["docs/house.md", "CONTRIBUTING.md"])
 def test_the_rooms_are_the_layers_from_top_to_bottom(document: str) -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
