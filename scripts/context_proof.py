@@ -29,7 +29,7 @@ VARIANTS = {
     "temporal": HEADS,
 }
 """What a drawn world needs otherwise than photographs: the encoder is small and far from what it is tuned for, and a head over
-vectors that were fitted to the same queries learns little unless they are many and were seen once or twice (docs/log.md)."""
+vectors that were fitted to the same queries learns little unless they are many and were seen once or twice (docs/experiments.md)."""
 
 STEPS = (("zero-shot", "none"), ("none", "batch"), ("batch", "module"), ("module", "temporal"))
 

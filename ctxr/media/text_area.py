@@ -2,7 +2,7 @@
 
 Five convolutions (17,000 weights) say for every 8x8 pixels, a cell, how much they look like text. They were trained on drawn
 words over the photographs of scikit-image by `scripts/train_text_gate.py`. A picture with few such cells is spared: words that
-cover less than about half a percent of it may be missed (`python -m bench.quality gate`; docs/log.md has the table).
+cover less than about half a percent of it may be missed (`python -m bench.quality gate`; docs/experiments.md has the table).
 
 Tesseract reads the whole of what passes and, where it finds no word there, each place that looks like text by itself. Positions
 and confidences of words are kept, never the words.

@@ -46,7 +46,7 @@ class CopyRule:
 
     @classmethod
     def of_encoder(cls, threshold: float) -> "CopyRule":
-        """The rule for an encoder with that threshold. Measured with `python -m bench copies` (docs/log.md)."""
+        """The rule for an encoder with that threshold. Measured with `python -m bench copies` (docs/experiments.md)."""
         return cls(threshold * STRICT_SHARE, 1.2, 10)
 
     @classmethod
