@@ -12,7 +12,7 @@ from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import DATASET, PAIRS, PICTURES, RELEASE, RUN
-from ctxr.store.memory import remembered
+from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import last_path, remember_paths
 
 AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects")
@@ -47,20 +47,20 @@ def picture_parents(path: Path, known: Parent, workdir: Path, progress: Progress
     if known.kind not in (*artifact.KINDS, RELEASE):
         return []
 
-    def find() -> tuple[str, Sequence[Path]]:
+    def find(watch: Watch) -> str:
         try:
             dataset = read_dataset(path)
         except UsageError:  # files of another form, all of which are its content
-            return "", []
+            return ""
         named = [(image, file) for image, row in dataset.images.items() if (file := dataset.picture(row)) is not None]
-        files = {image: file for image, file in named if file.is_file()}
-        with progress.task("hashing pictures", len(files)) as task:
-            contents = contents_of(dataset, files, task.advance)
         top = dataset.root or path
         # where a picture, or a folder of them, may appear
         folders = {folder for _, file in named for folder in file.parents if folder.is_relative_to(top)}
         folders |= {folder for folder in top.glob("*") if folder.is_dir()}
-        return sha256_of(sorted(contents.items())), [path, *sorted(folders), *(file for _, file in named)]
+        watch([path, *sorted(folders), *(file for _, file in named)])
+        files = {image: file for image, file in named if file.is_file()}
+        with progress.task("hashing pictures", len(files)) as task:
+            return sha256_of(sorted(contents_of(dataset, files, task.advance).items()))
 
     sha256 = remembered(workdir, ["pictures", known.sha256, str(path.resolve())], find)
     return [Parent(PICTURES, PICTURES, sha256)] if sha256 and known.kind == RELEASE else []

@@ -14,7 +14,7 @@ from ctxr.engine.progress import SILENT, Progress
 from ctxr.errors import UsageError, some
 from ctxr.store.artifacts import MARKER
 from ctxr.store.hashing import sha256_bytes, sha256_file
-from ctxr.store.memory import remembered
+from ctxr.store.memory import Watch, remembered
 from ctxr.store.paths import CACHE, safe_name
 from ctxr.store.records import PHOTO_SUFFIXES, Kind
 
@@ -217,8 +217,12 @@ def _hashed(file: Path, advance: Callable[[int], None], project: Path | None = N
         raise OSError(errno.EINVAL, "not a regular file")
     if project is None or status.st_size < LARGE:
         return sha256_file(file, advance), status.st_size
-    what = ["sha256", str(file.resolve())]
-    return remembered(project, what, lambda: (sha256_file(file, advance), [file])), status.st_size
+
+    def find(watch: Watch) -> str:
+        watch([file])
+        return sha256_file(file, advance)
+
+    return remembered(project, ["sha256", str(file.resolve())], find), status.st_size
 
 
 def _video(file: Path, advance: Callable[[int], None], project: Path | None) -> InputSource:

@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 
 from ctxr.models.hub import from_root
 from ctxr.store.hashing import sha256_file, sha256_of
-from ctxr.store.memory import remembered
+from ctxr.store.memory import Watch, remembered
 
 WEIGHTS = Path(__file__).parent / "weights"
 """Models inside this package, a folder each."""
@@ -54,9 +54,10 @@ def _files(name: str) -> list[Path]:
 def _located(name: str, workdir: Path) -> list[str]:
     """What a name means here, and its files."""
 
-    def find() -> tuple[str, Sequence[Path]]:
+    def find(watch: Watch) -> str:
         resolved, files = resolve_name("ctxr.models.families:locate_model")(name)
-        return "\n".join([resolved, *map(str, files)]), files
+        watch(files)
+        return "\n".join([resolved, *map(str, files)])
 
     return remembered(workdir, ["model", name], find).split("\n")
 
@@ -65,6 +66,10 @@ def _hashes(files: Sequence[Path], workdir: Path) -> list[tuple[str, str]]:
     """Name and content of each file; what was hashed once is hashed again only where it changed."""
 
     def digest(file: Path) -> str:
-        return remembered(workdir, ["sha256", str(file.resolve())], lambda: (sha256_file(file), [file]))
+        def find(watch: Watch) -> str:
+            watch([file])
+            return sha256_file(file)
+
+        return remembered(workdir, ["sha256", str(file.resolve())], find)
 
     return [(file.name, digest(file)) for file in files if file.is_file()]

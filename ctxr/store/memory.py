@@ -1,6 +1,6 @@
 """Facts about files, kept until one of the files changes: beside the artifacts, where they may be deleted at any time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,18 +20,23 @@ class FileFact(msgspec.Struct, frozen=True):
     files: dict[str, tuple[int, int, int]]
 
 
-def remembered(workdir: Path, what: object, find: Callable[[], tuple[str, Sequence[Path]]]) -> str:
-    """What `find` gave, with the files that it looked at, for the same `what` while these files are the same."""
+Watch = Callable[[Iterable[Path]], None]
+"""Takes the files and folders that a fact is found in, before they are read."""
+
+
+def remembered(workdir: Path, what: object, find: Callable[[Watch], str]) -> str:
+    """What `find` gave for the same `what`, while the files that it watched are the same; kept unless one changed meanwhile."""
     note = workdir / CACHE / "facts" / f"{sha256_of(what)}.json"
     with suppress(OSError, *UNREADABLE):
         fact = msgspec.json.decode(note.read_bytes(), type=FileFact)
         if _stamps(fact.files) == fact.files:
             return fact.value
-    value, files = find()
+    stamps: dict[str, tuple[int, int, int]] = {}
     # a link by its own name: it may be led elsewhere
-    fact = FileFact(value, _stamps([str(file.absolute()) for file in files]))
-    with suppress(CtxrError):  # without room or permission for the note, it is found again next time
-        write_bytes(note, msgspec.json.encode(fact), durable=False)
+    value = find(lambda files: stamps.update(_stamps(str(file.absolute()) for file in files)))
+    if _stamps(stamps) == stamps:
+        with suppress(CtxrError):  # without room or permission for the note, it is found again next time
+            write_bytes(note, msgspec.json.encode(FileFact(value, stamps)), durable=False)
     return value
 
 

@@ -1,6 +1,5 @@
 """`ctxr regions`: features and boxes of regions of every picture."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,7 +18,7 @@ from ctxr.pipelines.modelling.config import RegionsConfig, RegionsReport
 from ctxr.store.artifacts import Content, open_artifact
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.kinds import REGION_FEATURES
-from ctxr.store.memory import remembered
+from ctxr.store.memory import Watch, remembered
 from ctxr.store.regions import read_regions
 
 
@@ -68,10 +67,11 @@ def _files_identity(folder: Path, workdir: Path) -> str:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
 
-    def find() -> tuple[str, Sequence[Path]]:
+    def find(watch: Watch) -> str:
+        watch([folder, *(one for one in folder.rglob("*") if one.is_dir())])
         files = sorted(folder.rglob("*.npz"))
-        hashed = [(file.relative_to(folder).as_posix(), sha256_file(file)) for file in files]
-        return sha256_of(hashed), [folder, *(one for one in folder.rglob("*") if one.is_dir()), *files]
+        watch(files)
+        return sha256_of([(file.relative_to(folder).as_posix(), sha256_file(file)) for file in files])
 
     return remembered(workdir, ["regions", str(folder.resolve())], find)
 

@@ -1,8 +1,6 @@
 """The threshold of a round: given, of a licence, of the judge, or chosen on dev."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from pkgutil import resolve_name
 
 import msgspec
@@ -14,7 +12,7 @@ from ctxr.models.judges.cascade import Cascade
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.inputs import ChosenThreshold
 from ctxr.store.hashing import sha256_if_readable
-from ctxr.store.memory import remembered
+from ctxr.store.memory import Watch, remembered
 
 
 def choose_threshold(
@@ -51,10 +49,10 @@ def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, p
             hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
         )
 
-    def choose() -> tuple[str, Sequence[Path]]:
+    def choose(_watch: Watch) -> str:
         choice = resolve_name("ctxr.pipelines.revision.decisions:threshold_on_dev")
         chosen = choice(config, base, dev, cascade, wanted=wanted, progress=progress)
-        return msgspec.json.encode(chosen).decode(), ()
+        return msgspec.json.encode(chosen).decode()
 
     about = ["threshold on dev", cascade.fingerprint, base.content, sha256_if_readable(dev), wanted]
     return msgspec.json.decode(remembered(config.workdir, about, choose), type=ChosenThreshold)

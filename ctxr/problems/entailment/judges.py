@@ -21,7 +21,7 @@ from ctxr.models.judges.endpoint import EndpointJudge
 from ctxr.models.judges.file import FileJudge
 from ctxr.problems.entailment.pairs import classifiers_in
 from ctxr.store.kinds import CLASSIFIERS
-from ctxr.store.memory import remembered
+from ctxr.store.memory import Watch, remembered
 
 TOY = "toy"
 
@@ -155,9 +155,9 @@ class ModelJudge(Judge):
         """As `Judge.probabilities` says."""
         return self.model.probabilities(claims)
 
-    def _facts(self) -> tuple[str, Sequence[Path]]:
+    def _facts(self, _watch: Watch) -> str:
         facts = {name: getattr(self.model, name) for name in ModelFacts.__struct_fields__}
-        return msgspec.json.encode(ModelFacts(**facts)).decode(), ()
+        return msgspec.json.encode(ModelFacts(**facts)).decode()
 
 
 def _classifier_folder(name: str, workdir: Path) -> Path:
