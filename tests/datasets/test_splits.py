@@ -34,8 +34,8 @@ def test_the_publishers_split_wins_over_the_hash(tmp_path: Path) -> None:
     ]
 
 
-def shared(first: str, second: str) -> SharedFootage:
-    return SharedFootage(first, second, 1, 9, (f"{first}/img1", f"{second}/img2"), 0.01)
+def shared(first: str, second: str, frames: int = 1) -> SharedFootage:
+    return SharedFootage(first, second, frames, 9, (f"{first}/img1", f"{second}/img2"), 0.01)
 
 
 def split_by_name(rows: list[Split]) -> dict[str, str]:
@@ -93,6 +93,13 @@ def test_a_source_goes_where_it_shares_most_itself() -> None:
     linked = [shared("a", "d"), shared("b", "d"), shared("c", "d"), shared("c", "e")]
     dealt = split_by_name(assign_splits(dict.fromkeys("abcde", True), linked, fixed))
     assert dealt == {"a": "train", "b": "train", "c": "test", "d": "test", "e": "test"}
+
+
+@pytest.mark.parametrize(("frames", "split"), [(3, "test"), (1, "train")])
+def test_shared_frames_weigh_more_than_sources(frames: int, split: SplitName) -> None:
+    fixed: dict[str, SplitName] = {"a": "train", "b": "train", "d": "test"}
+    linked = [shared("a", "c"), shared("b", "c"), shared("c", "d", frames)]
+    assert split_by_name(assign_splits(dict.fromkeys("abcd", True), linked, fixed))["c"] == split
 
 
 @pytest.mark.parametrize(
