@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ctxr.errors import UsageError
+from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import (
     Facts,
     Image,
@@ -23,7 +24,7 @@ from ctxr.store.records import (
     SplitName,
     Text,
 )
-from ctxr.store.tables import SIDE_TABLES
+from ctxr.store.tables import PAYLOADS, Owner
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Dataset:
         footage: sources that share footage, where they were compared.
         licences: what the publisher says of each image, by image id; empty where nothing was said.
         files: what it was read from, but for pictures.
-        side: rows of the side tables that it has, by name (`SIDE_TABLES`).
+        payloads: rows of the payload tables that it has, by name (`PAYLOADS`).
         notes: what a reader left out or took on trust, one sentence each.
     """
 
@@ -70,11 +71,11 @@ class Dataset:
     footage: tuple[SharedFootage, ...] = ()
     licences: dict[str, str] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
-    side: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
+    payloads: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
 
     def of_sets(self, command: str) -> "Dataset":
-        """Itself, for a command about sets with one target. Raises UsageError for documents."""
-        if any(image_set.kind == "document" for image_set in self.sets):
+        """Itself, for a command about sets with one target. Raises UsageError for sets with links."""
+        if any(SET_KINDS[image_set.kind].links for image_set in self.sets):
             sentence = f"{self.name} holds documents, and {command} is about image sets"
             raise UsageError(sentence, hint="use ctxr stats, ctxr train --recipe links-ap or ctxr eval")
         return self
@@ -92,20 +93,20 @@ class Dataset:
             "queries": self.queries.values(),
             "judgments": self.judgments,
             "splits": [Split(group, split) for group, split in self.splits.items()],
-            **self.side,
+            **self.payloads,
         }
 
-    def payload(self, table: str, query: str) -> Sequence[Record]:
-        """Rows of a side table that belong to a query, in the order of the table."""
-        return self._by_owner.get(table, {}).get(query, ())
+    def payload(self, of: Owner, name: str) -> Mapping[str, Sequence[Record]]:
+        """Rows that belong to a query, an image or a set of that id, by payload table and in its order."""
+        return self._by_owner.get((of, name), {})
 
     @cached_property
-    def _by_owner(self) -> dict[str, dict[str, list[Record]]]:
-        """Rows of side tables by what they belong to."""
-        owned: dict[str, dict[str, list[Record]]] = {}
-        for name, rows in self.side.items():
+    def _by_owner(self) -> dict[tuple[Owner, str], dict[str, list[Record]]]:
+        owned: dict[tuple[Owner, str], dict[str, list[Record]]] = {}
+        for name, rows in self.payloads.items():
+            table = PAYLOADS[name]
             for row in rows:
-                owned.setdefault(name, {}).setdefault(SIDE_TABLES[name].owner_of(row), []).append(row)
+                owned.setdefault((table.of, table.owner_of(row)), {}).setdefault(name, []).append(row)
         return owned
 
     def targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:

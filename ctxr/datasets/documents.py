@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError
+from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import Image, ImageSet, Judgment, Query, SplitName, Text
 
 Links = npt.NDArray[np.float64]
@@ -88,7 +89,7 @@ class DocumentTables:
 
 def is_documents(dataset: Dataset) -> bool:
     """Whether a dataset holds documents."""
-    return bool(dataset.sets) and all(one.kind == "document" for one in dataset.sets)
+    return bool(dataset.sets) and all(SET_KINDS[one.kind].links for one in dataset.sets)
 
 
 def documents_of(dataset: Dataset, worker: str = GOLD) -> list[Document]:

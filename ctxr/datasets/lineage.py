@@ -7,6 +7,7 @@ from pathlib import Path
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.datasets.readers import artifact
+from ctxr.datasets.readers.entailment import pair_files
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import MANIFEST, Artifact, Parent, open_artifact
@@ -20,17 +21,19 @@ AS_PUBLISHED = ("zero-shot", "links-zero-shot", "links-objects")
 
 
 def content_of(path: Path) -> Parent:
-    """What lies at `path` by content: a dataset as `dataset_identity` knows it, else the names and hashes of all files.
+    """What lies at `path` by content: a dataset as `dataset_identity` knows it, else published pairs by the files they are read from.
 
-    Raises DataError for a table of an artifact that was edited since, for which its manifest does not stand.
+    Raises UsageError where there is neither, DataError for a table of an artifact that was edited since.
     """
     try:
         known = dataset_identity(path)
     except UsageError:
-        if not path.exists():
+        files = pair_files(path) if path.exists() else []
+        if not files:
             raise
-        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-        return Parent("dataset", RELEASE, sha256_of([(file.name, sha256_file(file)) for file in files]))
+        top = path if path.is_dir() else path.parent
+        rows = [(file.relative_to(top).as_posix(), sha256_file(file)) for file in files]
+        return Parent("dataset", RELEASE, sha256_of(rows))
     if known.kind != RELEASE:
         open_artifact(path if path.is_dir() else path.parent).refuse_changed()
     return known

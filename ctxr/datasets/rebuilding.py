@@ -16,7 +16,7 @@ import msgspec
 from ctxr.datasets.splits import GROUPS
 from ctxr.errors import DataError
 from ctxr.store.records import PHOTO_SUFFIXES, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import UNREADABLE, decode_other, read_side_tables, read_table
+from ctxr.store.tables import UNREADABLE, decode_other, read_payloads, read_table
 
 R = TypeVar("R", bound=Record)
 
@@ -98,7 +98,7 @@ class RebuildRecipe:
     queries: list[Query]
     judgments: list[Judgment]
     footage: list[SharedFootage]
-    side: dict[str, tuple[Record, ...]]
+    payloads: dict[str, tuple[Record, ...]]
 
 
 def read_recipe(path: Path) -> RebuildRecipe:
@@ -131,7 +131,7 @@ def read_recipe(path: Path) -> RebuildRecipe:
         optional("queries.jsonl", Query),
         optional("judgments.jsonl", Judgment),
         optional(GROUPS, SharedFootage),
-        read_side_tables(path, files),
+        read_payloads(path, files),
     )
 
 

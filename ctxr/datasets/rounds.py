@@ -226,7 +226,7 @@ def rows_of(dataset: Dataset) -> str:
         dataset.texts.values(),
         dataset.queries.values(),
         dataset.judgments,
-        *dataset.side.values(),
+        *dataset.payloads.values(),
     )
     return sha256_of([sha256_bytes(b"".join(sorted(map(encode_row, rows)))) for rows in parts])
 

@@ -20,7 +20,7 @@ class EvalQuery:
         ordered: whether that order is one of time.
         weak: ids of further images for which the text was found to hold, where a recipe uses them.
         unsure: ids of those about which no judge is sure.
-        payload: its rows of the side tables, by name.
+        payload: its rows of the payload tables, by name.
     """
 
     query: str
@@ -74,7 +74,7 @@ def queries_of(dataset: Dataset, queries: Collection[str] | None = None) -> list
                     targets=tuple(sorted(targets.get(name, ()))),
                     ordered=image_set.ordered,
                     split=dataset.split_of(image_set),
-                    payload={table: own for table in dataset.side if (own := dataset.payload(table, name))},
+                    payload=dataset.payload("query", name),
                 )
             )
     return rows

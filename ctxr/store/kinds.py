@@ -5,13 +5,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SetKind:
-    """A kind of image sets; `ordered`: their images stand in the order of time."""
+    """A kind of image sets.
+
+    Attributes:
+        ordered: their images stand in the order of time.
+        links: a query links to any number of their images, or to none, where others have one target.
+    """
 
     ordered: bool = False
+    links: bool = False
 
 
-SET_KINDS: dict[str, SetKind] = {"video": SetKind(ordered=True), "photos": SetKind(), "document": SetKind()}
-"""Frames of a video, photos that resemble one another, and images of a document, by the name in `ImageSet.kind`."""
+SET_KINDS: dict[str, SetKind] = {"video": SetKind(ordered=True), "photos": SetKind(), "document": SetKind(links=True)}
+"""Frames of a video, photos, and images of a document, by the name in `ImageSet.kind`. A gallery is a set of kind `photos`: its size
+decides that it is one, so the photos of a release and of `ctxr build-sets` need no other kind. Keyframes get theirs from their reader."""
 
 IMAGE_SETS = "image_sets"
 """Kind of what `ctxr build-sets`, `filter` and `rebuild` write."""

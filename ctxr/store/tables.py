@@ -21,8 +21,11 @@ from ctxr.store.records import Dialogue, Record
 R = TypeVar("R", bound=Record)
 
 
+Owner = Literal["query", "image", "image_set"]
+
+
 @dataclass(frozen=True)
-class SideTable:
+class PayloadTable:
     """A table beside those of every dataset, which an artifact has only where it has rows.
 
     Attributes:
@@ -31,7 +34,7 @@ class SideTable:
     """
 
     record: type[Record]
-    of: Literal["query", "image", "image_set"]
+    of: Owner
     owner: str = "id"
     answers: bool = False
 
@@ -40,8 +43,8 @@ class SideTable:
         return str(getattr(row, self.owner))
 
 
-SIDE_TABLES: dict[str, SideTable] = {"dialogues": SideTable(Dialogue, of="query", answers=True)}
-"""Side tables by the names of their files, without `.jsonl`: whatever reads, copies or writes a dataset keeps them."""
+PAYLOADS: dict[str, PayloadTable] = {"dialogues": PayloadTable(Dialogue, of="query", answers=True)}
+"""Payload tables by the names of their files, without `.jsonl`: whatever reads, copies or writes a dataset keeps them."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for what is no JSON of its type; the last where JSON is nested thousands of levels deep."""
@@ -168,19 +171,19 @@ def read_appended(path: Path, record: type[R]) -> list[R]:
     return rows
 
 
-def read_side_tables(folder: Path, files: Collection[str]) -> dict[str, tuple[Record, ...]]:
-    """The side tables that are among the files of a folder. Raises what `read_table` raises."""
-    tables = {name: table.record for name, table in SIDE_TABLES.items() if f"{name}.jsonl" in files}
+def read_payloads(folder: Path, files: Collection[str]) -> dict[str, tuple[Record, ...]]:
+    """The payload tables that are among the files of a folder. Raises what `read_table` raises."""
+    tables = {name: table.record for name, table in PAYLOADS.items() if f"{name}.jsonl" in files}
     return {name: tuple(read_table(folder / f"{name}.jsonl", record)) for name, record in tables.items()}
 
 
-def side_rows(
-    side: Mapping[str, Iterable[Record]], kept: Mapping[str, Collection[str]]
+def payload_rows(
+    payloads: Mapping[str, Iterable[Record]], kept: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[Record, ...]]:
-    """The rows that belong to what is kept, ids by `SideTable.of`; without the tables that are left empty."""
+    """The rows that belong to what is kept, ids by `PayloadTable.of`; without the tables that are left empty."""
     rows_of = {
-        name: tuple(row for row in rows if SIDE_TABLES[name].owner_of(row) in kept[SIDE_TABLES[name].of])
-        for name, rows in side.items()
+        name: tuple(row for row in rows if PAYLOADS[name].owner_of(row) in kept[PAYLOADS[name].of])
+        for name, rows in payloads.items()
     }
     return {name: rows for name, rows in rows_of.items() if rows}
 

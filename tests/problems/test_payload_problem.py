@@ -24,7 +24,7 @@ from ctxr.problems import evaluation, protocols, question, registry, runs, train
 from ctxr.problems.embeddings import PictureFiles, questions_with
 from ctxr.problems.queries import EvalQuery, by_split, queries_of, sha256_of_queries
 from ctxr.store.artifacts import Parent
-from ctxr.store.tables import SIDE_TABLES, SideTable
+from ctxr.store.tables import PAYLOADS, PayloadTable
 from tests.problems.drawn_traces import Trace, write_traces
 
 
@@ -110,7 +110,7 @@ class Traces(question.Question, protocols.Learner, protocols.OpenRun):
     folder: Path
 
     def asks(self, dataset: Any) -> bool:
-        return "traces" in dataset.side
+        return "traces" in dataset.payloads
 
     def open_run(self, source: Path | str, options: protocols.ScoringOptions, progress: Any) -> "Traces":
         self.folder = Path(source)
@@ -129,7 +129,7 @@ class Traces(question.Question, protocols.Learner, protocols.OpenRun):
 
 def test_a_problem_with_payloads_is_trained_evaluated_and_reported(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(registry, "PROBLEMS", {"traces": f"{__name__}:Traces", **registry.PROBLEMS})
-    monkeypatch.setitem(SIDE_TABLES, "traces", SideTable(Trace, of="query"))
+    monkeypatch.setitem(PAYLOADS, "traces", PayloadTable(Trace, of="query"))
     dataset, mine, recipe = write_traces(tmp_path / "touched"), ("--workdir", str(tmp_path)), tmp_path / "traces.toml"
     recipe.write_text('variant = "traces"\nlr = 0.02\nbatch = 16\nepochs = 40\n')
 

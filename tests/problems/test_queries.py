@@ -1,4 +1,4 @@
-"""What models are asked about a dataset: every text, every relevant image, and what belongs to a query in side tables."""
+"""What models are asked about a dataset: every text, every relevant image, and what belongs to a query in payload tables."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ def dataset() -> Dataset:
         judgments=tuple(
             Judgment("q", image, "gold", value) for image, value in zip(IMAGES, (1.0, 0.0, 1.0), strict=True)
         ),
-        side={"dialogues": (TALK,)},
+        payloads={"dialogues": (TALK,)},
     )
 
 
@@ -62,7 +62,7 @@ def reject(one: Dataset) -> Dataset:
 
 def talk_on(one: Dataset) -> Dataset:
     longer = msgspec.structs.replace(TALK, turns=(*TALK.turns, Turn(1, "Nice.")))
-    return replace(one, side={"dialogues": (longer,)})
+    return replace(one, payloads={"dialogues": (longer,)})
 
 
 @pytest.mark.parametrize("change", [change_author, reject, talk_on])

@@ -12,7 +12,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import DATASET, IMAGE_SETS
 from ctxr.store.paths import stays_inside
 from ctxr.store.records import Facts, Image, ImageSet, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import SIDE_TABLES, read_side_tables, read_table
+from ctxr.store.tables import PAYLOADS, read_payloads, read_table
 
 KINDS = (IMAGE_SETS, DATASET)
 """Kinds of artifacts that hold sets."""
@@ -73,7 +73,7 @@ def dataset_of(artifact: Artifact) -> Dataset:
         splits={row.group: row.split for row in optional("splits.jsonl", Split)},
         sources=tuple(optional("sources.jsonl", Source)),
         footage=tuple(optional("groups.jsonl", SharedFootage)),
-        side=read_side_tables(path, artifact.manifest.files),
+        payloads=read_payloads(path, artifact.manifest.files),
         facts={by_path[row.path]: row for row in optional("facts.jsonl", Facts) if row.path in by_path},
     )
     _check_references(path, dataset)
@@ -117,8 +117,8 @@ def _check_references(path: Path, dataset: Dataset) -> None:
             what = f"on {row.query!r} names {row.candidate!r}, which is not a candidate there"
             _refuse(path / "judgments.jsonl", f"judgment of {row.worker!r} {what}")
     owners: dict[str, Collection[str]] = {"query": dataset.queries, "image": images, "image_set": sets}
-    for name, rows in dataset.side.items():
-        table = SIDE_TABLES[name]
+    for name, rows in dataset.payloads.items():
+        table = PAYLOADS[name]
         if lost := next((owner for row in rows if (owner := table.owner_of(row)) not in owners[table.of]), None):
             _refuse(path / f"{name}.jsonl", f"a row is about {lost!r}, which does not exist")
 

@@ -25,7 +25,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_file
 from ctxr.store.paths import plain_name, stays_inside
 from ctxr.store.records import Image, ImageSet, Judgment, Query
-from ctxr.store.tables import SIDE_TABLES, encode_other, side_rows
+from ctxr.store.tables import PAYLOADS, encode_other, payload_rows
 
 COLUMNS = ["source", "licence", "attribution", "url"]
 
@@ -390,21 +390,21 @@ class ExportResult:
 
 
 def without_test_answers(dataset: Dataset) -> Dataset:
-    """The dataset without what anybody answered about sets of the test side, and rows of side tables that tell an answer."""
+    """The dataset without what anybody answered about sets of the test side, and rows of payload tables that tell an answer."""
     splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
     for row in dataset.judgments:
         if row.query not in dataset.queries:
             raise DataError(f"a judgment by {row.worker} is about {row.query!r}, which is not a query")
     kept = [row for row in dataset.judgments if splits.get(dataset.queries[row.query].image_set) != "test"]
     shown = [image_set for image_set in dataset.sets if splits[image_set.id] != "test"]
-    told = {name: rows for name, rows in dataset.side.items() if SIDE_TABLES[name].answers}
+    payloads = dict(dataset.payloads)
+    answers = {name: payloads.pop(name) for name in dataset.payloads if PAYLOADS[name].answers}
     owners = {
         "query": {query.id for query in dataset.queries.values() if splits.get(query.image_set) != "test"},
         "image": {image for image_set in shown for image in image_set.images},
         "image_set": {image_set.id for image_set in shown},
     }
-    side = {name: rows for name, rows in dataset.side.items() if name not in told} | side_rows(told, owners)
-    return replace(dataset, judgments=tuple(kept), side=side)
+    return replace(dataset, judgments=tuple(kept), payloads=payloads | payload_rows(answers, owners))
 
 
 def check_names(dataset: Dataset) -> None:

@@ -33,7 +33,7 @@ from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import DATASET, JUDGMENTS, TASKS
 from ctxr.store.records import Facts, Image, Judgment, Query, Record, SharedFootage, Source, Split, Text
-from ctxr.store.tables import pretty_json, read_table, side_rows, write_table, write_tables
+from ctxr.store.tables import payload_rows, pretty_json, read_table, write_table, write_tables
 
 
 def without_audits(answered: Answered, workdir: Path) -> Answered:
@@ -196,7 +196,7 @@ def write_dataset(
     if footage := [row for row in _rows(root, GROUPS, SharedFootage) if {row.first, row.second} <= groups]:
         tables["groups"] = footage
     owners = {"query": usable, "image": {image.id for image in images}, "image_set": used}
-    tables |= side_rows({"dialogues": answered.dialogues}, owners)
+    tables |= payload_rows({"dialogues": answered.dialogues}, owners)
     return write_tables(out, tables)
 
 

@@ -25,7 +25,7 @@ from ctxr.store.hashing import sha256_bytes, sha256_if_readable
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import remember_paths
 from ctxr.store.records import Facts, Failure, Image, ImageSet, Record, Shot
-from ctxr.store.tables import SIDE_TABLES, read_table, side_rows, write_tables
+from ctxr.store.tables import PAYLOADS, payload_rows, read_table, write_tables
 from ctxr.store.units import IMAGES, SOURCES
 
 
@@ -196,7 +196,7 @@ def _image(image: RecipeImage) -> Image:
 
 
 def _annotations(recipe: RebuildRecipe, sets: Sequence[ImageSet]) -> dict[str, Sequence[Record]]:
-    """Texts, queries, judgments and side tables about the sets that could be made."""
+    """Texts, queries, judgments and payload tables about the sets that could be made."""
     made = {image_set.id for image_set in sets}
     queries = [query for query in recipe.queries if query.image_set in made]
     ids = {query.id for query in queries}
@@ -204,8 +204,8 @@ def _annotations(recipe: RebuildRecipe, sets: Sequence[ImageSet]) -> dict[str, S
     judgments = [judgment for judgment in recipe.judgments if judgment.query in ids]
     texts = [text for text in recipe.texts if text.id in named]
     images = {name for image_set in sets for name in image_set.images}
-    side = side_rows(recipe.side, {"query": ids, "image": images, "image_set": made})
-    return {"texts": texts, "queries": queries, "judgments": judgments, **side}
+    payloads = payload_rows(recipe.payloads, {"query": ids, "image": images, "image_set": made})
+    return {"texts": texts, "queries": queries, "judgments": judgments, **payloads}
 
 
 def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) -> None:
@@ -214,7 +214,7 @@ def _tidy(out: Path, recipe: RebuildRecipe, wanted: set[str], tables: set[str]) 
         for image in recipe.images.values():
             if image.path not in wanted:
                 (out / image.path).unlink(missing_ok=True)
-        for name in ("texts", "queries", "judgments", *SIDE_TABLES):
+        for name in ("texts", "queries", "judgments", *PAYLOADS):
             if name not in tables:
                 (out / f"{name}.jsonl").unlink(missing_ok=True)
         for part in [*out.glob(".*.part"), *(out / IMAGES).glob("*/.*.part")]:

@@ -28,7 +28,7 @@ from ctxr.problems.figures import PARTS
 from ctxr.problems.registry import question_about
 from ctxr.store.atomic import write_bytes
 from ctxr.store.records import ImageSet, Query
-from ctxr.store.tables import SIDE_TABLES, UNREADABLE
+from ctxr.store.tables import PAYLOADS, UNREADABLE
 
 Row = tuple[str, float | None, float, int, bool]
 """Figure, value here (None: cannot be computed), published value, digits after the point, whether all that it was counted on
@@ -338,13 +338,13 @@ def phenomena_table(dataset: Dataset) -> Table | str:
     return Table("Phenomena (% of the annotated descriptions)", ("", *PARTS, "annotated"), rows, digits=1)
 
 
-def side_tables(dataset: Dataset) -> Table | str:
-    """Rows of each side table, and what they belong to."""
+def payload_tables(dataset: Dataset) -> Table | str:
+    """Rows of each payload table, and what they belong to."""
     rows = [
-        (name, len(table), SIDE_TABLES[name].of.replace("_", " "), len(set(map(SIDE_TABLES[name].owner_of, table))))
-        for name, table in dataset.side.items()
+        (name, len(table), PAYLOADS[name].of.replace("_", " "), len(set(map(PAYLOADS[name].owner_of, table))))
+        for name, table in dataset.payloads.items()
     ]
-    return Table("Side tables", ("table", "rows", "each about a", "distinct"), tuple(rows)) if rows else ""
+    return Table("Payload tables", ("table", "rows", "each about a", "distinct"), tuple(rows)) if rows else ""
 
 
 def licences(dataset: Dataset) -> Table | str:
@@ -386,7 +386,7 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         "positions": positions(dataset),
         "distances": distance_table(dataset, distances),
         "phenomena": phenomena_table(dataset),
-        "side_tables": side_tables(dataset),
+        "payload_tables": payload_tables(dataset),
         "licences": licences(dataset),
         "leakage": leakage_table(near, dataset, vectors, progress),
     }

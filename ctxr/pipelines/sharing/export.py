@@ -210,7 +210,9 @@ class _ExportStage(Stage[Inputs]):
         job = ExportJob(dataset, self.source, out, licences, size, progress, options.videos, options.workers, *scores)
         written = WRITERS[options.to](job)
         if options.to != "recipe":
-            written.left_out += [f"{plural(len(rows), 'row')} of {name}.jsonl." for name, rows in dataset.side.items()]
+            written.left_out += [
+                f"{plural(len(rows), 'row')} of {name}.jsonl." for name, rows in dataset.payloads.items()
+            ]
         page = card(job, manifest, inputs.parents[0].sha256, options.to, written)
         write_bytes(out / CARD, page.encode())
         for line in written.left_out:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctxr.datasets.pairs import EntailmentPair, file_names, published_image, seen_pictures
-from ctxr.datasets.readers.entailment import Reading, read_captions, read_pairs
+from ctxr.datasets.readers.entailment import CAPTIONS, PICTURES, TABLES, Reading, read_captions, read_pairs
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
@@ -33,8 +33,8 @@ def is_classifier(folder: Path) -> bool:
     return (folder / MANIFEST).is_file() and open_artifact(folder).manifest.kind == kinds.CLASSIFIER
 
 
-PAIRS, PICTURES, CAPTIONS = "pairs.jsonl", "pictures", "captions"
-"""Table of an artifact; folders beside published files with pictures under their published names, and with files of captions."""
+PAIRS = "pairs.jsonl"
+"""Table of an artifact."""
 
 MOST_TOLD = 4
 """Sorts of oddities of a file that are told."""
@@ -44,8 +44,6 @@ _TO_CAPTION, _TO_IMAGE = "_image_to_caption", "_caption_to_image"
 
 FOLDERS = (kinds.PAIRS, "dataset")
 """Folders of a project whose pairs are meant where none are named, the first that has some."""
-
-_TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -164,7 +162,7 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
     captions = read_captions(sorted(((path if whole else path.parent) / CAPTIONS).glob("*.json")))
     named = {table.name: table for table in (sorted(path.iterdir()) if whole else [path])}
     readings = {
-        name: read_pairs(file, captions=captions) for name, file in named.items() if file.suffix in _TABLES or not whole
+        name: read_pairs(file, captions=captions) for name, file in named.items() if file.suffix in TABLES or not whole
     }
     for name, file in named.items():
         source, _, ending = name.partition(_TO_CAPTION)
@@ -175,7 +173,7 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
     if not readings:
         raise DataError(
             f"{path} holds no file of pairs",
-            hint=f"put {', '.join(_TABLES)} there; ctxr pairs also takes a dataset with captions",
+            hint=f"put {', '.join(TABLES)} there; ctxr pairs also takes a dataset with captions",
         )
     for name, reading in readings.items():
         among = f" in {reading.rows} rows" if reading.left_out else ""

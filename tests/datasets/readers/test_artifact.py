@@ -84,10 +84,10 @@ def dialogue(query: str) -> Dialogue:
 
 def test_rows_of_a_side_table_are_read_by_the_query_that_they_belong_to(tmp_path: Path) -> None:
     dataset = read_dataset(write(tmp_path / "talks", tables() | {"dialogues": [dialogue("q")]}))
-    assert dataset.payload("dialogues", "q") == [dialogue("q")]
-    assert dataset.payload("dialogues", "p") == dataset.payload("traces", "q") == ()
+    assert dataset.payload("query", "q") == {"dialogues": [dialogue("q")]}
+    assert dataset.payload("query", "p") == dataset.payload("image", "q") == {}
     assert list(dataset.tables()["dialogues"]) == [dialogue("q")]
-    assert read_dataset(write(tmp_path / "bare", tables())).side == {}
+    assert read_dataset(write(tmp_path / "bare", tables())).payloads == {}
 
 
 def test_a_set_of_an_unknown_kind_is_refused_with_the_kinds_there_are(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_dataset_is_read_with_the_dialogues_of_its_queries(answered: Answered,
         aggregated(answered=replace(answered, dialogues=tuple(talks)), work=tmp_path, out=tmp_path / "dataset")
     )
     dataset = read_dataset(tmp_path / "dataset")
-    assert [dataset.payload("dialogues", name) for name in kept] == [[talk] for talk in talks[:2]]
-    assert report.counts["dialogues"] == len(dataset.side["dialogues"]) == 2
+    assert [dataset.payload("query", name) for name in kept] == [{"dialogues": [talk]} for talk in talks[:2]]
+    assert report.counts["dialogues"] == len(dataset.payloads["dialogues"]) == 2
 
 
 def test_the_dataset_holds_what_the_paper_would_keep_and_nothing_else(answered: Answered, tmp_path: Path) -> None:

@@ -421,6 +421,21 @@ def _add(captions: Captions, at: str, key: str, image: str, text: str) -> None:
         listed.append(key)
 
 
+PICTURES, CAPTIONS = "pictures", "captions"
+"""Folders beside published files with pictures under their published names, and with files of captions."""
+
+TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
+"""What names of published files end with."""
+
+
+def pair_files(path: Path) -> list[Path]:
+    """What published pairs at a path may be read from: tables, positives, names of classes, captions, pictures; none without a table."""
+    folder = path if path.is_dir() else path.parent
+    tables = [file for file in folder.glob("*") if file.suffix in (*TABLES, ".json")] if path.is_dir() else [path]
+    around = [folder / "dataset_info.json", *(folder / CAPTIONS).glob("*.json"), *(folder / PICTURES).glob("*.jpg")]
+    return sorted({file for file in (*tables, *around) if file.is_file()}) if tables else []
+
+
 _SPLITS_OF_PAIRS: dict[str, SplitName] = {
     "train": "train", "dev": "valid", "val": "valid", "valid": "valid", "validation": "valid", "test": "test",
 }  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.lineage import common_dataset, remember_dataset
+from ctxr.datasets.lineage import common_dataset, content_of, remember_dataset
 from ctxr.errors import UnfinishedError, UsageError
 from ctxr.store.artifacts import Content, Parent, finish, open_artifact
 from tests.pipelines.modelling.training.test_train import Note
@@ -82,3 +82,19 @@ def test_runs_that_asked_different_things_of_one_release_have_it_in_common(tmp_p
     for run in runs:
         remember_dataset(run, release)
     assert common_dataset(runs, Note()) == release
+
+
+def test_published_pairs_are_what_they_are_read_from_in_its_folder(tmp_path: Path) -> None:
+    pairs = tmp_path / "snli"
+    (pairs / "captions").mkdir(parents=True)
+    (pairs / "train.tsv").write_text("pairID\n1\n")
+    (pairs / "captions" / "a.json").write_text("{}")
+    before = content_of(pairs)
+    artifact(pairs / "runs" / "a", "run")
+    (pairs / "notes.md").write_text("read by nobody")
+    assert content_of(pairs) == before
+    (pairs / "captions" / "a.json").rename(pairs / "a.json")
+    assert content_of(pairs) != before
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="holds no dataset"):
+        content_of(tmp_path / "empty")

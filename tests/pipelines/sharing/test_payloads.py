@@ -1,4 +1,4 @@
-"""A side table goes where its dataset goes: into a recipe and what is rebuilt from it; other formats say what they leave out."""
+"""A payload table goes where its dataset goes: into a recipe and what is rebuilt from it; other formats say what they leave out."""
 
 import shutil
 from pathlib import Path
@@ -33,19 +33,21 @@ def talks(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sides(dataset: Dataset) -> set[str | None]:
     by_id = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
-    return {by_id[dataset.queries[row.id].image_set] for row in dataset.side["dialogues"] if isinstance(row, Dialogue)}
+    return {
+        by_id[dataset.queries[row.id].image_set] for row in dataset.payloads["dialogues"] if isinstance(row, Dialogue)
+    }
 
 
-def test_a_recipe_and_what_is_rebuilt_from_it_keep_side_tables(talks: Path, footage: Path, tmp_path: Path) -> None:
+def test_a_recipe_and_what_is_rebuilt_from_it_keep_payloads(talks: Path, footage: Path, tmp_path: Path) -> None:
     whole = read_dataset(talks)
     export(talks, tmp_path / "recipe", "recipe", videos=footage)
     rebuild(tmp_path / "recipe", footage, tmp_path / "again")
-    assert read_dataset(tmp_path / "again").side == whole.side
+    assert read_dataset(tmp_path / "again").payloads == whole.payloads
     assert sides(whole) == {"train", "valid", "test"}
     shutil.rmtree(tmp_path / "again")
     rebuild(tmp_path / "recipe", one_video(footage, tmp_path), tmp_path / "again")
     part = read_dataset(tmp_path / "again")
-    assert {row.key()[0] for row in part.side["dialogues"]} == part.queries.keys() != whole.queries.keys()
+    assert {row.key()[0] for row in part.payloads["dialogues"]} == part.queries.keys() != whole.queries.keys()
 
 
 def one_video(footage: Path, tmp_path: Path) -> Path:
@@ -62,13 +64,13 @@ def test_hidden_answers_of_test_are_not_told_by_a_side_table(talks: Path, footag
     assert not any(name in table for name in tested)
 
 
-def test_a_format_without_side_tables_says_what_it_leaves_out(talks: Path, tmp_path: Path) -> None:
-    count = len(read_dataset(talks).side["dialogues"])
+def test_a_format_without_payloads_says_what_it_leaves_out(talks: Path, tmp_path: Path) -> None:
+    count = len(read_dataset(talks).payloads["dialogues"])
     assert f"{count} rows of dialogues.jsonl." in export(talks, tmp_path / "shards", "webdataset").left_out
 
 
-def test_side_tables_are_counted(talks: Path, described: Path) -> None:
+def test_payloads_are_counted(talks: Path, described: Path) -> None:
     dataset = read_dataset(talks)
-    (row,) = stats(Stats(talks)).tables["side_tables"].rows
+    (row,) = stats(Stats(talks)).tables["payload_tables"].rows
     assert row == ("dialogues", len(dataset.queries), "query", len(dataset.queries))
-    assert "side_tables" not in stats(Stats(described)).tables
+    assert "payload_tables" not in stats(Stats(described)).tables
