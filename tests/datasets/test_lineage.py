@@ -91,7 +91,7 @@ def test_published_pairs_are_what_they_are_read_from_in_its_folder(tmp_path: Pat
     (pairs / "captions" / "a.json").write_text("{}")
     before = content_of(pairs)
     artifact(pairs / "runs" / "a", "run")
-    (pairs / "notes.md").write_text("read by nobody")
+    (pairs / "notes.log").write_text("read by nobody")
     assert content_of(pairs) == before
     (pairs / "captions" / "a.json").rename(pairs / "a.json")
     assert content_of(pairs) != before
