@@ -1,13 +1,14 @@
 """A folder that `datasets.load_dataset` opens: parquet shards with the pictures inside, typed, by split."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import ModuleType
 from typing import IO
 
-from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, Shards, suffix_of
+from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, suffix_of, write_shards
+from ctxr.store.records import ImageSet
 
 SPLITS = {"train": "train", "valid": "validation", "test": "test", "unsplit": "unsplit"}
 """Our names of the sides, and theirs."""
@@ -19,6 +20,9 @@ _GROUP_ROWS = 5000
 
 Kind = str | list["Kind"] | dict[str, "Kind"]
 """A column: a name is a type, a list holds its one element, a mapping is a record."""
+
+Columns = dict[str, object]
+"""A row: values by column."""
 
 _JUDGMENT: dict[str, Kind] = {
     "candidate": "string",
@@ -71,30 +75,29 @@ def write(job: ExportJob) -> ExportResult:
 
     sets, queries = job.by_split(), {}
 
-    def shards(folder: str, split: str, columns: dict[str, Kind]) -> Shards[dict[str, object]]:
-        begin = partial(_parquet, arrow, parquet, columns)
-        return Shards(job.out / folder, f"{SPLITS[split]}-{{number:05d}}.parquet", job.shard_bytes, begin)
+    def write_rows(folder: str, split: str, columns: dict[str, Kind], rows: Iterable[tuple[Columns, int]]) -> None:
+        pattern = job.out / folder / f"{SPLITS[split]}-{{number:05d}}.parquet"
+        write_shards(pattern, job.shard_bytes, partial(_parquet, arrow, parquet, columns), rows)
 
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
+
+        def set_rows(own: Iterable[ImageSet]) -> Iterator[tuple[Columns, int]]:
+            for image_set in own:
+                members = job.members(image_set)
+                pictures = [job.pictures.content(image) for image in members]
+                # the path serves to guess the format and is no place
+                names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
+                images = [{"bytes": one, "path": name} for one, name in zip(pictures, names, strict=True)]
+                described = {"images": images, "members": [job.image_row(image) for image in members]}
+                yield job.set_row(image_set) | described, sum(map(len, pictures))
+                task.advance()
+
         for split, own in sets.items():
-            with shards("data", split, SETS) as files:
-                for image_set in own:
-                    members = job.members(image_set)
-                    pictures = [job.pictures.content(image) for image in members]
-                    # the path serves to guess the format and is no place
-                    names = [f"{position}{suffix_of(image)}" for position, image in enumerate(members)]
-                    row = job.set_row(image_set) | {
-                        "images": [{"bytes": one, "path": name} for one, name in zip(pictures, names, strict=True)],
-                        "members": [job.image_row(image) for image in members],
-                    }
-                    files.add(row, sum(map(len, pictures)))
-                    task.advance()
+            write_rows("data", split, SETS, set_rows(own))
     for split, own in sets.items():
         if rows := [row for image_set in own for row in job.query_rows(image_set)]:
             queries[split] = len(rows)
-            with shards("queries", split, QUERIES) as files:
-                for row in rows:
-                    files.add(row, len(json.dumps(row)))
+            write_rows("queries", split, QUERIES, ((row, len(json.dumps(row))) for row in rows))
     folders = {"sets": ("data", list(sets))} | ({"queries": ("queries", list(queries))} if queries else {})
     return ExportResult(
         _LOAD + (_LOAD_QUERIES if queries else ""),
@@ -118,13 +121,13 @@ def _configs(folders: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
 @contextmanager
 def _parquet(
     arrow: ModuleType, parquet: ModuleType, columns: dict[str, Kind], stream: IO[bytes]
-) -> Iterator[Add[dict[str, object]]]:
+) -> Iterator[Add[Columns]]:
     """A parquet file, written in row groups that are held in memory until they are full."""
     features = {name: _feature(kind) for name, kind in columns.items()}
     described = json.dumps({"info": {"features": features}}, separators=(",", ":"))
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in columns.items()], {"huggingface": described})
     writer = parquet.ParquetWriter(stream, schema)
-    rows: list[dict[str, object]] = []
+    rows: list[Columns] = []
     sizes: list[int] = []
 
     def flush() -> None:
@@ -133,7 +136,7 @@ def _parquet(
         rows.clear()
         sizes.clear()
 
-    def add(row: dict[str, object], size: int) -> None:
+    def add(row: Columns, size: int) -> None:
         rows.append(row)
         sizes.append(size)
         if sum(sizes) >= _GROUP_BYTES or len(rows) >= _GROUP_ROWS:

@@ -5,11 +5,13 @@ pictures in `image-sets/<set>/imgN.jpg`, whose integer N, and not the text of th
 `open-images` in their name: that is how its code tells them from video.
 """
 
-from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, numbered
+from collections.abc import Sequence
+
+from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
-from ctxr.store.records import ImageSet, Query
+from ctxr.store.records import Image, ImageSet, Query
 from ctxr.store.tables import pretty_json
 
 STATIC = "open-images"
@@ -37,7 +39,8 @@ def write(job: ExportJob) -> ExportResult:
                 raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
             taken.add(name.lower())
             named += name != image_set.id
-            for number, image in numbered(job.members(image_set)):
+            members = job.members(image_set)
+            for number, image in zip(_numbers(members), members, strict=True):
                 encoded += job.pictures.save_jpeg(image, job.out / "image-sets" / name / f"img{number}.jpg")
             queries = job.queries.get(image_set.id, [])
             tables[split][name] = _unlabeled(job, queries) if split == "test" else _labelled(job, queries, skipped)
@@ -56,6 +59,12 @@ def write(job: ExportJob) -> ExportResult:
             f"{named} static sets carry `{STATIC}-` before their name, by which the released code recognises them."
         )
     return result
+
+
+def _numbers(members: list[Image]) -> Sequence[int]:
+    """What says the place of each image in order: frame numbers where they are known and rise, else positions."""
+    numbers = [image.index for image in members if image.index is not None]
+    return numbers if len(numbers) == len(members) and numbers == sorted(set(numbers)) else range(len(members))
 
 
 def name_of(image_set: ImageSet) -> str:

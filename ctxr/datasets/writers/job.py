@@ -4,13 +4,12 @@ import csv
 import io
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import IO, TypeVar
 
 from PIL import Image as Pillow
 
@@ -22,8 +21,8 @@ from ctxr.engine.progress import Progress
 from ctxr.errors import DataError, UsageError, some
 from ctxr.media.images import encode_jpeg, read_image
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
-from ctxr.store.hashing import sha256_bytes, sha256_file
-from ctxr.store.paths import plain_name, stays_inside
+from ctxr.store.hashing import sha256_file
+from ctxr.store.paths import plain_name
 from ctxr.store.records import Image, ImageSet, Judgment, Query
 from ctxr.store.tables import PAYLOADS, encode_other, payload_rows
 
@@ -90,45 +89,37 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
                 f"{path} names the licence of no image here", hint="it names them by the files of the photos"
             )
         return Licences(known)
-    text = read_utf8(path, _HINT)
     every = [*source_names(dataset), *dataset.images, *(source.name for source in dataset.sources)]
     names = {source.file: source.name for source in dataset.sources} | {name: name for name in every}
     licences: dict[str, Licence] = {}
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(read_utf8(path, _HINT), newline=""), strict=True)
     try:
         for row in reader:
-            where = f"{path}:{reader.line_num}"
-            values = [value.strip() for value in row]
+            where, values = f"{path}:{reader.line_num}", [value.strip() for value in row]
             if not any(values) or (reader.line_num == 1 and values == COLUMNS):
                 continue
-            _add(licences, where, values, names)
+            if len(values) != len(COLUMNS):
+                what = f"{where}: {len(values)} values, not the four of {','.join(COLUMNS)}"
+                raise DataError(what, hint="separate values by commas, and quote those that hold a comma")
+            name, licence, attribution, url = values
+            if name not in names:
+                sources = sorted({known for known in names.values() if "/" not in known})
+                raise DataError(
+                    f"{where}: there is no source or image {name!r}", hint=f"sources are {some(sources, 5)}"
+                )
+            if url and not url.startswith(("https://", "http://")):
+                raise DataError(
+                    f"{where}: {url!r} is not a web address", hint="begin it with https://, or leave it empty"
+                )
+            if names[name] in licences:
+                raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
+            licences[names[name]] = Licence(licence, attribution, url)
     except csv.Error as error:
-        raise DataError(
-            f"{path}:{reader.line_num}: {error}", hint="quote values that hold a comma or a quote"
-        ) from error
+        hint = "quote values that hold a comma or a quote"
+        raise DataError(f"{path}:{reader.line_num}: {error}", hint=hint) from error
     if not licences:
         raise DataError(f"{path} names no source", hint=f"a line for each source: {','.join(COLUMNS)}")
     return Licences(licences)
-
-
-def _add(licences: dict[str, Licence], where: str, values: list[str], names: dict[str, str]) -> None:
-    if len(values) == 1 and values[0].count(";") >= len(COLUMNS) - 1:
-        raise DataError(
-            f"{where}: the values are separated by semicolons", hint=f"commas, not semicolons: {','.join(COLUMNS)}"
-        )
-    if len(values) != len(COLUMNS):
-        raise DataError(
-            f"{where}: {len(values)} values, not the four of {','.join(COLUMNS)}", hint="quote values that hold a comma"
-        )
-    name, licence, attribution, url = values
-    if name not in names:
-        sources = sorted({known for known in names.values() if "/" not in known})
-        raise DataError(f"{where}: there is no source or image {name!r}", hint=f"sources are {some(sources, 5)}")
-    if url and not url.startswith(("https://", "http://")):
-        raise DataError(f"{where}: {url!r} is not a web address", hint="begin it with https://, or leave it empty")
-    if names[name] in licences:
-        raise DataError(f"{where}: {name!r} was named before", hint="delete one of the two lines")
-    licences[names[name]] = Licence(licence, attribution, url)
 
 
 _ORIENTATION = 0x0112
@@ -138,51 +129,39 @@ _ORIENTATION = 0x0112
 class ExportPictures:
     """Gives the pictures of `dataset` as files or bytes.
 
-    Every method raises DataError, naming the image, for a picture that is missing, was changed, or lies outside the dataset, and
-    UsageError where the dataset came without pictures.
+    Every method raises DataError, naming the image, for a picture that is missing or was changed, and UsageError where the dataset
+    came without pictures.
     """
 
     dataset: Dataset
     _compared: set[str] = field(default_factory=set, repr=False, compare=False)
 
-    def file(self, image: Image) -> Path:
-        """The file of an image; its content is not checked."""
+    def checked(self, image: Image) -> Path:
+        """The picture's file, which holds what was recorded."""
         file = self.dataset.picture(image)
-        root = self.dataset.root
-        if file is None or root is None:
+        if file is None:
             raise UsageError(
                 f"the picture of {image.id} is unavailable: {self.dataset.name} holds texts only",
                 hint="open the dataset from the folder that holds the images",
             )
-        if not stays_inside(image.path) or not file.resolve().is_relative_to(root.resolve()):
-            raise DataError(f"{image.id}: the path {image.path!r} does not stay inside {root}", hint=_cure(root))
+        if image.id not in self._compared:
+            cure = f"ctxr doctor lists all problems of the artifact around {file.parent}, and how to rebuild it"
+            try:
+                digest = sha256_file(file)
+            except OSError as error:
+                raise DataError(f"{image.id}: {file} cannot be read: {error.strerror}", hint=cure) from error
+            if digest != image.sha256:
+                raise DataError(f"{image.id}: {file} was changed since it was written", hint=cure)
+            self._compared.add(image.id)
         return file
 
     def content(self, image: Image) -> bytes:
         """The file's bytes."""
-        file = self.file(image)
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise _unreadable(image, file, error) from error
-        _compare(image, file, sha256_bytes(content))
-        return content
+        return self.checked(image).read_bytes()
 
     def link(self, image: Image, copy: Path) -> None:
         """Make `copy` the same file: a hard link where the file system can."""
         link_or_copy(self.checked(image), copy)
-
-    def checked(self, image: Image) -> Path:
-        """The picture's file, which holds what was recorded."""
-        file = self.file(image)
-        if image.id in self._compared:
-            return file
-        try:
-            _compare(image, file, sha256_file(file))
-        except OSError as error:
-            raise _unreadable(image, file, error) from error
-        self._compared.add(image.id)
-        return file
 
     def save_jpeg(self, image: Image, copy: Path) -> bool:
         """Make `copy` an upright JPEG of the image; returns whether it had to be re-encoded."""
@@ -202,24 +181,6 @@ class ExportPictures:
 def suffix_of(image: Image) -> str:
     """The picture's file type in lower case, with its dot."""
     return Path(image.path).suffix.lower() or ".jpg"
-
-
-def _compare(image: Image, file: Path, digest: str) -> None:
-    if digest != image.sha256:
-        raise DataError(
-            f"{image.id}: {file} was changed since it was written (sha256 {digest[:12]}…, not {image.sha256[:12]}…)",
-            hint=_cure(file.parent),
-        )
-
-
-def _unreadable(image: Image, file: Path, error: OSError) -> DataError:
-    if isinstance(error, FileNotFoundError):
-        return DataError(f"{image.id}: the picture {file} is missing", hint=_cure(file.parent))
-    return DataError(f"{image.id}: {file} cannot be read: {error.strerror}", hint=f"chmod +r {file}")
-
-
-def _cure(folder: Path) -> str:
-    return f"ctxr doctor lists all problems of the artifact around {folder}, and how to rebuild it"
 
 
 UNSPLIT = "unsplit"
@@ -265,50 +226,31 @@ class ExportJob:
 
     @cached_property
     def queries(self) -> dict[str, list[Query]]:
-        """Queries by set, sorted by id. Raises DataError for one that asks about a set which is not there."""
-        set_ids = {image_set.id for image_set in self.dataset.sets}
+        """Queries by set, sorted by id."""
         queries: dict[str, list[Query]] = defaultdict(list)
         for query in sorted(self.dataset.queries.values(), key=lambda query: query.id):
-            if query.image_set not in set_ids:
-                raise DataError(
-                    f"the query {query.id} asks about {query.image_set!r}, which is not a set of the dataset"
-                )
             queries[query.image_set].append(query)
         return queries
 
     @cached_property
     def judgments(self) -> dict[str, list[Judgment]]:
-        """Judgments by query, sorted by key. Raises DataError for one about a query or a candidate that is not there."""
+        """Judgments by query, sorted by key."""
         judgments: dict[str, list[Judgment]] = defaultdict(list)
         for judgment in sorted(self.dataset.judgments, key=lambda judgment: judgment.key()):
-            if judgment.candidate not in self._candidates.get(judgment.query, ()):
-                raise DataError(
-                    f"a judgment by {judgment.worker} is about {judgment.candidate!r} of the query {judgment.query!r}, "
-                    "which does not exist",
-                    hint="restore the tables that the dataset was read from",
-                )
             judgments[judgment.query].append(judgment)
         return judgments
 
     @cached_property
     def targets(self) -> dict[str, list[int]]:
         """Positions, 0-based, that worker `gold` named in its last word on a candidate, by query: in the set, or in the query's labels."""
-        last: dict[tuple[str, str], float] = {}
-        for rows in self.judgments.values():
-            for row in sorted(rows, key=lambda row: row.round):
-                if row.worker == "gold":
-                    last[row.query, row.candidate] = row.value
-        targets: dict[str, list[int]] = defaultdict(list)
-        for (name, candidate), value in last.items():
-            if value > 0:
-                targets[name].append(self._candidates[name].index(candidate))
-        return {name: sorted(positions) for name, positions in targets.items()}
-
-    @cached_property
-    def _candidates(self) -> dict[str, tuple[str, ...]]:
-        """What can be chosen, by query."""
         images = {image_set.id: image_set.images for image_set in self.dataset.sets}
-        return {query.id: query.labels or images[query.image_set] for rows in self.queries.values() for query in rows}
+        targets: dict[str, list[int]] = defaultdict(list)
+        for name, rows in self.judgments.items():
+            query = self.dataset.queries[name]
+            candidates = query.labels or images[query.image_set]
+            last = {row.candidate: row.value for row in rows if row.worker == "gold"}  # rounds rise within a candidate
+            targets[name] = sorted(candidates.index(candidate) for candidate, value in last.items() if value > 0)
+        return targets
 
     def split(self, image_set: ImageSet) -> str:
         """The split of a set; `unsplit` if unknown."""
@@ -326,10 +268,7 @@ class ExportJob:
         return [self.dataset.images[name] for name in image_set.images]
 
     def words(self, query: Query) -> list[str]:
-        """The texts of a query in order. Raises DataError for a text that is not there."""
-        missing = [name for name in query.texts if name not in self.dataset.texts]
-        if missing:
-            raise DataError(f"the query {query.id} names the text {missing[0]!r}, which the dataset does not have")
+        """The texts of a query in order."""
         return [self.dataset.texts[name].text for name in query.texts]
 
     def image_row(self, image: Image) -> dict[str, object]:
@@ -392,9 +331,6 @@ class ExportResult:
 def without_test_answers(dataset: Dataset) -> Dataset:
     """The dataset without what anybody answered about sets of the test side, and rows of payload tables that tell an answer."""
     splits = {image_set.id: dataset.split_of(image_set) for image_set in dataset.sets}
-    for row in dataset.judgments:
-        if row.query not in dataset.queries:
-            raise DataError(f"a judgment by {row.worker} is about {row.query!r}, which is not a query")
     kept = [row for row in dataset.judgments if splits.get(dataset.queries[row.query].image_set) != "test"]
     shown = [image_set for image_set in dataset.sets if splits[image_set.id] != "test"]
     payloads = dict(dataset.payloads)
@@ -408,23 +344,13 @@ def without_test_answers(dataset: Dataset) -> Dataset:
 
 
 def check_names(dataset: Dataset) -> None:
-    """Raises DataError for a set that cannot be a folder, or that differs from another in case only, and for one named twice."""
+    """Raises DataError for a set that cannot be a folder, or that differs from another in case only."""
     seen: dict[str, str] = {}
     for image_set in dataset.sets:
         name = plain_name(image_set.id, "the set")
-        first = seen.setdefault(name.lower(), name)
-        if first is name:
-            continue
-        how = "occurs twice" if first == name else f"differs from {first!r} in case only"
-        raise DataError(f"the set {name!r} {how}", hint="some file systems would put both into one folder")
-
-
-def numbered(members: list[Image]) -> Iterator[tuple[int, Image]]:
-    """Images with the number that says their place in order: frame numbers where they are known and rise, else positions."""
-    indices = [image.index for image in members if image.index is not None]
-    rising = len(indices) == len(members) and all(before < after for before, after in pairwise(indices))
-    for position, image in enumerate(members):
-        yield (image.index if rising and image.index is not None else position), image
+        if (first := seen.setdefault(name.lower(), name)) != name:
+            hint = "some file systems would put both into one folder"
+            raise DataError(f"the set {name!r} differs from {first!r} in case only", hint=hint)
 
 
 Row = TypeVar("Row")
@@ -432,53 +358,34 @@ Add = Callable[[Row, int], None]
 """Writes one sample of about so many bytes, now or with those after it."""
 
 
-class Shards(Generic[Row]):
-    """Writes samples to files of bounded size, each whole on the medium before the next is begun. A context manager.
+def write_shards(
+    pattern: Path,
+    most: int,
+    begin: Callable[[IO[bytes]], AbstractContextManager[Add[Row]]],
+    samples: Iterable[tuple[Row, int]],
+) -> int:
+    """Write samples, each with its bytes, to files of bounded size, each whole on the medium before the next; how many files.
 
     Args:
-        pattern: name of a file, with the field `number`, from 0.
+        pattern: a file, with the field `number`, from 0, in its name.
         most: bytes of samples in one file, unless a single sample has more.
         begin: a file of the format on a stream that is not its own to close: what adds a sample, until the block ends.
-
-    Attributes:
-        count: files begun so far.
     """
+    count, full = 0, most + 1
+    with disk_errors(pattern.parent), ExitStack() as file:
+        pattern.parent.mkdir(parents=True, exist_ok=True)
+        for row, size in samples:
+            if full + size > most:
+                file.close()
+                stream = file.enter_context(pattern.with_name(pattern.name.format(number=count)).open("xb"))
+                file.callback(_to_medium, stream)
+                add = file.enter_context(begin(stream))
+                count, full = count + 1, 0
+            add(row, size)
+            full += size
+    return count
 
-    def __init__(
-        self, folder: Path, pattern: str, most: int, begin: Callable[[IO[bytes]], AbstractContextManager[Add[Row]]]
-    ) -> None:
-        self._folder, self._pattern, self._most, self._begin = folder, pattern, most, begin
-        self._opened = ExitStack()
-        self._add: Add[Row] | None = None
-        self._bytes = 0
-        self.count = 0
 
-    def add(self, row: Row, size: int) -> None:
-        """Write a sample of about `size` bytes; a new file is begun where it would not fit."""
-        with disk_errors(self._folder):
-            if self._add is None or self._bytes + size > self._most:
-                self._opened.close()
-                self._add = self._opened.enter_context(self._file())
-                self._bytes, self.count = 0, self.count + 1
-            self._add(row, size)
-        self._bytes += size
-
-    @contextmanager
-    def _file(self) -> Iterator[Add[Row]]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        stream = (self._folder / self._pattern.format(number=self.count)).open("xb")
-        try:
-            with self._begin(stream) as add:
-                yield add
-            stream.flush()
-            os.fsync(stream.fileno())
-        finally:
-            with suppress(OSError):  # what went wrong before is what matters
-                stream.close()
-
-    def __enter__(self) -> "Shards[Row]":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with disk_errors(self._folder):
-            self._opened.__exit__(*error)  # type: ignore[arg-type]
+def _to_medium(stream: IO[bytes]) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())

@@ -8,7 +8,7 @@ from typing import IO
 
 import msgspec
 
-from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, Shards, suffix_of
+from ctxr.datasets.writers.job import Add, ExportJob, ExportResult, suffix_of, write_shards
 from ctxr.store.paths import safe_name
 from ctxr.store.records import ImageSet
 
@@ -19,13 +19,16 @@ def write(job: ExportJob) -> ExportResult:
     """Write `<split>-NNNNNN.tar`: of each set KEY.json and KEY.0.jpg … in order."""
     shards: dict[str, int] = {}
     with job.progress.task("export sets", len(job.dataset.sets)) as task:
+
+        def samples(split: str, sets: list[ImageSet]) -> Iterator[tuple[dict[str, bytes], int]]:
+            for number, image_set in enumerate(sets):
+                sample = _sample(job, image_set, split, number)
+                yield sample, sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in sample.values())
+                task.advance()
+
         for split, sets in job.by_split().items():
-            with Shards(job.out, f"{split}-{{number:06d}}.tar", job.shard_bytes, _tar) as tars:
-                for number, image_set in enumerate(sets):
-                    sample = _sample(job, image_set, split, number)
-                    tars.add(sample, _size(sample))
-                    task.advance()
-            shards[split] = tars.count
+            pattern = job.out / f"{split}-{{number:06d}}.tar"
+            shards[split] = write_shards(pattern, job.shard_bytes, _tar, samples(split, sets))
     patterns = "\n".join(f"    {split}: {split}-{{000000..{count - 1:06d}}}.tar" for split, count in shards.items())
     return ExportResult(_LOAD.format(patterns=patterns), counts={"shards": shards})
 
@@ -58,10 +61,6 @@ def _tar(stream: IO[bytes]) -> Iterator[Add[dict[str, bytes]]]:
 
     yield add
     tar.close()
-
-
-def _size(files: dict[str, bytes]) -> int:
-    return sum(_BLOCK + -(-len(content) // _BLOCK) * _BLOCK for content in files.values())
 
 
 _LOAD = """Tar shards for WebDataset, one sample a set: `KEY.json` holds the set, its images and what is asked about it; `KEY.0.jpg`,

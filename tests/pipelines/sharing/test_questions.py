@@ -73,17 +73,6 @@ def test_a_query_without_exactly_one_target_is_left_out_and_counted(
     assert ": q." in imagecode.write(job).left_out[0]
 
 
-def test_rows_that_refer_to_nothing_are_named(dataset: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="about 'nothing'"):
-        imagecode.write(job_of(ask(dataset, [], image_set="nothing"), tmp_path / "a"))
-    images = next(one for one in dataset.sets if one.kind == "video").images
-    with pytest.raises(DataError, match="the text 'gone'"):
-        imagecode.write(job_of(ask(dataset, [gold("q", images[0])], texts=("gone",)), tmp_path / "b"))
-    for row in (gold("q", "clip9/img0"), gold("other", "clip0/img0")):
-        with pytest.raises(DataError, match=f"'{row.candidate}' of the query '{row.query}'"):
-            imagecode.write(job_of(ask(dataset, [row]), tmp_path / "c"))
-
-
 def test_a_set_on_no_side_is_refused_by_imagecode_alone(dataset: Dataset, tmp_path: Path) -> None:
     from ctxr.datasets.writers import webdataset
 
