@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
+IN_PLACES = ("local-dir", "checkpoint", "volta", "albef", "bert", "late", "blip", "nli", "faster-rcnn")
+"""What names of models begin with that may go on with the place of their files."""
+
 PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uniter")
 """What names of encoders of pairs begin with; all others are open_clip's."""
 
@@ -38,9 +41,7 @@ def placeless(name: str) -> str:
 def from_root(name: str) -> str:
     """The name of a model or file with its path from the root, where it ends in that of a folder or a file on this machine."""
     kind, colon, value = name.rpartition(":")
-    is_folder = (
-        re.fullmatch("(aligned:)?(local-dir|checkpoint|volta|albef|bert|late|blip)", kind) and Path(value).is_dir()
-    )
+    is_folder = kind.removeprefix("aligned:") in IN_PLACES and Path(value).is_dir()
     return f"{kind}{colon}{Path(value).resolve()}" if is_folder or Path(value).is_file() else name
 
 

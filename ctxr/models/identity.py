@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import resolve_name
 
-from ctxr.models.hub import from_root
+from ctxr.models.hub import IN_PLACES, from_root
 from ctxr.store.hashing import sha256_file, sha256_of
 from ctxr.store.memory import Watch, remembered
 
@@ -40,13 +40,15 @@ def model_identity(name: str, workdir: Path) -> str:
 
 
 def resolved_name(name: str, workdir: Path) -> str:
-    """The name under which a model was found the first time: what `auto` is, and a name as its library writes it."""
+    """The name of a model as its library writes it; a place from the root; for `auto`, the encoder that was found."""
     return from_root(name) if name.startswith("aligned:") or _files(name) else _located(name, workdir)[0]
 
 
 def _files(name: str) -> list[Path]:
     """The files of a model that is named by its place; none for a name that is looked up."""
-    value = name.partition(":")[2]
+    kind, colon, value = name.partition(":")
+    if colon and kind not in IN_PLACES:
+        return []
     place = Path(value) if value else WEIGHTS / name
     return [place] if place.is_file() else sorted(place.rglob("*"))
 
