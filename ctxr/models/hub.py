@@ -20,7 +20,19 @@ T = TypeVar("T")
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
-IN_PLACES = ("local-dir", "checkpoint", "volta", "albef", "bert", "late", "blip", "nli", "faster-rcnn")
+IN_PLACES = (
+    "local-dir",
+    "checkpoint",
+    "volta",
+    "albef",
+    "bert",
+    "late",
+    "blip",
+    "nli",
+    "faster-rcnn",
+    "classifier",
+    "toy",
+)
 """What names of models begin with that may go on with the place of their files."""
 
 PAIR_ENCODERS = ("blip:", "volta:", "random:blip", "random:vilbert", "random:uniter")

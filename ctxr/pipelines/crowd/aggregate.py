@@ -162,9 +162,9 @@ def write_dataset(
     *,
     progress: Progress,
 ) -> dict[str, int]:
-    """Write tables and pictures of what was kept into `out`; returns how many rows each table has.
+    """Write tables and pictures of what was kept into `out`, whose manifest goes; returns how many rows each table has.
 
-    Pictures are hard links where the file system can. Raises DataError for a picture that is gone.
+    Pictures are hard links where the file system can. Raises DataError for a picture that is gone, before anything is changed.
     """
     root = answered.root
     texts = _texts(answered)
@@ -174,6 +174,13 @@ def write_dataset(
     images = _pictures(answered, sorted({name for image_set in sets for name in image_set.images}))
     groups, sources = {image_set.group for image_set in sets}, {image_set.source for image_set in sets}
     paths = {image.path for image in images}
+    for image in images:
+        if image.path and not (root / image.path).is_file():
+            raise DataError(
+                f"the picture of {image.id} is gone: {root / image.path}",
+                hint="restore the image sets, or build and filter them again",
+            )
+    take_manifest(out)
     splits = {unit.group: unit.split for unit in answered.units.values() if unit.split is not None}
     # in this order, so that a killed run leaves no picture that no table knows
     _remove_stale(out, paths)
@@ -181,7 +188,7 @@ def write_dataset(
     with progress.task("pictures", len(images)) as task:
         for image in images:
             if image.path:
-                _link(root / image.path, out / image.path, image.id)
+                link_or_copy(root / image.path, out / image.path)
             task.advance()
     tables: dict[str, Iterable[Record]] = {
         "sets": sets,
@@ -246,14 +253,6 @@ def _remove_stale(out: Path, wanted: Collection[str]) -> None:
                 if folder == out or not folder.is_dir() or any(folder.iterdir()):
                     break
                 folder.rmdir()
-
-
-def _link(original: Path, copy: Path, image: str) -> None:
-    if not original.is_file():
-        raise DataError(
-            f"the picture of {image} is gone: {original}", hint="restore the image sets, or build and filter them again"
-        )
-    link_or_copy(original, copy)
 
 
 @dataclass(frozen=True)
@@ -328,7 +327,6 @@ class DatasetStage(Stage[AggregateInputs]):
         labels = acceptance.label_consensus(answered, config.labels, blocked)
         measured = measure(answered, picks, decisions, blocked, config)
         workers = people.people(answered, picks, blocked, config.good, config.poor)
-        take_manifest(out)
         kept = kept_queries(answered, decisions, labels, blocked)
         judgments = judgments_of(answered, kept, decisions, labels, config.rule)
         written = write_dataset(out, answered, kept, judgments, progress=progress)

@@ -35,7 +35,6 @@ from ctxr.pipelines.modelling.config import Listen, ListenReport
 from ctxr.problems.queries import EvalQuery, pictures_of, queries_of
 from ctxr.problems.runs import SCORES
 from ctxr.store.artifacts import MANIFEST, MARKER, Content, open_artifact, take_manifest
-from ctxr.store.atomic import disk_errors
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import RUN
 from ctxr.store.records import Score
@@ -274,10 +273,7 @@ class ListenStage(Stage[ListenInputs]):
         """Send the requests without a reply; scores, where all have one."""
         job = job_of(replace(self.options, dataset=inputs.path), progress)
         key_of(job.config.key_from, job.place)
-        take_manifest(out)
-        for file in (out / SCORES, out / PARTIAL):
-            with disk_errors(file):
-                file.unlink(missing_ok=True)
+        (out / PARTIAL).unlink(missing_ok=True)
         try:
             _ask(job, _replies(out), progress, self._pause)
         finally:
@@ -287,6 +283,9 @@ class ListenStage(Stage[ListenInputs]):
             complete = len(queries) == len(job.asked)
             if heard and not complete:  # under a name that says so
                 write_scores(out / PARTIAL, scores(queries, heard, f"{out.name}-partial"))
+        # an endpoint that fails leaves the earlier result
+        take_manifest(out)
+        (out / SCORES).unlink(missing_ok=True)
         return _finished(job, replies) if complete else None
 
 

@@ -349,6 +349,22 @@ def test_a_larger_limit_extends_the_sample(work: Path) -> None:
         assert len(server.asked) == 8
 
 
+def test_an_endpoint_that_fails_leaves_the_earlier_result(work: Path) -> None:
+    know = knowing(work)
+
+    def behave(body: Body, number: int) -> Answer:
+        return fails(500) if number else know(body, number)
+
+    with serving(behave) as server:
+        ask(server, work, limit=1)
+        finished = {file.name: file.read_bytes() for file in (work / "runs" / "fake").glob("*.json*")}
+        with pytest.raises(CtxrError, match="did not answer"):
+            ask(server, work, limit=3, at_once=1)
+        kept = {name: (work / "runs" / "fake" / name).read_bytes() for name in finished if name != "journal.jsonl"}
+        assert kept.items() <= finished.items()
+        assert ask(server, work, limit=1).up_to_date
+
+
 def test_another_picture_is_asked_about_anew(work: Path) -> None:
     with serving(one_by_one) as server:
         ask(server, work)
