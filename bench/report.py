@@ -17,7 +17,7 @@ from PIL import Image as Pillow
 from bench.__main__ import show
 from bench.table import Row
 from ctxr.media.images import encode_jpeg, thumbnail
-from ctxr.store.arrays import spread
+from ctxr.store.arrays import set_distances
 from ctxr.store.artifacts import MANIFEST, Content, Parent, finish
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.kinds import IMAGE_SETS
@@ -76,7 +76,7 @@ def video_unit(out: Path, name: str, contents: list[bytes], rng: np.random.Gener
     for shot in range(len(contents) // OF_A_SET):
         images = tuple(image.id for image, _ in frames[shot * OF_A_SET : (shot + 1) * OF_A_SET])
         own = vectors[shot * OF_A_SET * EMBEDDED : (shot + 1) * OF_A_SET * EMBEDDED : EMBEDDED]
-        sets.append(ImageSet(f"{name}-shot{shot}_0", "video", images, name, name, shot, *spread(own)))
+        sets.append(ImageSet(f"{name}-shot{shot}_0", "video", images, name, name, shot, *set_distances(own)))
         start, end = (number * OF_A_SET * CONSIDERED for number in (shot, shot + 1))
         shots.append(Shot(name, shot, start, Fraction(start, 5), end, Fraction(end, 5)))
     source = Source(name, "video", f"{name}.mp4", sha256_bytes(name.encode()), 1, 640, 360, Fraction(5))

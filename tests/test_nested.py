@@ -34,7 +34,7 @@ UNKNOWN = f'{{"unknown": {DEEP}}}\n'
         ("manifest.json", UNKNOWN, open_artifact),
         ("sources/.0-of-2.rank", UNKNOWN, read_ranks),
         ("sources/a/source.json", UNKNOWN, lambda folder: read_unit(folder, "a")),
-        ("recipe.json", UNKNOWN, rebuilding.read_recipe),
+        ("recipe.json", UNKNOWN, rebuilding.read_rebuild_recipe),
         (FIGURES, UNKNOWN, read_figures),
         (CONFIG, UNKNOWN, lambda folder: read_config(folder, Checkpoint, "a scorer")),
         (POOLING, UNKNOWN, read_pooling),

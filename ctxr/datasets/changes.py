@@ -15,7 +15,7 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
 from ctxr.store.paths import stays_inside
 from ctxr.store.tables import UNREADABLE
-from ctxr.store.units import drop_units, read_unit, units_of
+from ctxr.store.units import drop_units, read_unit, unit_names
 
 
 def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
@@ -26,9 +26,9 @@ def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
     """
     tables = artifact.changed_files()
     if tables:
-        return tables, units_of(tables)
+        return tables, unit_names(tables)
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
-    others = [row for row in pictures_of(artifact.path) if _is_other(artifact.path, row, written)]
+    others = [row for row in picture_rows(artifact.path) if _is_other(artifact.path, row, written)]
     return [row.path for row in others], sorted({row.unit for row in others})
 
 
@@ -114,7 +114,7 @@ class PictureRow(msgspec.Struct, frozen=True):
 _PICTURES = msgspec.json.Decoder(PictureRow)
 
 
-def pictures_of(folder: Path) -> list[PictureRow]:
+def picture_rows(folder: Path) -> list[PictureRow]:
     """Every picture of an artifact of image sets, each path once. Raises DataError for a damaged table."""
     rows: dict[str, PictureRow] = {}
     for name in ("facts", "images"):

@@ -17,7 +17,7 @@ from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
 
 
-def report_on(path: Path, up_to_date: bool, curve: bool = False, read: Path | None = None) -> SetsReport:
+def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | None = None) -> SetsReport:
     """What a finished artifact of image sets says about itself."""
     manifest = open_artifact(path, IMAGE_SETS).manifest
     report = SetsReport(

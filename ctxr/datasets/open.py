@@ -46,7 +46,7 @@ READERS: tuple[Reader, ...] = (
         karpathy.split_files,
         karpathy.read_split,
     ),
-    Reader("COCO captions (captions_*.json)", captions.caption_files, captions.read_captions),
+    Reader("COCO captions (captions_*.json)", captions.caption_files, captions.read_coco),
     Reader(
         "photos with captions (metadata.jsonl or .csv: file_name, text, and split if known; captions.txt: image,caption)",
         captions.caption_tables,

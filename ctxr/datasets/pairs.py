@@ -115,10 +115,10 @@ def seen_pictures(pictures: Iterable[tuple[str, str]], trained_on: Collection[st
     return [image for image, sha256 in pictures if names & {image, published_image(image), sha256}]
 
 
-def file_names(image: str) -> tuple[str, ...]:
+def published_names(image: str) -> tuple[str, ...]:
     """The names under which a picture is published, likeliest first; none for the picture of an artifact.
 
-    >>> file_names("coco/9")
+    >>> published_names("coco/9")
     ('COCO_val2014_000000000009.jpg', 'COCO_train2014_000000000009.jpg', '000000000009.jpg')
     """
     collection, _, number = image.partition("/")

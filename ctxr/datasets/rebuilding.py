@@ -101,7 +101,7 @@ class RebuildRecipe:
     payloads: dict[str, tuple[Record, ...]]
 
 
-def read_recipe(path: Path) -> RebuildRecipe:
+def read_rebuild_recipe(path: Path) -> RebuildRecipe:
     """The recipe in a folder. Raises DataError naming file and row for anything that is not as it must be."""
     head = _read_head(path / HEAD)
     sources = {row.name: row for row in read_table(path / "sources.jsonl", Source)}

@@ -167,7 +167,13 @@ FOLDER = "revised"
 
 JUDGMENTS, GIVEN, ROUNDS = "judgments.jsonl", "given.jsonl", "rounds.jsonl"
 
-LEDGER, SAMPLE, STRATA, ALSO, FIGURES = "ledger.jsonl", "sample.jsonl", "strata.jsonl", "also.jsonl", "figures.json"
+LEDGER, SAMPLE, STRATA, CONFLICTS, FIGURES = (
+    "ledger.jsonl",
+    "sample.jsonl",
+    "strata.jsonl",
+    "also.jsonl",
+    "figures.json",
+)
 """Files of a round, beside its judgments."""
 
 
@@ -255,7 +261,7 @@ def label_notes(out: Path) -> list[str]:
     ]
 
 
-def refuse_changed(out: Path) -> None:
+def refuse_changed_rounds(out: Path) -> None:
     """Raises DataError where a file of a finished artifact of revised labels is not as it was written."""
     if (out / MANIFEST).is_file() and (out / ROUNDS).is_file():
         open_artifact(out).refuse_changed()
@@ -276,7 +282,7 @@ def sample_of(workdir: Path, named: Path | None) -> tuple[Path | None, Path | No
     folder = table.resolve().parent.parent.parent
     if not (folder / ROUNDS).is_file():
         return table, None
-    refuse_changed(folder)
+    refuse_changed_rounds(folder)
     return table, folder
 
 
@@ -360,7 +366,7 @@ class Rounds(Stage[RoundInputs]):
 
         Raises DataError for a file that was changed since it was written.
         """
-        refuse_changed(out)
+        refuse_changed_rounds(out)
         rounds = inputs.rounds
         for row in rounds:
             name = f"{folder_of(row.number)}/{JUDGMENTS}"

@@ -24,7 +24,7 @@ GROUPS, SPLITS_TABLE = "groups.jsonl", "splits.jsonl"
 """Tables of an artifact of image sets: sources that share footage, and the split of each source."""
 
 
-def split_of(group: str, salt: str = "ctxr") -> SplitName:
+def hash_split(group: str, salt: str = "ctxr") -> SplitName:
     """The split of a group, by hash: 80 % train, 10 % valid, 10 % test. The same group always gets the same split, independent of the
     rest of the dataset; another salt gives another one."""
     position = _position(salt, group)
@@ -63,7 +63,7 @@ def assign_splits(
             _spread(group, splits, links)
         else:
             free[group[0]] = group
-    dealt = {name: split_of(name, salt) for name in free}
+    dealt = {name: hash_split(name, salt) for name in free}
     ranked = sorted((name for name in free if any(sources[name] for name in free[name])), key=partial(_position, salt))
     filled = {splits[name] for name in splits if sources[name]}
     if {*SPLITS} - filled - {dealt[name] for name in ranked}:

@@ -40,7 +40,7 @@ UNSURE = -1.0
 """Value of a judgment of a judge that neither accepts nor rejects: the pair is no positive and no negative."""
 
 
-def verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:
+def judge_verdicts(judgments: Iterable[Judgment]) -> dict[Pair, bool]:
     """Whether a judge calls a (query, candidate) entailed; of several rounds the latest counts, and in it any yes. Unsure pairs are
     left out."""
     return {pair: value > 0 for pair, value in _latest(judgments).items() if value != UNSURE}
@@ -62,7 +62,7 @@ def _latest(judgments: Iterable[Judgment]) -> dict[Pair, float]:
     return {pair: value for pair, (_, value) in latest.items()}
 
 
-def read_judgments(path: Path) -> list[Judgment]:
+def read_verdicts(path: Path) -> list[Judgment]:
     """A table of judgments: a file, or `judgments.jsonl` of a folder. Raises DataError where there is none."""
     file = path / "judgments.jsonl" if path.is_dir() else path
     if not file.is_file():

@@ -21,9 +21,9 @@ from ctxr.store.artifacts import (
     earlier_manifest,
     finish,
     finished,
+    json_config,
     locked,
     open_artifact,
-    plain,
     require_ours,
 )
 from ctxr.store.atomic import disk_errors
@@ -162,7 +162,7 @@ def other_keys(out: Path, inputs: Inputs) -> list[str]:
     """Settings that the result in `out`, finished or being replaced, had at another value."""
     if (earlier := earlier_manifest(out)) is None:
         return []
-    key, before = plain(inputs.key), earlier.config
+    key, before = json_config(inputs.key), earlier.config
     return sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
 
 

@@ -16,9 +16,9 @@ from ctxr.datasets.rounds import (
     AuditVerdict,
     folder_of,
     read_rounds,
-    refuse_changed,
+    refuse_changed_rounds,
 )
-from ctxr.datasets.truth import WORKER, Pair, read_judgments, unsure_pairs, verdicts
+from ctxr.datasets.truth import WORKER, Pair, judge_verdicts, read_verdicts, unsure_pairs
 from ctxr.store.artifacts import MANIFEST, Artifact, open_artifact
 from ctxr.store.kinds import JUDGMENTS
 from ctxr.store.records import Judgment
@@ -65,7 +65,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
     rounds = [folder for folder in revised if (folder / ROUNDS).is_file()]
     strata: dict[Pair, AuditStratum] = {}
     for folder in rounds:
-        refuse_changed(folder)
+        refuse_changed_rounds(folder)
     for folder in rounds_in_force(rounds):
         if (folder / STRATA).is_file():
             for one in read_table(folder / STRATA, AuditSample):
@@ -80,7 +80,7 @@ def people_of(revised: Sequence[Path], workdir: Path) -> HumanLabels:
             audited |= {(one.caption, one.image): one.entailed for one in table}
         else:
             blocked = set(blocked_workers(artifact.path.parent))
-            answers += [row for row in read_judgments(artifact.path) if row.worker not in blocked]
+            answers += [row for row in read_verdicts(artifact.path) if row.worker not in blocked]
     return HumanLabels(tuple(answers), audited, strata)
 
 
@@ -131,4 +131,4 @@ def verdicts_of(judgments: Sequence[Judgment], people: HumanLabels) -> Verdicts:
     # a vote for an image of a set is no verdict on whether the text holds for it
     answers = tuple(row for row in (*judgments, *people.answers) if row.query.startswith(UNIT))
     decisions = decided(dict.fromkeys(unsure, False), (), replace(people, answers=answers))
-    return verdicts(judgments) | decisions, unsure - decisions.keys()
+    return judge_verdicts(judgments) | decisions, unsure - decisions.keys()

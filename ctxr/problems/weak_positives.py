@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.truth import Pair, read_judgments, unsure_pairs
+from ctxr.datasets.truth import Pair, read_verdicts, unsure_pairs
 from ctxr.engine.progress import Progress
 from ctxr.errors import DataError
 from ctxr.problems.human_labels import HumanLabels, Verdicts, people_of, verdicts_of
@@ -15,7 +15,7 @@ from ctxr.problems.queries import EvalQuery
 def verdicts_in(dataset: Dataset, judgments: Path | None, workdir: Path) -> Verdicts:
     """What judges say in the dataset's judgments and in `judgments`, and people of unsure pairs. Raises DataError where that table does
     not exist, and for damaged ones."""
-    rows = [*dataset.judgments, *(read_judgments(judgments) if judgments else ())]
+    rows = [*dataset.judgments, *(read_verdicts(judgments) if judgments else ())]
     folders = [one for one in (judgments, dataset.root) if one is not None]
     return verdicts_of(rows, people_of(folders, workdir) if unsure_pairs(rows) else HumanLabels())
 

@@ -58,7 +58,7 @@ def pairwise_distances(vectors: Vectors) -> npt.NDArray[np.float64]:
     return distances
 
 
-def spread(vectors: Vectors) -> tuple[float, float]:
+def set_distances(vectors: Vectors) -> tuple[float, float]:
     """(closest, mean) distance of two rows, to six decimals."""
     above = pairwise_distances(vectors)[np.triu_indices(len(vectors), 1)]
     return round(float(above.min()), 6), round(float(above.mean()), 6)

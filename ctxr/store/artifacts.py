@@ -172,17 +172,17 @@ def finished(
         return None
     artifact = open_artifact(path, kind)
     manifest = artifact.manifest
-    same = manifest.verb == verb and manifest.config == plain(config)
-    same = same and identity(manifest.parents) == identity(parents)
+    same = manifest.verb == verb and manifest.config == json_config(config)
+    same = same and parent_contents(manifest.parents) == parent_contents(parents)
     return artifact if same else None
 
 
-def identity(parents: Sequence[Parent]) -> set[tuple[str, str]]:
+def parent_contents(parents: Sequence[Parent]) -> set[tuple[str, str]]:
     """The parents by content."""
     return {(parent.kind, parent.sha256) for parent in parents}
 
 
-def plain(config: Mapping[str, object]) -> dict[str, object]:
+def json_config(config: Mapping[str, object]) -> dict[str, object]:
     """A configuration as it reads back from JSON: tuples become lists, paths strings, times fractions in text."""
     ready = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
     decoded: dict[str, object] = msgspec.json.decode(msgspec.json.encode(ready, enc_hook=encode_other))
@@ -297,7 +297,7 @@ def finish(
         format=FORMAT,
         ctxr=__version__,
         verb=verb,
-        config=plain(config),
+        config=json_config(config),
         parents=sorted(parents, key=lambda parent: (parent.name, parent.sha256)),
         counts=dict(content.counts),
         models=dict(content.models),

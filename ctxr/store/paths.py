@@ -75,7 +75,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 """Names of files and folders that need no escape and lead nowhere else."""
 
 
-def plain_name(name: str, what: str) -> str:
+def folder_name(name: str, what: str) -> str:
     """`name`, if it can be a folder's name and leads nowhere else. Raises DataError otherwise."""
     if not PLAIN_NAME.fullmatch(name) or len(name) > 200:
         raise DataError(

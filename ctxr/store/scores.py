@@ -4,7 +4,6 @@ A line is `{"query": …, "candidate": …, "value": …}`, higher is better; `"
 several. Lines may come in any order. Whatever is wrong is told with its line.
 """
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -85,22 +84,8 @@ def _lines(path: Path) -> Iterable[tuple[int, _Line]]:
                 yield number, decoder.decode(text)
             except UNREADABLE as error:
                 raise DataError(
-                    f"{path}:{number}: {_complaint(text, str(error).rstrip('.'))}",
+                    f"{path}:{number}: {str(error).rstrip('.')}",
                     hint='a line is {"query": …, "candidate": …, "value": 0.5}, and may name its "scorer"',
                 ) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", hint="name a file of scores") from error
-
-
-def _complaint(text: bytes, error: str) -> str:
-    """What is wrong with a line; a value that is no number is told as such, whatever the parser stumbled over."""
-    try:
-        loose = json.loads(text)
-    except (ValueError, RecursionError):
-        return error
-    value = loose.get("value") if isinstance(loose, dict) else None
-    if isinstance(value, float) and not math.isfinite(value):
-        return (
-            f"the value of query {loose.get('query')!r} and candidate {loose.get('candidate')!r} is {value}, no number"
-        )
-    return error

@@ -1,7 +1,7 @@
 """Tables of records as JSON Lines: strict to read, canonical to write; and logs, which grow by a line at a time.
 
 Two equal tables are byte-equal: rows sorted by key, fields in their declared order, shortest float notation, one final
-newline. An error names file:line and, where the line can be parsed that far, the row's key.
+newline. An error names file:line.
 """
 
 import os
@@ -105,11 +105,10 @@ def iterate_table(path: Path, record: type[R]) -> Iterator[R]:
             try:
                 yield decoder.decode(text)
             except UNREADABLE as error:
-                where = f"{path}:{number}{_identify(text, record)}"
                 cure = "restore the line, or the file from a copy"
                 if (path.parent / "manifest.json").is_file():  # `Artifact.cure` knows the command
                     cure = f"restore it from a copy, or run the command that made {path.parent} again as before"
-                raise DataError(f"{where}: {str(error).rstrip('.')}", hint=cure) from error
+                raise DataError(f"{path}:{number}: {str(error).rstrip('.')}", hint=cure) from error
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", hint="run the command that makes this artifact again") from error
     except IsADirectoryError as error:
@@ -190,15 +189,3 @@ def payload_rows(
 
 def _spell(names: tuple[str, ...], values: tuple[str | int, ...]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True))
-
-
-def _identify(line: bytes, record: type[Record]) -> str:
-    """The key of a row that does not decode as a record, if it is JSON at all."""
-    try:
-        loose: object = msgspec.json.decode(line)
-    except UNREADABLE:
-        return ""
-    if not isinstance(loose, dict):
-        return ""
-    keys = [f"{name}={loose[name]!r}" for name in record.KEY if name in loose]
-    return f" ({', '.join(keys)})" if keys else ""

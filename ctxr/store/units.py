@@ -97,7 +97,7 @@ def unit_folder(artifact: Path, name: str) -> Path:
     return artifact / SOURCES / name
 
 
-def units_of(files: Iterable[str]) -> list[str]:
+def unit_names(files: Iterable[str]) -> list[str]:
     """Names of the units that `files` (relative to the artifact) belong to."""
     return sorted({PurePosixPath(file).parts[1] for file in files if file.startswith(f"{SOURCES}/")})
 
@@ -357,7 +357,7 @@ def _is_ours(top: str, file: Path) -> bool:
     return bool(PLAIN_NAME.fullmatch(file.name)) and file.suffix in PHOTO_SUFFIXES
 
 
-def file_names(photos: Sequence[Path]) -> list[str]:
+def photo_names(photos: Sequence[Path]) -> list[str]:
     """Safe and unique file names inside the artifact of an album's photos, by position."""
     taken: set[str] = set()
     names = []

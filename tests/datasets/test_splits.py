@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxr.datasets.splits import assign_splits, find_leakage, read_published, split_of
+from ctxr.datasets.splits import assign_splits, find_leakage, hash_split, read_published
 from ctxr.errors import DataError
 from ctxr.store.records import Image, ImageSet, SharedFootage, Split, SplitName
 
@@ -19,10 +19,10 @@ def test_a_group_falls_to_the_same_side_whatever_else_there_is() -> None:
 
 def test_shares_come_out_and_another_salt_deals_anew() -> None:
     names = [f"video{number}" for number in range(4000)]
-    dealt = [split_of(name) for name in names]
+    dealt = [hash_split(name) for name in names]
     assert dealt.count("train") / 4000 == pytest.approx(0.8, abs=0.03)
     assert dealt.count("valid") / 4000 == pytest.approx(0.1, abs=0.02)
-    assert [split_of(name, "other") for name in names] != dealt
+    assert [hash_split(name, "other") for name in names] != dealt
 
 
 def test_the_publishers_split_wins_over_the_hash(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_few_sources_leave_no_split_empty(count: int) -> None:
         dealt = split_by_name(assign_splits({f"world{world}-{number}": True for number in range(count)}))
         assert set(dealt.values()) == {"train", "valid", "test"}
         by_rank = max(1, round(count / 10))
-        hashed = [split_of(name) for name in dealt]
+        hashed = [hash_split(name) for name in dealt]
         if set(hashed) != {"train", "valid", "test"}:
             assert list(dealt.values()).count("test") == list(dealt.values()).count("valid") == by_rank
 
@@ -72,7 +72,7 @@ def test_a_source_without_sets_fills_no_split() -> None:
     sources = {f"clip{number}": True for number in range(3)} | {f"empty{number}": False for number in range(30)}
     dealt = split_by_name(assign_splits(sources))
     assert {dealt[f"clip{number}"] for number in range(3)} == {"train", "valid", "test"}
-    assert all(dealt[name] == split_of(name) for name in sources if name.startswith("empty"))
+    assert all(dealt[name] == hash_split(name) for name in sources if name.startswith("empty"))
 
 
 def test_new_sources_fill_the_split_that_a_fixed_deal_left_empty() -> None:

@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 
 from ctxr.datasets.splits import assign_splits
 from ctxr.pipelines.curation.image_sets import SetsRun
-from ctxr.store.arrays import Vectors, spread
+from ctxr.store.arrays import Vectors, set_distances
 from ctxr.store.artifacts import Parent, finish, open_artifact
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import IMAGE_SETS as KIND
@@ -36,7 +36,7 @@ def unit_vectors(count: int, seed: int) -> Vectors:
 
 
 def image_set(name: str, kind: str, images: Sequence[str], source: str, shot: int | None, vectors: Vectors) -> ImageSet:
-    closest, mean = spread(vectors)
+    closest, mean = set_distances(vectors)
     return ImageSet(name, kind, tuple(images), source, source, shot, closest, mean)
 
 

@@ -18,9 +18,9 @@ from ctxr.store.artifacts import (
     Parent,
     finish,
     finished,
+    json_config,
     locked,
     open_artifact,
-    plain,
     require_ours,
 )
 
@@ -187,4 +187,4 @@ def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_configuration_reads_back_as_it_is_compared() -> None:
-    assert plain({"a": (1, 2), "b": Path("x/y"), "c": None}) == {"a": [1, 2], "b": "x/y", "c": None}
+    assert json_config({"a": (1, 2), "b": Path("x/y"), "c": None}) == {"a": [1, 2], "b": "x/y", "c": None}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.errors import DataError
-from ctxr.store.paths import CACHE, last_path, plain_name, remember_paths
+from ctxr.store.paths import CACHE, folder_name, last_path, remember_paths
 
 
 def digest(number: int) -> str:
@@ -50,6 +50,6 @@ def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_name_has_at_most_200_characters() -> None:
-    assert plain_name("a" * 200, "source") == "a" * 200
+    assert folder_name("a" * 200, "source") == "a" * 200
     with pytest.raises(DataError, match="source"):
-        plain_name("a" * 201, "source")
+        folder_name("a" * 201, "source")

@@ -49,9 +49,8 @@ def test_a_score_that_is_no_number_is_not_written(tmp_path: Path, value: float) 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('{"query": "q", "candidate": "c", "value": NaN}', "value of query 'q' and candidate 'c' is nan, no number"),
-        ('{"query": "q", "candidate": "c", "value": -Infinity}', "is -inf, no number"),
-        ('{"query": "q", "candidate": "c", "value": 1e999}', "is inf, no number"),
+        ('{"query": "q", "candidate": "c", "value": NaN}', "malformed"),
+        ('{"query": "q", "candidate": "c", "value": 1e999}', "out of range"),
         ('{"query": "q", "candidate": "c", "value": null}', "Expected `float`, got `null`"),
         ('{"query": "q", "candidate": "c"}', "missing required field `value`"),
         ('{"query": "q", "candidate": "c", "value": 1, "model": "x"}', "unknown field `model`"),

@@ -13,8 +13,8 @@ from ctxr.store.records import Facts, Image, Source
 from ctxr.store.units import (
     SourceUnit,
     Stamp,
-    file_names,
     merge_units,
+    photo_names,
     read_unit,
     scanned_unit,
     tidy,
@@ -103,7 +103,7 @@ def test_the_manifest_hears_of_every_file_of_a_unit(tmp_path: Path) -> None:
 
 
 def test_photos_whose_names_differ_in_case_get_files_apart() -> None:
-    assert file_names([Path("a.jpg"), Path("A.JPG"), Path("b.jpg")]) == ["a.jpg", "A-1.jpg", "b.jpg"]
+    assert photo_names([Path("a.jpg"), Path("A.JPG"), Path("b.jpg")]) == ["a.jpg", "A-1.jpg", "b.jpg"]
 
 
 def test_tidying_removes_what_earlier_runs_left(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.documents import SPLIT_NAMES
 from ctxr.datasets.readers.entailment import Reading, Rows
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import JsonFile, check_name, is_text, kind_of, read_json, value_of, value_starts
+from ctxr.datasets.readers.text_files import (
+    JsonFile,
+    is_text,
+    json_kind,
+    read_json,
+    refuse_unsafe,
+    value_of,
+    value_starts,
+)
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
@@ -29,7 +37,7 @@ def caption_files(path: Path) -> list[Path]:
     return [path] if photos or (rows and "annotations" in starts) else []
 
 
-def read_captions(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
+def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
     """Galleries from JSON files; `passed` is called after each photo.
 
     Photos are searched in the folder of the files and its direct subfolders. Raises DataError naming the id for what does not fit.
@@ -77,7 +85,7 @@ def _add_photos(
         number, name, licence = row["id"], row["file_name"], row.get("license")
         image = f"{gallery}/{name}"
         for part in PurePosixPath(name).parts or ("",):
-            check_name(partial(str, f"{file.path}: image {number}"), part)
+            refuse_unsafe(partial(str, f"{file.path}: image {number}"), part)
         if number in by_id or image in galleries.images:
             raise DataError(f"{file.path}: the image {number} ({name}) appears twice", hint="delete one of them")
         picture = next((top / name for top in tops if galleries.holds(top / name)), None)
@@ -132,7 +140,7 @@ def licences_of_files(path: Path, missing: str) -> dict[str, tuple[str, str, str
 def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[str, Any]]:
     rows = file.value[table]
     if not isinstance(rows, list):
-        raise DataError(f"{file.path}: `{table}` is {kind_of(rows)}, not a list", hint="restore the file")
+        raise DataError(f"{file.path}: `{table}` is {json_kind(rows)}, not a list", hint="restore the file")
     for number, row in enumerate(rows):
         at = f"{file.path}: {table}[{number}]" + (f" (id {row.get('id')!r})" if isinstance(row, dict) else "")
         for name, kind in fields.items():
@@ -186,7 +194,7 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | 
         name, text = value_of(at, row.cells, photo, str), value_of(at, row.cells, caption, str)
         name = name.rpartition("#")[0] if numbered else name
         for part in PurePosixPath(name).parts or ("",):
-            check_name(partial(str, at), part)
+            refuse_unsafe(partial(str, at), part)
         split = row.cells.get("split", "").strip()
         if split and split.lower() not in SPLITS:
             wanted = f"leave it empty, or write one of {', '.join(SPLITS)}"

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
@@ -123,24 +123,10 @@ class PairFormat:
     beside: tuple[str, ...] = ()
     headless: tuple[str, ...] = ()
 
-    def needs(self) -> list[tuple[str, ...]]:
-        """Columns without which a file is not of this format, each with its other names."""
-        columns = (self.label, self.premise, self.hypothesis, self.image, self.caption, self.second_caption)
-        return [names for names in columns if names] + [(name,) for name in self.beside]
-
-    def missing(self, columns: Collection[str]) -> list[str]:
-        """What a file with these columns lacks of the format."""
-        return [names[0] for names in self.needs() if not set(names) & set(columns)]
-
-    def far_from(self, path: str, columns: Collection[str]) -> tuple[float, bool, bool]:
-        """How poorly a damaged file matches this format: by the share of missing columns, then by the names of
-        file and folder, then by optional columns."""
-        lacking = len(self.missing(columns)) / len(self.needs())
-        called = "/".join(PurePath(path).parts[-2:]).lower()
-        named = re.search(rf"(?<![a-z0-9]){self.source.replace('-', '[-_]?')}(?![a-z])", called)
-        needed = {name for names in self.needs() for name in names}
-        unlike = bool(self.headless) and not (set(self.headless) - needed) & set(columns)
-        return lacking, named is None, unlike
+    def fits(self, columns: Collection[str]) -> bool:
+        """Whether a file with these columns has all that the format needs."""
+        needed = (self.label, self.premise, self.hypothesis, self.image, self.caption, self.second_caption)
+        return {*self.beside} <= {*columns} and all(not names or {*names} & {*columns} for names in needed)
 
 
 _FIRST, _SECOND = ("sentence1",), ("sentence2",)
@@ -178,31 +164,25 @@ FORMATS = (
 
 
 def find_format(path: str, columns: Collection[str]) -> PairFormat:
-    """The format of a file with these columns. Raises DataError saying which columns are missing from the likeliest one."""
-    fitting = next((known for known in FORMATS if not known.missing(columns)), None)
-    if fitting is not None:
+    """The format of a file with these columns. Raises DataError for columns that fit none."""
+    if fitting := next((known for known in FORMATS if known.fits(columns)), None):
         return fitting
     if {"image1", "image2"} <= set(columns):
         raise DataError(f"{path}:1: pairs of pictures have no hypothesis", hint="name CxC's SITS or STS file")
-    nearest = min(FORMATS, key=lambda known: known.far_from(path, columns))
-    lacking = nearest.missing(columns)
-    if len(lacking) == len(nearest.needs()):
-        named = ", ".join(repr(name[:30]) for name in list(columns)[:3] if name) or "nothing"
-        sources = ", ".join(dict.fromkeys(known.source for known in FORMATS))
-        raise DataError(
-            f"{path}:1: the header names {named}, which is not a dataset of entailment", hint=f"of {sources}"
-        )
+    named = ", ".join(repr(name[:30]) for name in list(columns)[:7] if name) or "nothing"
+    sources = ", ".join(dict.fromkeys(known.source for known in FORMATS))
     raise DataError(
-        f"{path}:1: the header lacks {', '.join(lacking)} to be {nearest.source}",
-        hint="restore the header; test files without labels cannot be used",
+        f"{path}:1: the header names {named}, which is not a dataset of entailment",
+        hint=f"of {sources}; test files without labels cannot be used",
     )
 
 
 MOST_LINES = 40
 """Lines that one quoted record may span before its quote counts as never closed."""
 
+
 _MARKS = ("\ufeff", "\u00ef\u00bb\u00bf")
-"""The byte order mark, and what it becomes when a file is saved twice."""
+"""The byte order mark, and what it becomes when a file is saved twice, as the published MRPC was."""
 
 
 class Row(NamedTuple):
@@ -231,15 +211,16 @@ class Rows:
         self.read = 0
         info = path.with_name("dataset_info.json")
         self.classes = class_names(info.read_text("utf-8", "replace") if info.is_file() else "{}")
-        self._lines = parquet_lines(path, self.classes) if path.suffix == ".parquet" else numbered(path, self.oddities)
+        self._lines = (
+            parquet_lines(path, self.classes) if path.suffix == ".parquet" else _decoded_lines(path, self.oddities)
+        )
         self._ahead: deque[tuple[int, str]] = deque()
         first = self._next()
         if first is None:
             raise DataError(f"{path} is empty", hint="fetch it again")
         header = first[1]
         if mark := next((mark for mark in _MARKS if header.startswith(mark)), ""):
-            twice = " that was saved twice" if mark == _MARKS[1] else ""
-            self.note(1, "byte_order_mark", f"the header begins with a byte order mark{twice}", kept=True)
+            self.note(1, "byte_order_mark", "the header begins with a byte order mark", kept=True)
             header = header.removeprefix(mark)
         self._json = header.lstrip().startswith("{")
         self._delimiter = "\t" if "\t" in header else ","
@@ -321,7 +302,7 @@ class Rows:
         return cells[:width] if self._headless or not any(cells[width:]) else None
 
 
-def numbered(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
+def _decoded_lines(path: Path, oddities: list[Oddity]) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; one that is not UTF-8 is taken as Windows-1252, and noted."""
     try:
         with path.open("rb") as stream:

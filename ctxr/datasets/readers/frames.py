@@ -83,12 +83,6 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
             f"{plural(len(wrong), 'set')} without exactly {pictures.size} pictures: treated as sets without pictures, because "
             f"positions would be wrong ({wrong[0]} has {have})"
         )
-    unlike = sum(files != sorted(files, key=lambda file: file.name) for files in pictures.files.values())
-    if unlike:
-        pictures.notes.append(
-            f"{plural(unlike, 'set')} would be in another order if frames were sorted as strings (img10 before img2): frames are "
-            "ordered by number, as the published targets count"
-        )
     return pictures
 
 

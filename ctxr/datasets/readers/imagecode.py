@@ -15,7 +15,7 @@ from pathlib import Path
 from ctxr.datasets.dataset import Annotations, Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
-from ctxr.datasets.readers.text_files import JsonFile, Repeated, check_name, is_text, kind_of, read_json, read_object
+from ctxr.datasets.readers.text_files import JsonFile, is_text, json_kind, read_entries, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 
@@ -172,19 +172,14 @@ def _origin(name: str) -> tuple[str, int | None]:
 
 def _add(described: dict[str, _Described], path: Path) -> str:
     """Adds the sets of a file; a sentence where it hides targets although it should not."""
-    file = read_object(path, "sets and their descriptions", "the set")
+    file = read_entries(path, "sets and their descriptions")
     for name, value in file.value.items():
-        check_name(partial(file.locate, name), name)
+        refuse_unsafe(partial(file.locate, name), name)
         if name in described:
             other = described[name].file.path.name
             raise DataError(f"{file.locate(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
-        if isinstance(value, Repeated):
-            location = file.locate(name, value.key, second=True)
-            raise DataError(
-                f"{location}: set {name!r}: the index {value.key!r} appears twice", hint="delete one of them"
-            )
         if not isinstance(value, dict | list):
-            what = f"expected descriptions, found {kind_of(value)}"
+            what = f"expected descriptions, found {json_kind(value)}"
             raise DataError(f"{file.locate(name)}: set {name!r}: {what}", hint="restore the set")
         pairs = value.items() if isinstance(value, dict) else ((None, text) for text in value)
         listed: list[tuple[int | None, str]] = []
@@ -193,7 +188,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
             if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
                 wrong = f"{key!r} is not an index of an image (whole numbers from 0)"
             elif not is_text(text):
-                wrong = f"the description is {kind_of(text)}, not text"
+                wrong = f"the description is {json_kind(text)}, not text"
             if wrong:
                 at = file.locate(name, *([] if key is None else [key]))
                 raise DataError(f"{at}: set {name!r}: {wrong}", hint="restore the description")
@@ -257,25 +252,21 @@ def _authors(
     keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}
     authors: dict[tuple[str, int | None], str] = {}
     for path in writers:
-        file = read_json(path)
-        for name, value in file.value.items() if isinstance(file.value, dict) else [("", file.value)]:
+        file = read_entries(path, "sets, and who wrote at each index")
+        for name, value in file.value.items():
             if not isinstance(value, dict):
-                at = file.locate(name) if name else str(path)
-                raise DataError(f"{at}: expected index and writer, found {kind_of(value)}", hint="restore the file")
-            for holder, outer in ((file.value, ()), (value, (name,))):
-                if isinstance(holder, Repeated):
-                    at = file.locate(*outer, holder.key, second=True)
-                    raise DataError(f"{at}: {holder.key!r} appears twice", hint="delete one of them")
+                what = f"expected index and writer, found {json_kind(value)}"
+                raise DataError(f"{file.locate(name)}: set {name!r}: {what}", hint="restore the file")
             for key, writer in value.items():
                 is_index = key.isascii() and key.isdigit() and len(key) < 7
                 if not is_index or not isinstance(writer, str) or not writer.isprintable():
                     wrong = (
-                        f": the writer is {kind_of(writer)}, not a plain word"
+                        f"the writer is {json_kind(writer)}, not a plain word"
                         if is_index
-                        else " is not an index of an image"
+                        else "that is no index of an image"
                     )
                     at = f"{file.locate(name, key)}: set {name!r}, index {key!r}"
-                    raise DataError(f"{at}{wrong}", hint="restore the entry")
+                    raise DataError(f"{at}: {wrong}", hint="restore the entry")
                 authors[name, int(key)] = writer
     if lost := len(authors.keys() - keys):
         notes.append(f"{lost} entries about writers belong to no description here and were left out")

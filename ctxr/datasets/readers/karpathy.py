@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.pairs import coco_image, file_names
+from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import check_name, is_text, read_json, value_of, value_starts
+from ctxr.datasets.readers.text_files import is_text, read_json, refuse_unsafe, value_of, value_starts
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -81,7 +81,7 @@ class _Reading:
             raise DataError(f"{at}: `split` is none of {', '.join(SIDES)}", hint="restore the row")
         folder = value_of(at, row, "filepath", str, "")
         for part in (*PurePosixPath(folder).parts, *(PurePosixPath(name).parts or ("",))):
-            check_name(lambda: at, part)
+            refuse_unsafe(lambda: at, part)
         self._once(at, "picture", name)
         for key in ("imgid", "cocoid"):
             if isinstance(row, dict) and key in row:
@@ -115,7 +115,7 @@ class _Reading:
         if holds(root / folder / name):
             return root / folder / name
         base_name = PurePosixPath(name).name
-        others = file_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
+        others = published_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
         for candidate in dict.fromkeys((base_name, *others)):
             files = [file for file in self.files.get(candidate, ()) if holds(file)]
             if len(files) > 1:

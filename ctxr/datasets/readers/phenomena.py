@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.dataset import Annotations
-from ctxr.datasets.readers.text_files import check_name, is_text, read_utf8
+from ctxr.datasets.readers.text_files import is_text, read_utf8, refuse_unsafe
 from ctxr.errors import DataError
 from ctxr.store.records import Judgment, Query, Text
 
@@ -63,10 +63,10 @@ class Annotated:
     looked: tuple[str, ...]
 
 
-def examined(row: int) -> tuple[str, ...]:
+def phenomena_of_row(row: int) -> tuple[str, ...]:
     """The phenomena that the annotators looked for in row `row` (from 0) of the released file.
 
-    >>> len(examined(199)), examined(200), examined(1002)
+    >>> len(phenomena_of_row(199)), phenomena_of_row(200), phenomena_of_row(1002)
     (10, ('context', 'negation', 'visibility', 'nuances'), ())
     """
     if row < FULL_ROWS:
@@ -80,7 +80,7 @@ def read_annotations(path: Path) -> list[Annotated]:
     rows: list[Annotated] = []
     for set_key, inner in _pairs(path, _compose(path), "a mapping of set names"):
         name = set_key.value
-        check_name(partial(_at, path, set_key), name)
+        refuse_unsafe(partial(_at, path, set_key), name)
         for index_key, fields in _pairs(path, inner, f"set {name}: a mapping of target indices"):
             location = _at(path, index_key)
             where = f"{location}: set {name}, index {index_key.value!r}"
@@ -92,7 +92,7 @@ def read_annotations(path: Path) -> list[Annotated]:
                     raise DataError(f"{where} has no text as {part}", hint="restore the row")
             index, row, codes = int(index_key.value), len(rows), nodes["annotation"]
             tags = _tags(f"{_at(path, codes)}: set {name}, index {index_key.value}", codes.value)
-            rows.append(Annotated(row, location, name, index, nodes["description"].value, tags, examined(row)))
+            rows.append(Annotated(row, location, name, index, nodes["description"].value, tags, phenomena_of_row(row)))
     return rows
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image
 from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, similarity
-from ctxr.datasets.readers.text_files import read_object
+from ctxr.datasets.readers.text_files import read_entries
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
@@ -20,7 +20,7 @@ def read_positives(path: Path) -> Positives:
 
     Raises DataError naming file:line for a query that appears twice or has no candidate, and for an id that is no number.
     """
-    file = read_object(path, "an object of queries", "query")
+    file = read_entries(path, "an object of queries")
     positives: Positives = {}
     for query, value in file.value.items():
         listed = [value] if isinstance(value, int) else value

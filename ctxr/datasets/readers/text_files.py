@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,10 +18,12 @@ V = TypeVar("V")
 _DEEPEST = "brackets are nested too deeply for a dataset"
 
 
-class Repeated(dict[str, object]):
-    """A JSON object in which a key stood twice; `key` is the first such key, and its last value was kept."""
+class RepeatedKeyError(ValueError):
+    """A JSON object has a key twice."""
 
-    key: str = ""
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,28 @@ class JsonFile:
 
     Attributes:
         text: the whole content, from which lines are counted when something is wrong.
-        value: what was parsed; an object with a key that appears twice is a `Repeated`.
+        value: what was parsed.
     """
 
     path: Path
     text: str
     value: Any
 
-    def locate(self, *keys: str, second: bool = False) -> str:
-        """`file:line` of a key, found after the keys around it (a search: ask only when
-        something is wrong); with `second`, of its second occurrence. The bare file if
-        the key is spelled in an unusual way."""
+    def locate(self, *keys: str) -> str:
+        """`file:line` of a key, found after the keys around it (a search: ask only when something is wrong); the bare file if the key
+        is spelled in an unusual way."""
         position = 0
-        for number, key in enumerate(keys):
-            for _ in range(1 + (second and number == len(keys) - 1)):
-                spelled = {re.escape(json.dumps(key, ensure_ascii=flag)) for flag in (True, False)}
-                match = re.compile(f"(?:{'|'.join(spelled)})\\s*:").search(self.text, position)
-                if match is None:
-                    return str(self.path)
-                position = match.end()
+        for key in keys:
+            match = _key_pattern(key).search(self.text, position)
+            if match is None:
+                return str(self.path)
+            position = match.end()
         return f"{self.path}:{self.text.count(chr(10), 0, position) + 1}" if keys else str(self.path)
+
+
+def _key_pattern(key: str) -> re.Pattern[str]:
+    spelled = {re.escape(json.dumps(key, ensure_ascii=flag)) for flag in (True, False)}
+    return re.compile(f"(?:{'|'.join(spelled)})\\s*:")
 
 
 def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
@@ -75,8 +80,8 @@ def read_utf8(path: Path, hint: str = "name an existing file or folder") -> str:
 
 
 def read_json(path: Path, missing: str = "name an existing file or folder") -> JsonFile:
-    """A parsed JSON file. Raises DataError naming file:line where it is no JSON or no UTF-8, and UsageError with the hint `missing` if
-    it cannot be opened."""
+    """A parsed JSON file. Raises DataError naming file:line where it is no JSON or no UTF-8, DataError for a key that an object has
+    twice, and UsageError with the hint `missing` if it cannot be opened."""
     text = read_utf8(path, missing)
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
@@ -85,6 +90,10 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
         raise DataError(f"{path}:{error.lineno} is not JSON: {error.msg} (column {error.colno})", hint=hint) from error
     except RecursionError as error:
         raise DataError(f"{path} is not JSON of a dataset: {_DEEPEST}") from error
+    except RepeatedKeyError as error:
+        places = [match.start() for match in _key_pattern(error.key).finditer(text)]
+        line = f":{text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
+        raise DataError(f"{path}{line}: {error.key!r} appears twice", hint="delete one of the two") from error
     except ValueError as error:  # NaN, or an integer of thousands of digits
         raise DataError(f"{path} is not JSON of a dataset: {str(error).splitlines()[0]}") from error
     return JsonFile(path, text, value)
@@ -115,14 +124,11 @@ _BEGINNING = 1 << 12
 """Bytes of a value that tell what its rows hold."""
 
 
-def read_object(path: Path, expected: str, entry: str) -> JsonFile:
-    """A parsed JSON file that holds an object of entries, none of them twice. Raises DataError, also what `read_json` raises."""
+def read_entries(path: Path, expected: str) -> JsonFile:
+    """A parsed JSON file that holds an object of entries. Raises DataError, also what `read_json` raises."""
     file = read_json(path)
     if not isinstance(file.value, dict):
-        raise DataError(f"{path}: expected {expected}, found {kind_of(file.value)}", hint="restore the file")
-    if isinstance(file.value, Repeated):
-        where = file.locate(file.value.key, second=True)
-        raise DataError(f"{where}: {entry} {file.value.key!r} appears twice", hint="delete one of them")
+        raise DataError(f"{path}: expected {expected}, found {json_kind(file.value)}", hint="restore the file")
     return file
 
 
@@ -162,21 +168,19 @@ _KINDS: dict[type, str] = {str: "text", int: "a whole number", list: "a list"}
 
 
 def value_of(at: str, row: object, name: str, kind: type[V], default: V | None = None) -> V:
-    """The value of a key of a JSON object. Raises DataError `at` the object for another kind, and for a key that appears twice."""
+    """The value of a key of a JSON object. Raises DataError `at` the object for another kind."""
     if not isinstance(row, dict):
-        raise DataError(f"{at} is {kind_of(row)}, not an object", hint="restore the row")
-    if isinstance(row, Repeated):
-        raise DataError(f"{at}: the key {row.key!r} appears twice", hint="delete one of the two")
+        raise DataError(f"{at} is {json_kind(row)}, not an object", hint="restore the row")
     value: Any = row.get(name, default)
     fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
     if not fits:
-        is_now = kind_of(value) if name in row else "missing"
+        is_now = json_kind(value) if name in row else "missing"
         raise DataError(f"{at}: `{name}` must be {_KINDS[kind]} and is {is_now}", hint="restore the row")
     found: V = value
     return found
 
 
-def kind_of(value: object) -> str:
+def json_kind(value: object) -> str:
     """The JSON name of a value's type, for complaints."""
     text = "text" if is_text(value) else "half a surrogate pair"
     names: dict[type, str] = {dict: "an object", list: "a list", str: text, bool: "true or false", type(None): "null"}
@@ -194,7 +198,7 @@ def is_text(value: object) -> bool:
     return True
 
 
-def check_name(where: Callable[[], str], name: str) -> None:
+def refuse_unsafe(where: Callable[[], str], name: str) -> None:
     """Refuse a name of a set that could lead out of its folder or act on a terminal. Raises DataError at `where()`."""
     if not name or name in {".", ".."} or any(sign in name for sign in "/\\:") or not name.isprintable():
         raise DataError(
@@ -205,12 +209,9 @@ def check_name(where: Callable[[], str], name: str) -> None:
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
-    if len(members) == len(pairs):
-        return members
-    twice = Repeated(members)
-    seen: set[str] = set()
-    twice.key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    return twice
+    if len(members) < len(pairs):
+        raise RepeatedKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+    return members
 
 
 def _no_number(text: str) -> NoReturn:

@@ -34,7 +34,7 @@ def write(job: ExportJob) -> ExportResult:
                     f"the set {image_set.id} is in none of train, valid and test, which this format needs",
                     hint="give its group a side with --splits when the sets are built",
                 )
-            name = name_of(image_set)
+            name = release_name(image_set)
             if name.lower() in taken:
                 raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
             taken.add(name.lower())
@@ -67,7 +67,7 @@ def _numbers(members: list[Image]) -> Sequence[int]:
     return numbers if len(numbers) == len(members) and numbers == sorted(set(numbers)) else range(len(members))
 
 
-def name_of(image_set: ImageSet) -> str:
+def release_name(image_set: ImageSet) -> str:
     """The set's name in the release: static sets say so."""
     return image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
 

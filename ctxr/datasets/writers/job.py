@@ -22,7 +22,7 @@ from ctxr.errors import DataError, UsageError, some
 from ctxr.media.images import encode_jpeg, read_image
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
-from ctxr.store.paths import plain_name
+from ctxr.store.paths import folder_name
 from ctxr.store.records import Image, ImageSet, Judgment, Query
 from ctxr.store.tables import PAYLOADS, encode_other, payload_rows
 
@@ -347,7 +347,7 @@ def check_names(dataset: Dataset) -> None:
     """Raises DataError for a set that cannot be a folder, or that differs from another in case only."""
     seen: dict[str, str] = {}
     for image_set in dataset.sets:
-        name = plain_name(image_set.id, "the set")
+        name = folder_name(image_set.id, "the set")
         if (first := seen.setdefault(name.lower(), name)) != name:
             hint = "some file systems would put both into one folder"
             raise DataError(f"the set {name!r} differs from {first!r} in case only", hint=hint)

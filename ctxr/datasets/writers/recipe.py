@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_recipe
+from ctxr.datasets.rebuilding import FORMAT, HEAD, Head, RecipeImage, read_rebuild_recipe
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, and_more
 from ctxr.media.footage import SourceLocator
@@ -59,7 +59,7 @@ def write(job: ExportJob) -> ExportResult:
     models = open_artifact(job.origin).manifest.models
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, pretty_json(head))
-    read_recipe(job.out)  # what would be refused is not written
+    read_rebuild_recipe(job.out)  # what would be refused is not written
     return ExportResult(_LOAD, counts={"sources": len(by_source)})
 
 

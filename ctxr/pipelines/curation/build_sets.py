@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ctxr.datasets.image_sets import report_on
+from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.splits import SPLITS, SPLITS_TABLE, assign_splits, read_published
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
@@ -48,7 +48,7 @@ def run(config: BuildSets, progress: Progress = SILENT) -> SetsReport:
     if config.sources:
         return BuildStage(config).report(progress, config.yield_curve)
     config.check()
-    return report_on(open_artifact(config.folder(), IMAGE_SETS, "ctxr build-sets videos/").path, True, curve=True)
+    return sets_report(open_artifact(config.folder(), IMAGE_SETS, "ctxr build-sets videos/").path, True, curve=True)
 
 
 @dataclass(frozen=True)

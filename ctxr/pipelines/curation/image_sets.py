@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from ctxr.datasets.changes import changed, discard
-from ctxr.datasets.image_sets import report_on
+from ctxr.datasets.image_sets import sets_report
 from ctxr.datasets.readers.artifact import dataset_of
 from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leakage, leak_sentence
 from ctxr.engine.progress import Progress
@@ -33,8 +33,8 @@ from ctxr.store.artifacts import (
     Parent,
     earlier_manifest,
     finished,
+    json_config,
     open_artifact,
-    plain,
     take_manifest,
 )
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, TASKS
@@ -406,7 +406,7 @@ class SetsStage(Stage[InputsT]):
         result = execute(self, progress)
         if self.shard and not result.up_to_date:
             return self.ran[0].report(self.read())
-        report = report_on(self.out(), result.up_to_date, curve, self.read())
+        report = sets_report(self.out(), result.up_to_date, curve, self.read())
         for remark in self.remarks(report):
             progress.warn(remark)
         if leak_sentence(report.counts):
@@ -423,7 +423,7 @@ _OF_A_RANK = {"rank", "world_size", "engine", "workers", "threads", "retry_faile
 def rank_options(options: SetsOptions) -> dict[str, Any]:
     """The options that are not at their defaults, by field, without those that a merge ignores."""
     changes = {name: value for name, value in vars(options).items() if value != getattr(type(options), name)}
-    return plain({name: value for name, value in changes.items() if name not in _OF_A_RANK})
+    return json_config({name: value for name, value in changes.items() if name not in _OF_A_RANK})
 
 
 def gone(artifact: Path, parents: Sequence[Parent]) -> list[Source]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ctxr.datasets.image_sets import report_on
+from ctxr.datasets.image_sets import sets_report
 from ctxr.engine.options import NotDecisive, Options, typed
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
@@ -31,7 +31,7 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
             ranks = read_ranks(folder)
     if not ranks:
         if (folder / MANIFEST).is_file():
-            return report_on(folder, up_to_date=True)
+            return sets_report(folder, up_to_date=True)
         first_rank = BuildSets(out=config.artifact, workdir=config.workdir)
         raise UnfinishedError(
             f"no rank has worked on {folder}",

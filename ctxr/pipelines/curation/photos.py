@@ -28,12 +28,12 @@ from ctxr.pipelines.curation.copies import (
 )
 from ctxr.pipelines.curation.quality import QualityGate, Unmeasurable, measuring
 from ctxr.pipelines.curation.videos import Embedder, UnitContext
-from ctxr.store.arrays import Vectors, load_vectors, save_vectors, spread, stack_vectors
+from ctxr.store.arrays import Vectors, load_vectors, save_vectors, set_distances, stack_vectors
 from ctxr.store.artifacts import package_versions
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
 from ctxr.store.records import Facts, Image, ImageSet, LedgerRow, Source
-from ctxr.store.units import IMAGES, SOURCES, SourceUnit, Stamp, file_names
+from ctxr.store.units import IMAGES, SOURCES, SourceUnit, Stamp, photo_names
 
 SHARD = 256
 """Photos embedded between two points at which a killed run can go on."""
@@ -131,7 +131,7 @@ def gather_pool(
                     unreadable += [(album, int(position), problem) for position, problem in problems.items()]
                     blocks.append(vectors)
                 task.advance(len(chosen))
-        names = file_names(album.photos)
+        names = photo_names(album.photos)
         for row, (position, (width, height, phash)) in enumerate(readable.items()):
             file, digest = album.photos[position], album.photo_sha256[position]
             photos.append(PooledPhoto(album, position, file, digest, names[position], width, height, row, phash))
@@ -408,4 +408,4 @@ def _write(
 def _image_set(pool: PhotoPool, anchor: int, members: list[int]) -> ImageSet:
     photo, images = pool.photos[anchor], tuple(pool.photos[member].id for member in members)
     album = photo.album.name
-    return ImageSet(_set_id(photo), "photos", images, album, album, None, *spread(pool.vectors[members]))
+    return ImageSet(_set_id(photo), "photos", images, album, album, None, *set_distances(pool.vectors[members]))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ctxr.datasets.changes import changed
-from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_recipe
+from ctxr.datasets.rebuilding import ImageDifference, RebuildRecipe, RecipeImage, read_rebuild_recipe
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import Inputs, Stage, execute
 from ctxr.errors import DataError, UsageError, and_more
@@ -112,7 +112,7 @@ class RebuildStage(Stage[RebuildInputs]):
     def write(self, inputs: RebuildInputs, out: Path, progress: Progress) -> Content:
         """Make the missing pictures, while the earlier result stays valid, then write the tables."""
         refuse_links(out)
-        recipe = read_recipe(inputs.recipe)
+        recipe = read_rebuild_recipe(inputs.recipe)
         made = self._pictures(recipe, out, progress)
         pictures, compared, failed = made.images, made.differences, made.failed
         take_manifest(out)

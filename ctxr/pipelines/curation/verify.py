@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ctxr.datasets.readers.artifact import open_sets
-from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_recipe
+from ctxr.datasets.rebuilding import ImageDifference, RecipeImage, read_rebuild_recipe
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.project import SETS, chosen
 from ctxr.errors import DataError, UsageError
@@ -54,7 +54,7 @@ def _report(path: Path, kind: str, images: Collection[str], verdicts: Verdicts, 
 
 def _verify_recipe(path: Path, config: Verify, originals: Originals) -> VerifyReport:
     """Compare a recipe with its sources: pixels of frames and the files they are saved as, photos by their hash."""
-    recipe = read_recipe(recipe_at(path).path)
+    recipe = read_rebuild_recipe(recipe_at(path).path)
 
     def frame(image: RecipeImage, rgb: Pixels, stream: int | None) -> tuple[str, ImageDifference | None]:
         content = encode_jpeg(rgb)

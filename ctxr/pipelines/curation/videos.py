@@ -27,7 +27,7 @@ from ctxr.media.video import VideoError, VideoHeader
 from ctxr.metrics.selection import Completed, GreedyPicker, Rejection
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.pipelines.curation.quality import FactCache, QualityGate, forget_other_measures, measuring
-from ctxr.store.arrays import VectorLog, Vectors, spread, stack_vectors
+from ctxr.store.arrays import VectorLog, Vectors, set_distances, stack_vectors
 from ctxr.store.atomic import link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.records import BETWEEN, Facts, Image, ImageSet, LedgerRow, Shot, Source
@@ -186,7 +186,9 @@ class SetPicker(GreedyPicker, ABC):
                 self._measured[index] = msgspec.structs.replace(facts, path=path)
             size = facts.width, facts.height
             self._images.append(Image(name, path, facts.sha256, self.source, *size, index, self.rows[index].time))
-        self._sets.append(ImageSet(set_id, "video", names, self.source, self.source, full.shot, *spread(full.vectors)))
+        self._sets.append(
+            ImageSet(set_id, "video", names, self.source, self.source, full.shot, *set_distances(full.vectors))
+        )
 
     def unit(self, stamp: Stamp, source: Source, shots: list[Shot], vectors: Vectors) -> SourceUnit:
         """What was picked, once the last shot is over; `vectors` [N, D] are those at `places`."""

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ctxr.datasets.changes import pictures_of
+from ctxr.datasets.changes import picture_rows
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.open import dataset_identity, open_dataset
 from ctxr.datasets.splits import leak_sentence
@@ -127,7 +127,7 @@ def _check_sets(artifact: Artifact, progress: Progress, prefix: str) -> Iterator
     yield summary(f"{prefix}sets", named, fine, cure)
     if leak := leak_sentence(artifact.manifest.counts):
         yield Check(f"{prefix}splits", "problem", leak, "give sources that share footage one split and build again")
-    pictures = {row.path: row for row in pictures_of(path)}
+    pictures = {row.path: row for row in picture_rows(path)}
     hashes = {name: row.sha256 for name, row in pictures.items()}
     broken = _troubles("pictures", path, hashes, "was changed", progress)
     cure = _cure(artifact, {pictures[name].unit for name in broken})

@@ -15,9 +15,9 @@ from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.open import dataset_identity, read_dataset
 from ctxr.datasets.rounds import (
-    ALSO,
     AUDIT,
     AUDITS,
+    CONFLICTS,
     FIGURES,
     LEDGER,
     LOOKED,
@@ -32,7 +32,7 @@ from ctxr.datasets.rounds import (
     open_base,
     read_figures,
     read_rounds,
-    refuse_changed,
+    refuse_changed_rounds,
     refuse_unknown,
 )
 from ctxr.engine.progress import Progress
@@ -246,7 +246,7 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     Raises UnfinishedError without a round or answers to its sample, UsageError for an unknown round, DataError where a
     file of the rounds was changed since it was written.
     """
-    refuse_changed(config.folder())
+    refuse_changed_rounds(config.folder())
     current = _round(config, config.folder())
     if (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file():
         merge_journal(config.workdir, progress, config.database)
@@ -405,7 +405,7 @@ def _report(config: ReviseLabels, current: Round, folder: Path) -> ReviseReport:
     }
     if audited.licence.people:
         tables["people"] = people_table(audited.licence)
-    conflicts = read_table(config.folder() / folder_of(current.number) / ALSO, SetConflict)
+    conflicts = read_table(config.folder() / folder_of(current.number) / CONFLICTS, SetConflict)
     if conflicts:
         verdicts = {(one.caption, one.image): one.entailed for one in looked}
         tables["also"] = conflict_table(conflicts, verdicts)

@@ -8,7 +8,7 @@ from ctxr.datasets.rounds import (
     base_of,
     open_base,
     read_rounds,
-    refuse_changed,
+    refuse_changed_rounds,
     refuse_other_base,
     to_switch,
 )
@@ -52,7 +52,7 @@ def open_project(config: ReviseLabels, progress: Progress) -> Base:
     """The dataset that `config` names, or that was revised before, or the project's. A round whose activation was
     interrupted is completed or dropped. Raises DataError where a file of the rounds was changed since it was written."""
     out = config.folder()
-    refuse_changed(out)
+    refuse_changed_rounds(out)
     before = base_of(out)
     if config.dataset is None and before is not None and not before.exists():
         raise UsageError(

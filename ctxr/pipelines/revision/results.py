@@ -12,8 +12,8 @@ import numpy as np
 
 from ctxr.annotation.task_batch import StatementRow
 from ctxr.datasets.rounds import (
-    ALSO,
     CAPPED,
+    CONFLICTS,
     FIGURES,
     JUDGMENTS,
     LEDGER,
@@ -359,7 +359,7 @@ def write(config: ReviseLabels, revised: Revised, number: int, decides: str) -> 
     tables: dict[str, list[Any]] = {
         LEDGER: links,
         STRATA: samples,
-        ALSO: revised.conflicts(links),
+        CONFLICTS: revised.conflicts(links),
         JUDGMENTS: judgments,
     }
     # as `ctxr export-tasks entail` takes it: it does not reveal the classifier's decision
@@ -397,7 +397,7 @@ def reported(config: ReviseLabels, current: Round, did: str, cascade: Cascade, l
     tables = {"bands": bands_table(figures["bands"], current)}
     if figures["entail_at"]:
         tables["entail"] = entail_table(figures["entail_at"], current.by)
-    conflicts = read_table(folder / ALSO, SetConflict)
+    conflicts = read_table(folder / CONFLICTS, SetConflict)
     if conflicts:
         tables["also"] = conflict_table(conflicts)
     unknown = f"; unknown for {cascade.unknown}" if cascade.unknown else ""

@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 
 from msgspec import structs
 
-from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, read_rounds, refuse_changed
+from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, read_rounds, refuse_changed_rounds
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import execute
 from ctxr.models.entailment.base import Judge
@@ -109,6 +109,6 @@ class Revision(Rounds):
 
     def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
         """Make the round, then write what `Rounds` does."""
-        refuse_changed(out)
+        refuse_changed_rounds(out)
         made: Round = resolve_name("ctxr.pipelines.revision.revising:make")(self._new, inputs.rounds, progress)
         return super().write(replace(inputs, rounds=(*inputs.rounds, made)), out, progress)

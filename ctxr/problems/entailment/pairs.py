@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxr.datasets.pairs import EntailmentPair, file_names, published_image, seen_pictures
+from ctxr.datasets.pairs import EntailmentPair, published_image, published_names, seen_pictures
 from ctxr.datasets.readers.entailment import CAPTIONS, PICTURES, TABLES, Reading, read_captions, read_pairs
 from ctxr.datasets.readers.relevance import pairs_of, read_positives
 from ctxr.engine.progress import Progress
@@ -191,4 +191,4 @@ def _readings(path: Path, progress: Progress) -> "list[Reading]":
 
 
 def _picture(folder: Path, image: str) -> Path | None:
-    return next((file for name in file_names(image) if (file := folder / PICTURES / name).is_file()), None)
+    return next((file for name in published_names(image) if (file := folder / PICTURES / name).is_file()), None)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.truth import read_judgments
+from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.metrics.columns import mean_columns
@@ -193,7 +193,7 @@ class GalleryEvaluation(Evaluation[GallerySplit, GalleryRun]):
             return self.answers[split.name]
         options, dataset, people = self.options, self.request.dataset, self.people
         self.findings.notes += pointless_note(split, self.ks)
-        more: list[Judgment] = [] if options.judgments is None else read_judgments(options.judgments)
+        more: list[Judgment] = [] if options.judgments is None else read_verdicts(options.judgments)
         labels = labels_of(dataset, split, more, self._rounds(), people)
         truths = {} if options.positives is None else published(options.positives, dataset, split)
         rated = [] if options.positives is None else measuring.read_ratings(options.positives, self.progress)

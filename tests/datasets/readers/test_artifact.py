@@ -94,7 +94,7 @@ def test_a_set_of_an_unknown_kind_is_refused_with_the_kinds_there_are(tmp_path: 
     write(tmp_path, tables())
     table = tmp_path / "sets.jsonl"
     table.write_text(table.read_text().replace('"kind":"video"', '"kind":"hologram"'))
-    with pytest.raises(DataError, match=r"sets\.jsonl:1 .*'hologram'; there are video, photos, document"):
+    with pytest.raises(DataError, match=r"sets\.jsonl:1: .*'hologram'; there are video, photos, document"):
         read_dataset(tmp_path)
 
 

@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_one_sentence_with_its_row(tmp_path: Path, change: 
 def test_a_key_that_stands_twice_in_a_row_is_refused(tmp_path: Path) -> None:
     listed = json.dumps({"images": rows(), "dataset": "coco"})
     (tmp_path / "dataset_coco.json").write_text(listed.replace('"sentid": 50', '"sentid": 50, "sentid": 51'))
-    with pytest.raises(DataError, match=r"images\[3\] .*, sentences\[0\]: the key 'sentid' appears twice"):
+    with pytest.raises(DataError, match=r"'sentid' appears twice"):
         read_dataset(tmp_path)
 
 

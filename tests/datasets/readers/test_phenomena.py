@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.readers.phenomena import FULL_ROWS, FURTHER, FURTHER_ROWS, PHENOMENA, examined, read_annotations
+from ctxr.datasets.readers.phenomena import (
+    FULL_ROWS,
+    FURTHER,
+    FURTHER_ROWS,
+    PHENOMENA,
+    phenomena_of_row,
+    read_annotations,
+)
 from ctxr.errors import DataError
 from tests.releases import VALID, annotation_yaml, write_release
 
@@ -13,9 +20,9 @@ NAME = "MSR-VTT-videoTest_video7-shot1_0"
 
 
 def test_rows_are_looked_at_for_all_then_for_four_then_for_nothing() -> None:
-    assert examined(0) == examined(FULL_ROWS - 1) == PHENOMENA
-    assert examined(FULL_ROWS) == examined(FURTHER_ROWS - 1) == FURTHER
-    assert examined(FURTHER_ROWS) == ()
+    assert phenomena_of_row(0) == phenomena_of_row(FULL_ROWS - 1) == PHENOMENA
+    assert phenomena_of_row(FULL_ROWS) == phenomena_of_row(FURTHER_ROWS - 1) == FURTHER
+    assert phenomena_of_row(FURTHER_ROWS) == ()
 
 
 def test_an_empty_annotation_in_the_range_means_none_and_beyond_it_nobody_looked(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image as Pillow
 
 from ctxr.annotation.config import ExportTasks
-from ctxr.datasets.splits import read_published, split_of
+from ctxr.datasets.splits import hash_split, read_published
 from ctxr.engine.progress import SILENT, Progress, Silent
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UsageError
@@ -244,7 +244,7 @@ def test_what_leaks_is_red_everywhere_and_no_task_is_made_of_it(copied: Path, tm
 
 def test_keep_leaks_deals_each_source_by_itself_and_says_what_leaks(copied: Path, tmp_path: Path) -> None:
     salt = next(
-        str(salt) for salt in range(99) if len({split_of(name, str(salt)) for name in ("a", "again", "b")}) == 3
+        str(salt) for salt in range(99) if len({hash_split(name, str(salt)) for name in ("a", "again", "b")}) == 3
     )
     report = build(copied, tmp_path / "sets", "a", "b", "again", salt=salt, keep_leaks=True)
     assert report.counts["leaking_footage"] == 1

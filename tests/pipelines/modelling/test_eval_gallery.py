@@ -258,15 +258,15 @@ def candidate(caption: str, image: str, leaked: bool) -> CandidateRow:
 
 
 def read_round(folder: Path) -> Any:
-    from ctxr.datasets.truth import read_judgments
+    from ctxr.datasets.truth import read_verdicts
 
-    return read_judgments(folder)
+    return read_verdicts(folder)
 
 
 def read_round_of_people(folder: Path, yes: Any, also: Any, no: Any) -> Any:
-    from ctxr.datasets.truth import read_judgments
+    from ctxr.datasets.truth import read_verdicts
 
-    return read_judgments(write_round(folder / "people.jsonl", [*yes, *also], no, worker="ann"))
+    return read_verdicts(write_round(folder / "people.jsonl", [*yes, *also], no, worker="ann"))
 
 
 def test_answers_about_a_rounds_sample_are_found_where_the_project_keeps_them(

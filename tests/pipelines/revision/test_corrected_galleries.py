@@ -8,7 +8,7 @@ import pytest
 
 from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import AuditSample, AuditVerdict
-from ctxr.datasets.truth import read_judgments
+from ctxr.datasets.truth import read_verdicts
 from ctxr.metrics.columns import ratio_intervals
 from ctxr.metrics.compare import Clusters
 from ctxr.metrics.retrieval import Vectors
@@ -57,7 +57,7 @@ def side_of(workdir: Path) -> tuple[GallerySplit, Labels, Vectors]:
     dataset, revised = read_dataset(workdir / "dataset"), workdir / "revised"
     side = gallery_splits(dataset)["test"]
     people = people_of([revised], workdir)
-    labels = [one for one in labels_of(dataset, side, read_judgments(revised), revised, people)
+    labels = [one for one in labels_of(dataset, side, read_verdicts(revised), revised, people)
               if one.entailed.labels == "classifier"]  # fmt: skip
     rng = np.random.default_rng(3)
     vectors = [rng.standard_normal((size, 8)).astype(np.float32) for size in (len(side.images), len(side.captions))]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ctxr.datasets.rounds import CandidateRow, Round, read_figures
-from ctxr.datasets.truth import unsure_pairs, verdicts
+from ctxr.datasets.truth import judge_verdicts, unsure_pairs
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.models.entailment.base import Estimate, Judge
 from ctxr.pipelines.revision import decisions, inputs
@@ -83,7 +83,7 @@ def test_a_cascade_asks_the_second_judge_what_the_first_leaves_unsure(workdir: P
     assert made.unsure > 0
     rows = read_table(workdir / "revised" / "judgments.jsonl", Judgment)
     assert unsure_pairs(rows) == {(row.caption, row.image) for row in ledger if row.decision == "unsure"}
-    assert not unsure_pairs(rows) & verdicts(rows).keys()
+    assert not unsure_pairs(rows) & judge_verdicts(rows).keys()
     said = read_figures(workdir / "revised" / "rounds" / "001")["judges"]
     assert [row["asked"] for row in said] == [cheap.claims, dear.claims]
     assert all(row["asked"] == row["entailed"] + row["not"] + row["unsure"] for row in said)

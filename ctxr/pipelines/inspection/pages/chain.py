@@ -22,7 +22,7 @@ from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_arti
 from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
 from ctxr.store.records import BETWEEN, Facts, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import read_table
-from ctxr.store.units import SourceUnit, Stamp, file_names, read_unit, unit_folder
+from ctxr.store.units import SourceUnit, Stamp, photo_names, read_unit, unit_folder
 
 
 def units_of(dataset: Dataset) -> tuple[SourceUnit, ...]:
@@ -252,7 +252,7 @@ def _vectors(unit: SourceUnit) -> dict[str, Vectors]:
     if unit.source.kind == "video":
         names = [f"img{row.index}" for row in ordered]
     else:
-        names = file_names([Path(row.name or "") for row in ordered])
+        names = photo_names([Path(row.name or "") for row in ordered])
     return {
         f"{unit.source.name}/{name}": unit.vectors[row.row]
         for name, row in zip(names, ordered, strict=True)

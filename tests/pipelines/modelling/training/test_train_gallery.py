@@ -9,7 +9,7 @@ import pytest
 
 from ctxr.cli.views import training_table as table
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.truth import read_judgments, verdicts
+from ctxr.datasets.truth import judge_verdicts, read_verdicts
 from ctxr.errors import DataError, UsageError
 from ctxr.pipelines.modelling.config import Train, TrainReport
 from ctxr.pipelines.modelling.train import run
@@ -91,8 +91,8 @@ def test_the_latest_round_has_the_last_word() -> None:
         Judgment("a", "2", "entailment:y", 1.0, round=1),
         Judgment("a", "3", "gold", 1.0),
     ]
-    assert verdicts(rows) == {("a", "1"): False, ("a", "2"): True}
-    assert verdicts(rows[::-1]) == verdicts(rows)
+    assert judge_verdicts(rows) == {("a", "1"): False, ("a", "2"): True}
+    assert judge_verdicts(rows[::-1]) == judge_verdicts(rows)
 
 
 def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, tmp_path: Path, world: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_recipe_that_wants_weak_positives_says_where_none_are(train: Trains, t
         train(judgments=table)
     with pytest.raises(UsageError, match="none does not"):
         train("weak=mask-only", judgments=tmp_path / "none")
-    assert len(read_judgments(table)) == 1
+    assert len(read_verdicts(table)) == 1
 
 
 def test_unsure_pairs_train_another_model_unless_the_recipe_leaves_judges_out(

@@ -11,7 +11,7 @@ from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.cli.app import app
 from ctxr.datasets.changes import contents_of
 from ctxr.datasets.open import read_dataset
-from ctxr.datasets.truth import read_judgments
+from ctxr.datasets.truth import read_verdicts
 from ctxr.engine.progress import Silent
 from ctxr.errors import DataError, UsageError
 from ctxr.models.encoders import load_encoder
@@ -184,7 +184,7 @@ def test_what_people_say_of_an_unsure_pair_counts(benchmark: Path, tmp_path: Pat
     votes = [(yes, 1.0, "ann"), (no, 0.0, "ann"), (tied, 1.0, "ann"), (tied, 0.0, "bob")]
     answers = [Judgment(f"entail/{image}/{query}", ENTAILMENT, who, value) for (query, image), value, who in votes]
     table = write_round(tmp_path / "judgments.jsonl", [], unsure=[yes, no, tied, open_pair])
-    write_table(table, [*read_judgments(table), *answers, Judgment(*open_pair, "ann", 1.0)])
+    write_table(table, [*read_verdicts(table), *answers, Judgment(*open_pair, "ann", 1.0)])
     entailed, unsure = verdicts_in(read_dataset(benchmark), table, tmp_path)
     assert entailed == {yes: True, no: False}
     assert unsure == {tied, open_pair}

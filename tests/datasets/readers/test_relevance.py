@@ -1,4 +1,4 @@
-"""Ground truth of ECCV and CxC, and the guard that keeps evaluated pictures out of training."""
+"""Ground truth of ECCV and CxC, CxC's graded similarities, and the guard that keeps evaluated pictures out of training."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import pytest
 from ctxr.datasets.pairs import (
     EntailmentPair,
     coco_image,
-    file_names,
     flickr_image,
     published_image,
+    published_names,
     refuse_leaks,
     seen_pictures,
 )
 from ctxr.datasets.readers.entailment import Captions
-from ctxr.datasets.readers.relevance import pairs_of, read_positives
+from ctxr.datasets.readers.relevance import pairs_of, read_positives, read_similarities
 from ctxr.errors import DataError
 
 
@@ -32,7 +32,7 @@ def test_positives_keep_their_order_and_say_nothing_twice(tmp_path: Path) -> Non
     ("content", "says"),
     [
         ("[1]", "object of queries.*list"),
-        ('{"1": [2],\n "1": [3]}', ":2: query '1' appears twice"),
+        ('{"1": [2],\n "1": [3]}', ":2: '1' appears twice"),
         ('{"1": []}', ":1: '1' needs COCO ids"),
         ('{"cat": [1]}', "'cat' needs COCO ids"),
         ('{"1": [true]}', "'1' needs COCO ids"),
@@ -93,5 +93,29 @@ def test_a_picture_has_one_name_whichever_file_names_it() -> None:
     assert {coco_image(name) for name in names} == {"coco/9"}
     assert coco_image("cat.jpg") is None
     assert flickr_image("x1.jpg") is None
-    assert file_names("flickr30k/4") == ("4.jpg",)
-    assert file_names("album/img1") == ()
+    assert published_names("flickr30k/4") == ("4.jpg",)
+    assert published_names("album/img1") == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "kind", "ids"),
+    [
+        ("caption,image", "SITS", ("COCO_val2014:sentid:7", "COCO_val2014_000000000012.jpg")),
+        ("image1,image2", "SIS", ("COCO_val2014_000000000007.jpg", "COCO_val2014_000000000012.jpg")),
+        ("caption1,caption2", "STS", ("COCO_val2014:sentid:7", "COCO_val2014:sentid:12")),
+    ],
+)
+def test_similarities_are_told_by_their_columns(header: str, kind: str, ids: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    good = f"{','.join(ids)},4.25,x"
+    file.write_text(f"{header},agg_score,sampling_method\n{good}\nq,{ids[1]},1,x\n{','.join(ids)},nan,x\n")
+    found = read_similarities(file)
+    assert (found.kind, found.pairs) == (kind, (("coco/7", "coco/12", 4.25),))
+    assert [(one.where.rpartition(":")[2], one.code) for one in found.oddities] == [("3", "image"), ("4", "score")]
+    assert "'q'" in found.oddities[0].what
+    file.write_text(f"{header},agg_score\n")
+    with pytest.raises(DataError, match="no rated pair"):
+        read_similarities(file)
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"a\.csv:1: .*header"):
+        read_similarities(file)
