@@ -5,25 +5,55 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+
+import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.documents import SPLIT_NAMES
 from ctxr.datasets.readers.entailment import Reading, Rows
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import (
-    JsonFile,
-    is_text,
-    json_kind,
-    read_json,
-    refuse_unsafe,
-    value_of,
-    value_starts,
-)
+from ctxr.datasets.readers.text_files import convert, read_json, refuse_unsafe, value_starts
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
 _UNSAID = "no licence named"
+
+
+class Licence(msgspec.Struct):
+    """A licence that photos name."""
+
+    id: int
+    name: str
+    url: str = ""
+
+
+class Photo(msgspec.Struct):
+    """A photo, with the id of its licence."""
+
+    id: int
+    file_name: str
+    license: int | None = None
+
+
+class Caption(msgspec.Struct):
+    """What is said of a photo."""
+
+    id: int
+    image_id: int
+    caption: str
+
+
+class PhotosFile(msgspec.Struct):
+    """COCO's JSON, so far as it is about photos."""
+
+    images: list[Photo]
+    licenses: list[Licence] = []
+
+
+class CaptionsFile(PhotosFile, kw_only=True):
+    """COCO's JSON with captions."""
+
+    annotations: list[Caption]
 
 
 def caption_files(path: Path) -> list[Path]:
@@ -48,19 +78,14 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | No
     licences: dict[str, str] = {}
     notes: list[str] = []
     for source in files:
-        file = read_json(source)
-        if not isinstance(file.value, dict) or not {"images", "annotations"} <= file.value.keys():
-            sentence = f"{source} lists `images` as COCO does, and has no `annotations` with captions"
-            if source != path:
-                sentence = f"{source}: expected COCO captions with `images` and `annotations`"
-            raise DataError(sentence, hint="name a captions_*.json, or restore the file")
+        file: CaptionsFile = convert(read_json(source).value, CaptionsFile, partial(str, source))
         gallery = source.stem.removeprefix("captions_")
         if "train" in gallery or "val" in gallery:
             splits[gallery] = "train" if "train" in gallery else "valid"
-        by_id = _add_photos(galleries, file, gallery, licences, passed)
+        by_id = _add_photos(galleries, source, file, licences, passed)
         missing = sum(not galleries.images[image].path for image in by_id.values())
         galleries.members[gallery] = sorted(by_id.values())
-        blank = _add_captions(galleries, file, gallery, by_id)
+        blank = _add_captions(galleries, source, file.annotations, gallery, by_id)
         if blank:
             notes.append(f"{len(blank)} captions of {gallery} are blank and were left out: the first is {blank[0]}")
         if missing:
@@ -72,86 +97,58 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | No
 
 
 def _add_photos(
-    galleries: Galleries, file: JsonFile, gallery: str, licences: dict[str, str], passed: Callable[[], None] | None
+    galleries: Galleries, source: Path, file: PhotosFile, licences: dict[str, str], passed: Callable[[], None] | None
 ) -> dict[int, str]:
-    """Add each photo and its licence: image ids by the id in the file."""
+    """Add each photo and its licence to the gallery of a file: image ids by the id in the file."""
+    gallery = source.stem.removeprefix("captions_")
     root = galleries.root
     tops = [root, *sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
-    named, by_id = _licences(file), dict[int, str]()
-    rows = _rows(file, "images", {"id": int, "file_name": str})
-    if not rows:
-        raise DataError(f"{file.path}: there is no image in it", hint="restore the file")
-    for row in rows:
-        number, name, licence = row["id"], row["file_name"], row.get("license")
-        image = f"{gallery}/{name}"
-        for part in PurePosixPath(name).parts or ("",):
-            refuse_unsafe(partial(str, f"{file.path}: image {number}"), part)
-        if number in by_id or image in galleries.images:
-            raise DataError(f"{file.path}: the image {number} ({name}) appears twice", hint="delete one of them")
-        picture = next((top / name for top in tops if galleries.holds(top / name)), None)
+    named, by_id = {licence.id: licence.name for licence in file.licenses}, dict[int, str]()
+    if not file.images:
+        raise DataError(f"{source}: there is no image in it", hint="restore the file")
+    for photo in file.images:
+        image = f"{gallery}/{photo.file_name}"
+        for part in PurePosixPath(photo.file_name).parts or ("",):
+            refuse_unsafe(partial(str, f"{source}: image {photo.id}"), part)
+        if photo.id in by_id or image in galleries.images:
+            what = f"the image {photo.id} ({photo.file_name}) appears twice"
+            raise DataError(f"{source}: {what}", hint="delete one of them")
+        picture = next((top / photo.file_name for top in tops if galleries.holds(top / photo.file_name)), None)
         galleries.add_photo(gallery, image, picture)
-        by_id[number] = image
-        licences[image] = named.get(licence, _UNSAID) if isinstance(licence, int) else _UNSAID
+        by_id[photo.id] = image
+        licences[image] = named.get(photo.license or 0, _UNSAID)
         if passed is not None:
             passed()
     return by_id
 
 
-def _add_captions(galleries: Galleries, file: JsonFile, gallery: str, by_id: Mapping[int, str]) -> list[str]:
+def _add_captions(
+    galleries: Galleries, source: Path, captions: Sequence[Caption], gallery: str, by_id: Mapping[int, str]
+) -> list[str]:
     """Add each caption; the ids of blank ones. Raises DataError where all are."""
-    rows = _rows(file, "annotations", {"id": int, "image_id": int, "caption": str})
     blank: list[str] = []
-    for position, row in enumerate(rows):
-        key = f"{gallery}/{row['id']}"
-        where = f"{file.path}: caption {row['id']}"
+    for position, row in enumerate(captions):
+        key, where = f"{gallery}/{row.id}", f"{source}: caption {row.id}"
         if key in galleries.texts:
             raise DataError(f"{where} appears twice", hint="delete one of them")
-        if row["image_id"] not in by_id:
-            raise DataError(f"{where} is of image {row['image_id']}, which the file does not name", hint="delete it")
-        if not galleries.add_caption(key, row["caption"], by_id[row["image_id"]], position):
-            blank.append(str(row["id"]))
-    if len(blank) == len(rows):
-        raise DataError(f"{file.path}: there is no caption that says anything in it", hint="restore the file")
+        if row.image_id not in by_id:
+            raise DataError(f"{where} is of image {row.image_id}, which the file does not name", hint="delete it")
+        if not galleries.add_caption(key, row.caption, by_id[row.image_id], position):
+            blank.append(str(row.id))
+    if len(blank) == len(captions):
+        raise DataError(f"{source}: there is no caption that says anything in it", hint="restore the file")
     return blank
 
 
-def licences_of_files(path: Path, missing: str) -> dict[str, tuple[str, str, str]]:
-    """Of each photo that the COCO JSON `path` names, by its file's name: name of the licence, "", and the licence's address.
+def licences_of_files(path: Path, missing: str) -> dict[str, Licence]:
+    """The licence of each photo that the COCO JSON `path` names, by its file's name.
 
-    A photo without a known licence is left out, and so is an address that is none. Raises DataError naming file and row, and
-    UsageError with the hint `missing`.
+    A photo without a known licence is left out. Raises DataError naming what does not fit, and UsageError with the hint `missing`.
     """
-    file = read_json(path, missing)
-    if not isinstance(file.value, dict) or "images" not in file.value:
-        raise DataError(f"{path}: expected COCO captions with `images` and `licenses`", hint="restore the file")
-    names = _licences(file)
-    rows = _rows(file, "licenses", {"id": int, "name": str}) if names else []
-    urls = {row["id"]: row["url"] for row in rows if is_text(row.get("url"))}
-    licences = {}
-    for row in _rows(file, "images", {"id": int, "file_name": str}):
-        number = row.get("license")
-        if isinstance(number, int) and number in names:
-            url = urls.get(number, "")
-            shown = url if url.startswith(("https://", "http://")) else ""
-            licences[PurePosixPath(row["file_name"]).name] = (names[number], "", shown)
-    return licences
-
-
-def _rows(file: JsonFile, table: str, fields: Mapping[str, type]) -> list[dict[str, Any]]:
-    rows = file.value[table]
-    if not isinstance(rows, list):
-        raise DataError(f"{file.path}: `{table}` is {json_kind(rows)}, not a list", hint="restore the file")
-    for number, row in enumerate(rows):
-        at = f"{file.path}: {table}[{number}]" + (f" (id {row.get('id')!r})" if isinstance(row, dict) else "")
-        for name, kind in fields.items():
-            value_of(at, row, name, kind)
-    return rows
-
-
-def _licences(file: JsonFile) -> dict[int, str]:
-    if "licenses" not in file.value:
-        return {}
-    return {row["id"]: f"{row['name']}" for row in _rows(file, "licenses", {"id": int, "name": str})}
+    file: PhotosFile = convert(read_json(path, missing).value, PhotosFile, partial(str, path))
+    named = {licence.id: licence for licence in file.licenses}
+    photos = [photo for photo in file.images if photo.license in named]
+    return {PurePosixPath(photo.file_name).name: named[photo.license or 0] for photo in photos}
 
 
 TABLES = ("metadata.jsonl", "metadata.csv", "captions.txt")
@@ -191,7 +188,7 @@ def read_photos(path: Path, files: Sequence[Path], passed: Callable[[], None] | 
     tops = [root, *sorted(folder for folder in root.iterdir() if folder.is_dir())]
     for row in rows:
         at = f"{table}:{row.line}"
-        name, text = value_of(at, row.cells, photo, str), value_of(at, row.cells, caption, str)
+        name, text = row.cells.get(photo, ""), row.cells.get(caption, "")
         name = name.rpartition("#")[0] if numbered else name
         for part in PurePosixPath(name).parts or ("",):
             refuse_unsafe(partial(str, at), part)

@@ -14,14 +14,16 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image, flickr_image, text_group
-from ctxr.datasets.readers.karpathy import SIDES
-from ctxr.datasets.readers.text_files import class_names, json_object, parquet_lines, read_json, value_of
+from ctxr.datasets.readers.karpathy import SIDES, SplitFile
+from ctxr.datasets.readers.text_files import class_names, convert, json_object, parquet_lines, read_json
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -360,37 +362,32 @@ def read_captions(paths: Iterable[Path]) -> Captions:
     captions = Captions()
     for path in paths:
         value = read_json(path).value
-        rows = value.get("images") if isinstance(value, dict) else None
-        if not isinstance(rows, list):
-            raise DataError(
-                f"{path} holds no captions: `images` is not a list", hint="name captions_*.json or dataset_*.json"
-            )
-        if not isinstance(value.get("annotations"), list):
-            _read_karpathy(captions, path, rows, value.get("dataset"))
+        if isinstance(value, dict) and "annotations" in value:
+            coco: _CocoCaptions = convert(value, _CocoCaptions, partial(str, path))
+            for row in coco.annotations:
+                _add(captions, f"{path}: caption {row.id}", f"coco/{row.id}", f"coco/{row.image_id}", row.caption)
             continue
-        for number, row in enumerate(value["annotations"]):
-            at = f"{path}: annotations[{number}]"
-            image = coco_image(value_of(at, row, "image_id", int))
-            _add(captions, at, f"coco/{value_of(at, row, 'id', int)}", image or "", value_of(at, row, "caption", str))
+        split: SplitFile = convert(value, SplitFile, partial(str, path))
+        for picture in split.images:
+            name = picture.filename
+            image = flickr_image(name) if split.dataset == "flickr30k" else coco_image(picture.cocoid or name)
+            if image is None:
+                raise DataError(f"{path}: {name!r} is not a picture of COCO or Flickr30K", hint="restore the row")
+            captions.splits[image] = SIDES[picture.split]
+            for sentence in picture.sentences:
+                key = f"{image.partition('/')[0]}/{sentence.sentid}"
+                _add(captions, f"{path}: sentence {sentence.sentid}", key, image, sentence.raw)
     return captions
 
 
-def _read_karpathy(captions: Captions, path: Path, rows: list[Any], dataset: object) -> None:
-    flickr = dataset == "flickr30k"
-    for number, row in enumerate(rows):
-        at = f"{path}: images[{number}]"
-        name = value_of(at, row, "filename", str)
-        image = flickr_image(name) if flickr else coco_image(row.get("cocoid", name))
-        if image is None:
-            raise DataError(f"{at}: {name!r} is not a picture of COCO or Flickr30K", hint="restore the row")
-        split = row.get("split")
-        if split in SIDES:
-            captions.splits[image] = SIDES[split]
-        sentences = value_of(at, row, "sentences", list)
-        for position, sentence in enumerate(sentences):
-            where = f"{at}, sentences[{position}]"
-            key = f"{image.partition('/')[0]}/{value_of(where, sentence, 'sentid', int)}"
-            _add(captions, where, key, image, value_of(where, sentence, "raw", str))
+class _CocoCaption(msgspec.Struct):
+    id: int
+    image_id: int
+    caption: str
+
+
+class _CocoCaptions(msgspec.Struct):
+    annotations: list[_CocoCaption]
 
 
 def _add(captions: Captions, at: str, key: str, image: str, text: str) -> None:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from ctxr.datasets.dataset import Annotations, Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
-from ctxr.datasets.readers.phenomena import Annotated, label_queries, read_annotations
-from ctxr.datasets.readers.text_files import JsonFile, is_text, json_kind, read_entries, read_json, refuse_unsafe
+from ctxr.datasets.readers.phenomena import PhenomenaRow, label_queries, read_annotations
+from ctxr.datasets.readers.text_files import JsonFile, convert, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 
@@ -30,6 +33,10 @@ UNKNOWN = "unknown"
 
 _VIDEO_SET = re.compile(r"(.+)-shot(\d{1,9})_\d+")
 _SPLITS: dict[str, SplitName] = {"train": "train", "valid": "valid", "test": "test"}
+
+
+Index = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,5})$")]
+"""Position of an image in its set, from 0."""
 
 
 @dataclass
@@ -71,10 +78,7 @@ def json_file(path: Path) -> list[Path]:
 
 def read_described(path: Path, files: Sequence[Path], passed: Callable[[], None] | None = None) -> Dataset:
     """A release from one file of any name. Raises DataError for one that says who wrote descriptions, and what `read_release` raises."""
-    described = read_json(path).value
-    values = described.values() if isinstance(described, dict) else ()
-    written = {text for entry in values if isinstance(entry, dict) for text in entry.values() if isinstance(text, str)}
-    if WRITERS.fullmatch(path.name) or (written and written <= {"train_worker", "unseen_worker"}):
+    if WRITERS.fullmatch(path.name):
         raise DataError(f"{path} says who wrote descriptions, and holds none", hint=f"name its folder: {path.parent}")
     return read_release(path, files, passed)
 
@@ -115,7 +119,13 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] |
     authors = _authors(writers, described, notes)
     asked = _queries(described, order, authors)
     labelled = label_queries(annotated, asked.texts)
-    notes += _join_notes(annotated, asked.texts, labelled.texts) + pictures.notes
+    if labelled.texts and asked.texts:
+        first = next(iter(labelled.texts)).partition("/")[2]
+        what = (
+            f"{len(labelled.texts)} annotated descriptions are not in the release: they count for the phenomena alone"
+        )
+        notes.append(f"{what}, the first is {first}")
+    notes += pictures.notes
     if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
     return Dataset(
@@ -172,29 +182,20 @@ def _origin(name: str) -> tuple[str, int | None]:
 
 def _add(described: dict[str, _Described], path: Path) -> str:
     """Adds the sets of a file; a sentence where it hides targets although it should not."""
-    file = read_entries(path, "sets and their descriptions")
-    for name, value in file.value.items():
+    file, split = read_json(path), split_named(path)
+    sets: dict[str, object] = convert(file.value, dict[str, object], partial(str, path))
+    for name, value in sets.items():
         refuse_unsafe(partial(file.locate, name), name)
         if name in described:
             other = described[name].file.path.name
             raise DataError(f"{file.locate(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
-        if not isinstance(value, dict | list):
-            what = f"expected descriptions, found {json_kind(value)}"
-            raise DataError(f"{file.locate(name)}: set {name!r}: {what}", hint="restore the set")
-        pairs = value.items() if isinstance(value, dict) else ((None, text) for text in value)
-        listed: list[tuple[int | None, str]] = []
-        for key, text in pairs:
-            wrong = ""
-            if key is not None and not (key.isascii() and key.isdigit() and str(int(key[:7])) == key):
-                wrong = f"{key!r} is not an index of an image (whole numbers from 0)"
-            elif not is_text(text):
-                wrong = f"the description is {json_kind(text)}, not text"
-            if wrong:
-                at = file.locate(name, *([] if key is None else [key]))
-                raise DataError(f"{at}: set {name!r}: {wrong}", hint="restore the description")
-            listed.append((None if key is None else int(key), text))
-        described[name] = _Described(split_named(path), file, listed)
-    return _hidden(file, split_named(path))
+        place = partial("{}: set {!r}".format, file.locate(name), name)
+        texts: Mapping[str, str] | list[str] = convert(value, dict[Index, str] | list[str], place)
+        pairs: list[tuple[int | None, str]] = [(None, text) for text in texts]
+        if isinstance(texts, dict):
+            pairs = [(int(key), text) for key, text in texts.items()]
+        described[name] = _Described(split, file, pairs)
+    return _hidden(file, split)
 
 
 def _hidden(file: JsonFile, split: SplitName | None) -> str:
@@ -214,7 +215,9 @@ def _hidden(file: JsonFile, split: SplitName | None) -> str:
     )
 
 
-def _check_targets(described: Mapping[str, _Described], annotated: list[Annotated], pictures: ReleasePictures) -> None:
+def _check_targets(
+    described: Mapping[str, _Described], annotated: list[PhenomenaRow], pictures: ReleasePictures
+) -> None:
     size = pictures.size
     places = [
         (partial(entry.file.locate, name, str(index)), name, index)
@@ -252,40 +255,15 @@ def _authors(
     keys = {(name, index) for name, entry in described.items() for index, _ in entry.descriptions}
     authors: dict[tuple[str, int | None], str] = {}
     for path in writers:
-        file = read_entries(path, "sets, and who wrote at each index")
-        for name, value in file.value.items():
-            if not isinstance(value, dict):
-                what = f"expected index and writer, found {json_kind(value)}"
-                raise DataError(f"{file.locate(name)}: set {name!r}: {what}", hint="restore the file")
-            for key, writer in value.items():
-                is_index = key.isascii() and key.isdigit() and len(key) < 7
-                if not is_index or not isinstance(writer, str) or not writer.isprintable():
-                    wrong = (
-                        f"the writer is {json_kind(writer)}, not a plain word"
-                        if is_index
-                        else "that is no index of an image"
-                    )
-                    at = f"{file.locate(name, key)}: set {name!r}, index {key!r}"
-                    raise DataError(f"{at}: {wrong}", hint="restore the entry")
-                authors[name, int(key)] = writer
+        file = read_json(path)
+        sets: dict[str, object] = convert(file.value, dict[str, object], partial(str, path))
+        for name, value in sets.items():
+            at = partial("{}: set {!r}".format, file.locate(name), name)
+            rows: dict[str, str] = convert(value, dict[Index, str], at)
+            authors |= {(name, int(key)): writer for key, writer in rows.items()}
     if lost := len(authors.keys() - keys):
         notes.append(f"{lost} entries about writers belong to no description here and were left out")
     return authors
-
-
-def _join_notes(annotated: list[Annotated], texts: Mapping[str, Text], extra: Mapping[str, Text]) -> list[str]:
-    notes: list[str] = []
-    if extra and texts:
-        notes.append(
-            f"{len(extra)} annotated descriptions are not in the release: they count for the phenomena alone, "
-            f"the first is {next(iter(extra)).partition('/')[2]}"
-        )
-    beyond = sum(bool(set(row.tags) - set(row.looked)) for row in annotated)
-    if beyond:
-        notes.append(
-            f"{beyond} rows carry tags outside the range that was annotated for them: those tags were left out"
-        )
-    return notes
 
 
 _COLLECTIONS = {"MSR-VTT": 8045, "video-storytelling": 8153, "YouCook": 588, "open-images": 4416}

@@ -8,16 +8,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import is_text, read_json, refuse_unsafe, value_of, value_starts
+from ctxr.datasets.readers.text_files import convert, read_json, refuse_unsafe, value_starts
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
 SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
 """What a picture's `split` makes of it: `restval`, COCO's validation pictures that are not evaluated on, is trained on."""
+
+
+class Sentence(msgspec.Struct):
+    """A caption; `imgid` is its picture's."""
+
+    sentid: int
+    raw: str
+    imgid: int | None = None
+
+
+class Picture(msgspec.Struct):
+    """A picture of a split with its captions."""
+
+    filename: str
+    split: Literal["train", "restval", "val", "test"]
+    sentences: list[Sentence]
+    filepath: str = ""
+    imgid: int | None = None
+    cocoid: int | None = None
+
+
+class SplitFile(msgspec.Struct):
+    """What a file of a split holds."""
+
+    images: list[Picture]
+    dataset: str = ""
 
 
 def split_files(path: Path) -> list[Path]:
@@ -42,15 +71,15 @@ def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | N
         names = ", ".join(file.name for file in files)
         raise UsageError(f"{path} holds several splits, {names}", hint=f"name one: {files[0]}")
     file = read_json(files[0])
+    split: SplitFile = convert(file.value, SplitFile, lambda: str(file.path))
     reading = _Reading(Galleries(file.path.parent))
-    for reading.row, row in enumerate(file.value["images"]):
-        reading.take(f"{file.path}: images[{reading.row}]", row)
+    for reading.row, row in enumerate(split.images):
+        reading.take(f"{file.path}: images[{reading.row}] ({row.filename})", row)
         if passed is not None:
             passed()
     if not reading.galleries.texts:
         raise DataError(f"{file.path}: there is no sentence in it", hint="restore the file, or fetch it again")
-    named = file.value.get("dataset")
-    name = named if is_text(named) and named else file.path.stem.removeprefix("dataset_")
+    name = split.dataset or file.path.stem.removeprefix("dataset_")
     notes = reading.notes()
     if captions := ", ".join(sorted(other.name for other in path.glob("captions_*.json"))):
         notes.append(f"{file.path.name} says what is in each gallery; {captions} beside it was not read")
@@ -64,7 +93,6 @@ class _Reading:
     splits: dict[str, SplitName] = field(default_factory=dict)
     seen: dict[tuple[str, object], int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
     ambiguous: list[str] = field(default_factory=list)
 
@@ -73,36 +101,25 @@ class _Reading:
         """All files below the folder by their names."""
         return files_below(self.galleries.root)
 
-    def take(self, at: str, row: object) -> None:
-        name = value_of(at, row, "filename", str)
-        at = f"{at} ({name})"
-        split = SIDES.get(value_of(at, row, "split", str))
-        if split is None:
-            raise DataError(f"{at}: `split` is none of {', '.join(SIDES)}", hint="restore the row")
-        folder = value_of(at, row, "filepath", str, "")
-        for part in (*PurePosixPath(folder).parts, *(PurePosixPath(name).parts or ("",))):
+    def take(self, at: str, row: Picture) -> None:
+        name, split = row.filename, SIDES[row.split]
+        for part in (*PurePosixPath(row.filepath).parts, *(PurePosixPath(name).parts or ("",))):
             refuse_unsafe(lambda: at, part)
         self._once(at, "picture", name)
         for key in ("imgid", "cocoid"):
-            if isinstance(row, dict) and key in row:
-                self._once(at, key, value_of(at, row, key, int))
+            if (number := getattr(row, key)) is not None:
+                self._once(at, key, number)
         self.splits[split] = split
-        if not self.galleries.add_photo(split, f"{split}/{name}", self._find(folder, name)):
+        if not self.galleries.add_photo(split, f"{split}/{name}", self._find(row.filepath, name)):
             self.missing.append(name)
-        captions = 0
-        for position, sentence in enumerate(value_of(at, row, "sentences", list)):
+        for position, sentence in enumerate(row.sentences):
             where = f"{at}, sentences[{position}]"
-            marks = [one["imgid"] for one in (sentence, row) if isinstance(one, dict) and "imgid" in one]
-            if len(marks) == 2 and marks[0] != marks[1]:
-                raise DataError(f"{where} is of the picture {marks[0]!r}", hint="put it under its own picture")
-            number, text = value_of(where, sentence, "sentid", int), value_of(where, sentence, "raw", str)
-            self._once(where, "sentence", number)
-            if self.galleries.add_caption(f"{split}/{number}", text, f"{split}/{name}", len(self.galleries.texts)):
-                captions += 1
-            else:
-                self.blank.append(str(number))
-        if not captions:
-            self.silent.append(name)
+            if None not in (sentence.imgid, row.imgid) and sentence.imgid != row.imgid:
+                raise DataError(f"{where} is of the picture {sentence.imgid}", hint="put it under its own picture")
+            self._once(where, "sentence", sentence.sentid)
+            key, order = f"{split}/{sentence.sentid}", len(self.galleries.texts)
+            if not self.galleries.add_caption(key, sentence.raw, f"{split}/{name}", order):
+                self.blank.append(str(sentence.sentid))
 
     def _once(self, at: str, what: str, key: object) -> None:
         if (first := self.seen.get((what, key))) is not None:
@@ -128,7 +145,6 @@ class _Reading:
         notes = (
             (self.missing, f"of {len(self.galleries.images)} images are missing from {self.galleries.searched}"),
             (self.ambiguous, "images exist in several folders; the first was used"),
-            (self.silent, "images have no sentence: they are only distractors"),
             (self.blank, "sentences are blank and were left out"),
         )
         return [f"{len(which)} {what}: the first is {which[0]}" for which, what in notes if which]

@@ -46,7 +46,7 @@ _DEEPEST = 20
 
 
 @dataclass(frozen=True)
-class Annotated:
+class PhenomenaRow:
     """One annotated description.
 
     Attributes:
@@ -74,10 +74,10 @@ def phenomena_of_row(row: int) -> tuple[str, ...]:
     return FURTHER if row < FURTHER_ROWS else ()
 
 
-def read_annotations(path: Path) -> list[Annotated]:
+def read_annotations(path: Path) -> list[PhenomenaRow]:
     """Every row of the file. Raises DataError naming file:line for anything else than the released layout: set, then
     index, then `description` and `annotation` with codes separated by commas."""
-    rows: list[Annotated] = []
+    rows: list[PhenomenaRow] = []
     for set_key, inner in _pairs(path, _compose(path), "a mapping of set names"):
         name = set_key.value
         refuse_unsafe(partial(_at, path, set_key), name)
@@ -92,12 +92,14 @@ def read_annotations(path: Path) -> list[Annotated]:
                     raise DataError(f"{where} has no text as {part}", hint="restore the row")
             index, row, codes = int(index_key.value), len(rows), nodes["annotation"]
             tags = _tags(f"{_at(path, codes)}: set {name}, index {index_key.value}", codes.value)
-            rows.append(Annotated(row, location, name, index, nodes["description"].value, tags, phenomena_of_row(row)))
+            rows.append(
+                PhenomenaRow(row, location, name, index, nodes["description"].value, tags, phenomena_of_row(row))
+            )
     return rows
 
 
-def label_queries(rows: Iterable[Annotated], texts: dict[str, Text]) -> Annotations:
-    """Annotated rows as queries with labels and the judgments on them; the texts are those that the release lacks.
+def label_queries(rows: Iterable[PhenomenaRow], texts: dict[str, Text]) -> Annotations:
+    """PhenomenaRow rows as queries with labels and the judgments on them; the texts are those that the release lacks.
 
     Rows after the annotated range give nothing.
     """

@@ -85,6 +85,8 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
     text = read_utf8(path, missing)
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # half a surrogate pair cannot be written
+            json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         hint = "restore the file, or fetch it again"
         raise DataError(f"{path}:{error.lineno} is not JSON: {error.msg} (column {error.colno})", hint=hint) from error
@@ -94,6 +96,8 @@ def read_json(path: Path, missing: str = "name an existing file or folder") -> J
         places = [match.start() for match in _key_pattern(error.key).finditer(text)]
         line = f":{text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
         raise DataError(f"{path}{line}: {error.key!r} appears twice", hint="delete one of the two") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path} holds half a surrogate pair, which is no text", hint="fetch it again") from error
     except ValueError as error:  # NaN, or an integer of thousands of digits
         raise DataError(f"{path} is not JSON of a dataset: {str(error).splitlines()[0]}") from error
     return JsonFile(path, text, value)
@@ -111,34 +115,33 @@ def value_starts(path: Path) -> dict[str, bytes]:
 
 @lru_cache(maxsize=8)
 def _value_starts(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
-        values = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        return {key: bytes(memoryview(value)[:_BEGINNING]).lstrip() for key, value in values.items()}
-    except (msgspec.DecodeError, RecursionError):  # half surrogates too, which the reader of such a file names
-        loose = json_object(content)
-        return {key: json.dumps(value).encode()[:_BEGINNING] for key, value in (loose or {}).items()}
+        values = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return {key: bytes(memoryview(value)[:_BEGINNING]).lstrip() for key, value in values.items()}
 
 
 _BEGINNING = 1 << 12
 """Bytes of a value that tell what its rows hold."""
 
 
-def read_entries(path: Path, expected: str) -> JsonFile:
-    """A parsed JSON file that holds an object of entries. Raises DataError, also what `read_json` raises."""
-    file = read_json(path)
-    if not isinstance(file.value, dict):
-        raise DataError(f"{path}: expected {expected}, found {json_kind(file.value)}", hint="restore the file")
-    return file
+def convert(value: object, kind: type[V] | Any, where: Callable[[], str]) -> V:
+    """A parsed value as a record. Raises DataError at `where()`, and at a path below it, for what does not fit."""
+    try:
+        record: V = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{where()}: {error}", hint="restore the file, or fetch it again") from error
+    return record
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:
     """The JSON object in a line; None if it holds none."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value
 
 
 def parquet_lines(path: Path, classes: dict[str, list[str]]) -> Iterator[tuple[int, str]]:
@@ -151,7 +154,7 @@ def parquet_lines(path: Path, classes: dict[str, list[str]]) -> Iterator[tuple[i
             flat = [column.name for column in file.schema_arrow if not types.is_nested(column.type)]
             rows = (row for batch in file.iter_batches(columns=flat) for row in batch.to_pylist())
             for number, row in enumerate(rows, 1):
-                yield number, json.dumps(row, default=str)
+                yield number, msgspec.json.encode(row, enc_hook=str).decode()
     except ImportError as error:
         raise CtxrError(f"{path.name} needs the package pyarrow", hint="pip install pyarrow") from error
     except (OSError, ValueError) as error:
@@ -162,29 +165,6 @@ def class_names(text: str) -> dict[str, list[str]]:
     """Names of the classes of each column, from the JSON in which `datasets` describes a dataset."""
     features = (info := json_object(text) or {}).get("features", info.get("info", {}).get("features", {}))
     return {name: kind["names"] for name, kind in features.items() if "names" in kind}
-
-
-_KINDS: dict[type, str] = {str: "text", int: "a whole number", list: "a list"}
-
-
-def value_of(at: str, row: object, name: str, kind: type[V], default: V | None = None) -> V:
-    """The value of a key of a JSON object. Raises DataError `at` the object for another kind."""
-    if not isinstance(row, dict):
-        raise DataError(f"{at} is {json_kind(row)}, not an object", hint="restore the row")
-    value: Any = row.get(name, default)
-    fits = is_text(value) if kind is str else isinstance(value, kind) and not isinstance(value, bool)
-    if not fits:
-        is_now = json_kind(value) if name in row else "missing"
-        raise DataError(f"{at}: `{name}` must be {_KINDS[kind]} and is {is_now}", hint="restore the row")
-    found: V = value
-    return found
-
-
-def json_kind(value: object) -> str:
-    """The JSON name of a value's type, for complaints."""
-    text = "text" if is_text(value) else "half a surrogate pair"
-    names: dict[type, str] = {dict: "an object", list: "a list", str: text, bool: "true or false", type(None): "null"}
-    return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
 
 
 def is_text(value: object) -> bool:

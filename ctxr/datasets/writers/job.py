@@ -83,7 +83,11 @@ def read_licences(path: Path | None, dataset: Dataset) -> Licences:
     if path.suffix.lower() == ".json":
         by_file = licences_of_files(path, _HINT)
         photos = [image.id for image in dataset.images.values() if image.index is None]
-        known = {photo: Licence(*by_file[name]) for photo in photos if (name := photo.rpartition("/")[2]) in by_file}
+        found = {photo: by_file[name] for photo in photos if (name := photo.rpartition("/")[2]) in by_file}
+        known = {
+            photo: Licence(one.name, url=one.url if one.url.startswith(("https://", "http://")) else "")
+            for photo, one in found.items()
+        }
         if not known:
             raise DataError(
                 f"{path} names the licence of no image here", hint="it names them by the files of the photos"

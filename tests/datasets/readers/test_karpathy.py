@@ -106,29 +106,27 @@ def test_flickr_has_no_folder_and_no_coco_ids(tmp_path: Path) -> None:
     assert dataset.images["test/77.jpg"].path == "flickr30k-images/77.jpg"
     assert list(dataset.queries) == ["test/0"]
     told = " ".join(dataset.notes)
-    assert re.search(r"2 images .*no sentence: .*9\.jpg", told)
     assert re.search(r"1 sentences are blank .* 1\b", told)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"split": "dev"}, r"images\[5\] \(COCO_val2014_0+9.jpg\): `split` .*train, restval, val, test"),
-        ({"split": 3}, r"`split` .*a number"),
-        ({"filename": None}, r"images\[5\]: `filename` .*null"),
+        ({"split": "dev"}, r"'dev' - at `\$\.images\[5\]\.split`"),
+        ({"filename": None}, r"got `null` - at `\$\.images\[5\]\.filename`"),
         ({"filename": "../x.jpg"}, r"'..' .*valid name"),
         ({"filepath": "/etc"}, r"'/' .*valid name"),
         ({"filename": "x.jpg", "imgid": 1}, r"images\[5\] \(x.jpg\): the cocoid 9 .*images\[0\]"),
         ({}, r"COCO_val2014_0+9.jpg is already .*images\[0\]"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 18}, r"the imgid 18 is already"),
-        ({"filename": "x.jpg", "cocoid": 1, "imgid": True}, r"`imgid` .*true or false"),
+        ({"filename": "x.jpg", "cocoid": 1, "imgid": True}, r"got `bool` .*imgid"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1}, r"sentences\[0\]: the sentence 30 is already"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 60, "raw": "A."}] * 2}, r"sentence 60 is already"),
         ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 60, "raw": "A.", "imgid": 18}]},
          r"sentences\[0\] .*picture 18"),
-        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": {}}, r"`sentences` .*a list .*an object"),
-        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [7]}, r"sentences\[0\] is a number, not an object"),
-        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 99}]}, r"`raw` .*missing"),
+        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": {}}, r"got `object` .*sentences"),
+        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [7]}, r"got `int` .*sentences\[0\]"),
+        ({"filename": "x.jpg", "cocoid": 1, "imgid": 1, "sentences": [{"sentid": 99}]}, r"missing .*`raw`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_sentence_with_its_row(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -144,7 +142,7 @@ def test_a_key_that_stands_twice_in_a_row_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_no_object_and_a_file_without_sentences_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"images\[5\] is a number, not an object"):
+    with pytest.raises(DataError, match=r"got `int` - at `\$\.images\[5\]"):
         read_dataset(write(tmp_path, [*rows(), 3]))
     with pytest.raises(DataError, match=r"dataset_coco\.json: .*no sentence"):
         read_dataset(write(tmp_path, [row(9, "test", [])]))

@@ -50,12 +50,6 @@ def test_annotations_join_the_release_on_set_and_index(tmp_path: Path) -> None:
     assert len(list(dataset.targets())) == 5
 
 
-def test_tags_outside_their_range_are_left_out_and_said(tmp_path: Path) -> None:
-    rows = [(f"video-x-shot0_{number}", 1, "q" if number >= FULL_ROWS else "") for number in range(FULL_ROWS + 2)]
-    (tmp_path / "manual_annotation_valid.yaml").write_text(annotation_yaml(rows))
-    assert "2 rows carry tags" in " ".join(read_dataset(tmp_path).notes)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

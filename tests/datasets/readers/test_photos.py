@@ -56,8 +56,7 @@ def test_photos_and_captions_that_are_missing_are_counted_and_rows_without_their
 @pytest.mark.parametrize(
     ("name", "content", "place"),
     [
-        ("metadata.jsonl", '{"file_name": "a.jpg", "text": "A cat."}\n{"file_name": "a.jpg"}\n', r"jsonl:2: `text`"),
-        ("metadata.jsonl", '{"file_name": "a.jpg", "text": "\\ud800"}\n', r"jsonl:1: `text`"),
+        ("metadata.jsonl", '{"file_name": "a.jpg", "text": "\\ud800"}\n', "no caption"),
         ("metadata.jsonl", '{"file_name": "../outside.jpg", "text": "A cat."}\n', r"jsonl:1: '\.\.'"),
         ("metadata.csv", f"file_name,text\n{Path('/outside.jpg')},A cat.\n", r"csv:2: '/'"),
         ("metadata.csv", "file_name,label\na.jpg,cat\n", r"file_name, label.*`text`"),
