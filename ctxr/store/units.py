@@ -146,8 +146,14 @@ def read_unit(artifact: Path, name: str) -> SourceUnit:
         unit = SourceUnit(stamp=head.stamp, source=head.source, folder=folder, **parts)
     except OSError as error:
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}", hint=_again(folder)) from error
-    _check_paths(folder / "images.jsonl", unit.images)
-    _check_paths(folder / "facts.jsonl", unit.facts)
+    pictures: dict[str, Sequence[Image | Facts]] = {"images": unit.images, "facts": unit.facts}
+    for name, rows in pictures.items():
+        for number, row in enumerate(rows, 1):
+            if not stays_inside(row.path):
+                where = f"{folder / name}.jsonl: row {number} {row.key()}"
+                raise DataError(
+                    f"{where}: the path {row.path!r} does not stay inside the artifact", hint=_again(folder)
+                )
     return unit
 
 
@@ -164,15 +170,6 @@ def _read_head(folder: Path) -> _Head:
     if head.source.name != folder.name:
         raise DataError(f"{file} is of a source named {head.source.name!r}, not {folder.name!r}", hint=_again(folder))
     return head
-
-
-def _check_paths(table: Path, rows: Sequence[Image | Facts]) -> None:
-    for number, row in enumerate(rows, 1):
-        if not stays_inside(row.path):
-            raise DataError(
-                f"{table}: row {number} {row.key()}: the path {row.path!r} does not stay inside the artifact",
-                hint=_again(table.parent),
-            )
 
 
 def _again(folder: Path) -> str:
@@ -278,26 +275,22 @@ def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], 
             where = f"{unit.folder or unit.source.name}: ledger.jsonl: row {position + 1}"
             raise DataError(f"{where} names the photo {row.name!r}", hint="make the artifact again")
         files.append(folder / row.name)
-    recorded = {position: facts.sha256 for facts in unit.facts if (position := facts.index) < len(files)}
+    recorded = {f"{unit.source.name}/{file.name}": file for file in files}
+    known = {recorded[image.id]: image.sha256 for image in unit.images if image.id in recorded}
+    known |= {files[facts.index]: facts.sha256 for facts in unit.facts if facts.index < len(files)}
     hashes, wrong = [], []
-    for position, file in enumerate(files):
+    for file in files:
         try:
             hashes.append(sha256_file(file))
         except OSError as error:
             hashes.append("")
             wrong.append(f"{file} cannot be read: {error.strerror}")
             continue
-        if recorded.get(position, hashes[-1]) != hashes[-1]:
+        if known.get(file, hashes[-1]) != hashes[-1]:
             wrong.append(f"{file} has changed since the sets were built")
     lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(files, hashes, strict=True))
     if not wrong and sha256_bytes(lines.encode()) != unit.source.sha256:
-        by_name = {image.id: image.sha256 for image in unit.images}
-        changed = [
-            file
-            for file, digest in zip(files, hashes, strict=True)
-            if by_name.get(f"{unit.source.name}/{file.name}", digest) != digest
-        ]
-        wrong = [f"{file} has changed since the sets were built" for file in changed or [folder]]
+        wrong.append(f"{folder} has changed since the sets were built")
     return files, hashes, wrong
 
 

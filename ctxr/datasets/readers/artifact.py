@@ -31,15 +31,20 @@ def read_manifest(_path: Path, files: Sequence[Path], _passed: Callable[[], None
     return read_artifact(files[0].parent)
 
 
+def _open(path: Path) -> Artifact:
+    artifact = open_artifact(path, None, "ctxr build-sets videos/")
+    if artifact.manifest.kind not in KINDS:
+        kinds, hint = " or ".join(KINDS), "name the right folder, or the --workdir that it is in"
+        raise DataError(f"{path} holds {artifact.manifest.kind}, not {kinds}", hint=hint)
+    return artifact
+
+
 def read_artifact(path: Path) -> Dataset:
     """A finished artifact as a dataset, with a note where a table of it was edited.
 
     Raises UnfinishedError without a manifest; DataError for another kind, and as `dataset_of` does.
     """
-    artifact = open_artifact(path)
-    if artifact.manifest.kind not in KINDS:
-        kinds = " or ".join(KINDS)
-        raise DataError(f"{path} holds {artifact.manifest.kind}, not {kinds}", hint="name a folder of image sets")
+    artifact = _open(path)
     notes = [
         f"{name} was changed since the artifact was written: run ctxr doctor {path}"
         for name in artifact.changed_files()[:1]
@@ -128,11 +133,6 @@ def open_sets(path: Path) -> Dataset:
 
     Raises UnfinishedError without a finished artifact, DataError when a table of it was changed or damaged.
     """
-    artifact = open_artifact(path, None, "ctxr build-sets videos/")
-    if artifact.manifest.kind not in KINDS:
-        raise DataError(
-            f"{path} holds {artifact.manifest.kind}, not {' or '.join(KINDS)}",
-            hint="name the right folder, or the --workdir that it is in",
-        )
+    artifact = _open(path)
     artifact.refuse_changed()
     return dataset_of(artifact)

@@ -130,17 +130,8 @@ def read_links(_path: Path, files: Sequence[Path], passed: Callable[[], None] | 
 
 
 def _links(sentences: Sequence[int | None], images: Sequence[int | None]) -> Links:
-    """Links that either side names; -1 throughout a side says nothing. Raises DataError where the other end says otherwise."""
-    rows, columns = _side("sentence", sentences, len(images)), _side("image", images, len(sentences)).T
-    both = (rows == 1) & (columns == 1)
-    refused = (rows == 1) & (columns == 0) & ~both.any(0) & (columns == 1).any()
-    refused |= (columns == 1) & (rows == 0) & ~both.any(1)[:, None] & (rows == 1).any()
-    for row, column in np.argwhere(refused).tolist():
-        image = "nothing" if sentences[row] == -1 else f"image {sentences[row]}"
-        sentence = "nothing" if images[column] == -1 else f"sentence {images[column]}"
-        message = f"sentence {row} is linked to {image}, and image {column} to {sentence}"
-        raise DataError(message, hint="let one name the other, or write null for the one that is unknown")
-    return np.fmax(rows, columns)
+    """Links that either side names."""
+    return np.fmax(_side("sentence", sentences, len(images)), _side("image", images, len(sentences)).T)
 
 
 def _side(what: str, ends: Sequence[int | None], others: int) -> Links:

@@ -58,10 +58,8 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
     """The pictures of the sets `names`, each set's in the order of their numbers.
 
     A set with fewer pictures than the others counts as one without: positions after a missing picture would be wrong.
-    Where all sets have the same size and it is not that of the published release, a note says so, with the first number that
-    is skipped.
-    Raises DataError for a picture whose name has no number, a number that appears twice, a picture outside the folder, or
-    sets that lack some of img0 to img9.
+    Where all sets have the same size and it is not that of the published release, a note says so. Raises DataError for a picture
+    whose name has no number, a number that appears twice, and a picture outside the folder.
     """
     listed = list(names)
     pictures = ReleasePictures(root)
@@ -75,7 +73,8 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
         (pictures.size,) = sizes
     pictures.files = {name: files for name, files in folders.items() if len(files) == pictures.size}
     if pictures.files and pictures.size != SET_SIZE:
-        pictures.notes.append(_other_size(pictures))
+        what = f"all sets have {pictures.size} pictures here, not {SET_SIZE}"
+        pictures.notes.append(f"{what}: targets count those that are here, by number")
     wrong = sorted(name for name, files in folders.items() if len(files) != pictures.size)
     if wrong:
         have = len(folders[wrong[0]])
@@ -84,28 +83,6 @@ def find_pictures(root: Path, names: Iterable[str]) -> ReleasePictures:
             f"positions would be wrong ({wrong[0]} has {have})"
         )
     return pictures
-
-
-def _other_size(pictures: ReleasePictures) -> str:
-    """Notes on sets of unexpected size; DataError where images were lost and targets would shift."""
-    size = pictures.size
-    numbers = {
-        name: [number for file in files if (number := frame_number(file.name)) is not None]
-        for name, files in pictures.files.items()
-    }
-    note = f"all sets have {size} pictures here, not {SET_SIZE}: targets count those that are here, by number"
-    skipping = sorted(name for name, listed in numbers.items() if listed != list(range(size)))
-    if not skipping:
-        return note
-    first = skipping[0]
-    lost = next(number for number in range(size + 1) if number not in numbers[first])
-    # frames of a video carry any numbers; where all are from 0 to 9, the numbers are the places in a set of ten
-    if size < SET_SIZE and max(max(listed) for listed in numbers.values()) < SET_SIZE:
-        raise DataError(
-            f"{pictures.files[first][0].parent}: img{lost} is missing, so later targets would point at wrong pictures",
-            hint=f"put img{lost} back, or number the pictures of each set from 0 without a hole",
-        )
-    return f"{note}; numbers are skipped in {plural(len(skipping), 'set')}, first in {first}, which has no img{lost}"
 
 
 def describe_picture(root: Path, file: Path, image_id: str, group: str, index: int | None) -> Image | None:

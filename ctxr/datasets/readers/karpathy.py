@@ -94,7 +94,6 @@ class _Reading:
     seen: dict[tuple[str, object], int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
-    ambiguous: list[str] = field(default_factory=list)
 
     @cached_property
     def files(self) -> dict[str, list[Path]]:
@@ -134,17 +133,13 @@ class _Reading:
         base_name = PurePosixPath(name).name
         others = published_names(coco_image(base_name) or "") if base_name.startswith("COCO_") else ()
         for candidate in dict.fromkeys((base_name, *others)):
-            files = [file for file in self.files.get(candidate, ()) if holds(file)]
-            if len(files) > 1:
-                self.ambiguous.append(files[0].relative_to(root).as_posix())
-            if files:
-                return files[0]
+            if file := next(filter(holds, self.files.get(candidate, ())), None):
+                return file
         return None
 
     def notes(self) -> list[str]:
         notes = (
             (self.missing, f"of {len(self.galleries.images)} images are missing from {self.galleries.searched}"),
-            (self.ambiguous, "images exist in several folders; the first was used"),
             (self.blank, "sentences are blank and were left out"),
         )
         return [f"{len(which)} {what}: the first is {which[0]}" for which, what in notes if which]

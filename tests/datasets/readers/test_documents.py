@@ -60,22 +60,6 @@ def test_a_link_counts_whichever_side_carries_it(
     np.testing.assert_array_equal(links(tmp_path, images, sentences), expected)
 
 
-@pytest.mark.parametrize(
-    ("images", "sentences", "message"),
-    [
-        ([1, 0], [1, -1], "sentence 1 .*nothing, .*image 0 .*sentence 1"),
-        ([-1, 0], [0, 1], "sentence 0 .*image 0, .*image 0 .*nothing"),
-        ([1, 0], [0, 1], "sentence 0 .*image 0, .*image 0 .*sentence 1"),
-        ([None, 0], [0, None], "sentence 0 .*image 0, .*image 1 .*sentence 0"),
-    ],
-)
-def test_ends_that_contradict_each_other_are_named(
-    tmp_path: Path, images: list[Any], sentences: list[Any], message: str
-) -> None:
-    with pytest.raises(DataError, match=rf"docs\.json: test\[0\]: {message}$"):
-        links(tmp_path, images, sentences)
-
-
 def ends(count: int, others: int) -> st.SearchStrategy[list[int | None]]:
     index = st.one_of(st.none(), st.integers(-1, others - 1))
     return st.lists(index, min_size=count, max_size=count)
@@ -84,10 +68,7 @@ def ends(count: int, others: int) -> st.SearchStrategy[list[int | None]]:
 @given(st.data(), st.integers(1, 4), st.integers(1, 4))
 def test_links_equal_their_definition_pair_by_pair(data: st.DataObject, n: int, m: int) -> None:
     sentences, images = data.draw(ends(n, m)), data.draw(ends(m, n))
-    try:
-        values = _links(sentences, images)
-    except DataError:
-        return
+    values = _links(sentences, images)
     for row in range(n):
         for column in range(m):
             linked = sentences[row] == column or images[column] == row

@@ -1,9 +1,7 @@
 """The published release: counts, order of frames, and every way in which a file can be wrong."""
 
 import json
-import re
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -75,27 +73,10 @@ def test_lists_where_targets_are_promised_are_told_of(tmp_path: Path, side: str)
     assert not any("hidden" in note for note in read_dataset(write_release(tmp_path / "whole")).notes)
 
 
-@pytest.mark.parametrize("lost", [0, 4])
-def test_one_picture_lost_from_every_set_is_refused_because_targets_would_shift(tmp_path: Path, lost: int) -> None:
+def test_sets_of_another_size_are_told_of(tmp_path: Path) -> None:
     folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
-    draw_sets(folder, [FRAMES], numbers=[number for number in range(10) if number != lost])
-    with pytest.raises(DataError, match=rf"{FRAMES}: img{lost} is missing"):
-        read_dataset(folder)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        (range(6), "here, by number"),
-        ([0, 12, 30, 41, 50, 66], f"1 set, .*{FRAMES}, .*img1"),
-        (range(8, 20), f"1 set, .*{FRAMES}, .*img0"),
-    ],
-)
-def test_sets_of_another_size_are_told_of(tmp_path: Path, numbers: Sequence[int], said: str) -> None:
-    folder = write_release(tmp_path, train={FRAMES: {"5": "The hand."}}, test=None, valid=None)
-    draw_sets(folder, [FRAMES], numbers=numbers)
-    (note,) = [note for note in read_dataset(folder).notes if "pictures here, not 10" in note]
-    assert re.search(f"{said}$", note)
+    draw_sets(folder, [FRAMES], numbers=[0, 12, 30, 41, 50, 66])
+    assert any("6 pictures here, not 10" in note for note in read_dataset(folder).notes)
 
 
 def test_a_damaged_picture_costs_only_itself(tmp_path: Path) -> None:
