@@ -52,9 +52,9 @@ def endpoint() -> Iterator[str]:
 def swap(dataset: Path) -> None:
     """Exchange the contents of two pictures of the set that is asked about first."""
     read = read_dataset(dataset)
-    side = {query.image_set for query in read.queries.values()}
-    asked = next(one for one in read.sets if one.id in side and read.split_of(one) in ("valid", "test"))
-    first, second = (read.picture(read.images[image]) for image in asked.images[:2])
+    with_queries = {query.image_set for query in read.queries.values()}
+    one = next(one for one in read.sets if one.id in with_queries and read.split_of(one) in ("valid", "test"))
+    first, second = (read.picture(read.images[image]) for image in one.images[:2])
     assert first is not None
     assert second is not None
     kept = first.read_bytes()

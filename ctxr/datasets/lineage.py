@@ -26,7 +26,7 @@ def content_of(path: Path) -> Parent:
     Raises UsageError where there is neither, DataError for a table of an artifact that was edited since.
     """
     try:
-        known = dataset_identity(path)
+        origin = dataset_identity(path)
     except UsageError:
         files = pair_files(path) if path.exists() else []
         if not files:
@@ -34,20 +34,20 @@ def content_of(path: Path) -> Parent:
         top = path if path.is_dir() else path.parent
         rows = [(file.relative_to(top).as_posix(), sha256_file(file)) for file in files]
         return Parent("dataset", RELEASE, sha256_of(rows))
-    if known.kind != RELEASE:
+    if origin.kind != RELEASE:
         open_artifact(path if path.is_dir() else path.parent).refuse_changed()
-    return known
+    return origin
 
 
-def picture_parents(path: Path, known: Parent, workdir: Path, progress: Progress) -> list[Parent]:
-    """The pictures of the dataset at `path`, whose content is `known`, for what is made by looking at them.
+def picture_parents(path: Path, origin: Parent, workdir: Path, progress: Progress) -> list[Parent]:
+    """The pictures of the dataset at `path`, whose content is `origin`, for what is made by looking at them.
 
     Those of a release are a parent of their own, by content. Those of an artifact, for which its manifest stands, are none, but
     compared with it where they are younger. As long as none of the files changes, they are not read again.
 
     Raises DataError for a picture of an artifact that was changed since, and what `read_dataset` raises.
     """
-    if known.kind not in (*artifact.KINDS, RELEASE):
+    if origin.kind not in (*artifact.KINDS, RELEASE):
         return []
 
     def find(watch: Watch) -> str:
@@ -65,8 +65,8 @@ def picture_parents(path: Path, known: Parent, workdir: Path, progress: Progress
         with progress.task("hashing pictures", len(files)) as task:
             return sha256_of(sorted(contents_of(dataset, files, task.advance).items()))
 
-    sha256 = remembered(workdir, ["pictures", known.sha256, str(path.resolve())], find)
-    return [Parent(PICTURES, PICTURES, sha256)] if sha256 and known.kind == RELEASE else []
+    sha256 = remembered(workdir, ["pictures", origin.sha256, str(path.resolve())], find)
+    return [Parent(PICTURES, PICTURES, sha256)] if sha256 and origin.kind == RELEASE else []
 
 
 def lineage(run: Artifact) -> Iterator[Artifact | Parent]:

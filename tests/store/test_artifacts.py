@@ -145,8 +145,6 @@ def test_partial_files_of_a_killed_run_are_removed_at_any_depth_but_not_through_
     ("number", "kind", "sentence", "hint"),
     [
         (errno.ENOLCK, CtxrError, "no file locks", "where flock works"),
-        (errno.ENOTSUP, CtxrError, "no file locks", "where flock works"),
-        (errno.ENOSYS, CtxrError, "no file locks", "where flock works"),
         (errno.EIO, CtxrError, "cannot be written: refused", "choose another folder"),
         (errno.EWOULDBLOCK, UnfinishedError, "written by another", "wait for it"),
     ],

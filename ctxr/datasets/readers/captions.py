@@ -12,14 +12,14 @@ from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.readers.documents import SPLIT_NAMES
 from ctxr.datasets.readers.entailment import Reading, Rows
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import convert, read_json, refuse_unsafe, value_starts
+from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe, value_starts
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
 _UNSAID = "no licence named"
 
 
-class Licence(msgspec.Struct):
+class CocoLicence(msgspec.Struct):
     """A licence that photos name."""
 
     id: int
@@ -27,7 +27,7 @@ class Licence(msgspec.Struct):
     url: str = ""
 
 
-class Photo(msgspec.Struct):
+class CocoPhoto(msgspec.Struct):
     """A photo, with the id of its licence."""
 
     id: int
@@ -35,7 +35,7 @@ class Photo(msgspec.Struct):
     license: int | None = None
 
 
-class Caption(msgspec.Struct):
+class CocoCaption(msgspec.Struct):
     """What is said of a photo."""
 
     id: int
@@ -46,14 +46,14 @@ class Caption(msgspec.Struct):
 class PhotosFile(msgspec.Struct):
     """COCO's JSON, so far as it is about photos."""
 
-    images: list[Photo]
-    licenses: list[Licence] = []
+    images: list[CocoPhoto]
+    licenses: list[CocoLicence] = []
 
 
 class CaptionsFile(PhotosFile, kw_only=True):
     """COCO's JSON with captions."""
 
-    annotations: list[Caption]
+    annotations: list[CocoCaption]
 
 
 def caption_files(path: Path) -> list[Path]:
@@ -78,7 +78,7 @@ def read_coco(path: Path, files: Sequence[Path], passed: Callable[[], None] | No
     licences: dict[str, str] = {}
     notes: list[str] = []
     for source in files:
-        file: CaptionsFile = convert(read_json(source).value, CaptionsFile, partial(str, source))
+        file: CaptionsFile = as_record(read_json(source).value, CaptionsFile, partial(str, source))
         gallery = source.stem.removeprefix("captions_")
         if "train" in gallery or "val" in gallery:
             splits[gallery] = "train" if "train" in gallery else "valid"
@@ -123,7 +123,7 @@ def _add_photos(
 
 
 def _add_captions(
-    galleries: Galleries, source: Path, captions: Sequence[Caption], gallery: str, by_id: Mapping[int, str]
+    galleries: Galleries, source: Path, captions: Sequence[CocoCaption], gallery: str, by_id: Mapping[int, str]
 ) -> list[str]:
     """Add each caption; the ids of blank ones. Raises DataError where all are."""
     blank: list[str] = []
@@ -140,12 +140,12 @@ def _add_captions(
     return blank
 
 
-def licences_of_files(path: Path, missing: str) -> dict[str, Licence]:
+def licences_of_files(path: Path, missing: str) -> dict[str, CocoLicence]:
     """The licence of each photo that the COCO JSON `path` names, by its file's name.
 
     A photo without a known licence is left out. Raises DataError naming what does not fit, and UsageError with the hint `missing`.
     """
-    file: PhotosFile = convert(read_json(path, missing).value, PhotosFile, partial(str, path))
+    file: PhotosFile = as_record(read_json(path, missing).value, PhotosFile, partial(str, path))
     named = {licence.id: licence for licence in file.licenses}
     photos = [photo for photo in file.images if photo.license in named]
     return {PurePosixPath(photo.file_name).name: named[photo.license or 0] for photo in photos}

@@ -23,7 +23,7 @@ from msgspec import structs
 
 from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image, flickr_image, text_group
 from ctxr.datasets.readers.karpathy import SIDES, SplitFile
-from ctxr.datasets.readers.text_files import class_names, convert, json_object, parquet_lines, read_json
+from ctxr.datasets.readers.text_files import as_record, class_names, json_object, parquet_lines, read_json
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -363,11 +363,11 @@ def read_captions(paths: Iterable[Path]) -> Captions:
     for path in paths:
         value = read_json(path).value
         if isinstance(value, dict) and "annotations" in value:
-            coco: _CocoCaptions = convert(value, _CocoCaptions, partial(str, path))
+            coco: _CocoCaptions = as_record(value, _CocoCaptions, partial(str, path))
             for row in coco.annotations:
                 _add(captions, f"{path}: caption {row.id}", f"coco/{row.id}", f"coco/{row.image_id}", row.caption)
             continue
-        split: SplitFile = convert(value, SplitFile, partial(str, path))
+        split: SplitFile = as_record(value, SplitFile, partial(str, path))
         for picture in split.images:
             name = picture.filename
             image = flickr_image(name) if split.dataset == "flickr30k" else coco_image(picture.cocoid or name)

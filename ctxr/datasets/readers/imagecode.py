@@ -18,7 +18,7 @@ import msgspec
 from ctxr.datasets.dataset import Annotations, Dataset
 from ctxr.datasets.readers.frames import ReleasePictures, describe_all, find_pictures
 from ctxr.datasets.readers.phenomena import PhenomenaRow, label_queries, read_annotations
-from ctxr.datasets.readers.text_files import JsonFile, convert, read_json, refuse_unsafe
+from ctxr.datasets.readers.text_files import JsonFile, as_record, read_json, refuse_unsafe
 from ctxr.errors import DataError, plural
 from ctxr.store.records import ImageSet, Judgment, Kind, Query, SplitName, Text
 
@@ -117,9 +117,9 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] |
         for name in names
     )
     authors = _authors(writers, described, notes)
-    asked = _queries(described, order, authors)
-    labelled = label_queries(annotated, asked.texts)
-    if labelled.texts and asked.texts:
+    questions = _queries(described, order, authors)
+    labelled = label_queries(annotated, questions.texts)
+    if labelled.texts and questions.texts:
         first = next(iter(labelled.texts)).partition("/")[2]
         what = (
             f"{len(labelled.texts)} annotated descriptions are not in the release: they count for the phenomena alone"
@@ -133,9 +133,9 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] |
         root=root if pictures.files else None,
         sets=sets,
         images=images,
-        texts=asked.texts | labelled.texts,
-        queries=asked.queries | labelled.queries,
-        judgments=tuple(sorted([*asked.judgments, *labelled.judgments], key=lambda row: row.key())),
+        texts=questions.texts | labelled.texts,
+        queries=questions.queries | labelled.queries,
+        judgments=tuple(sorted([*questions.judgments, *labelled.judgments], key=lambda row: row.key())),
         splits=splits,
         notes=tuple(notes),
     )
@@ -146,15 +146,15 @@ def _queries(
     order: Mapping[str, Sequence[str]],
     authors: Mapping[tuple[str, int | None], str],
 ) -> Annotations:
-    asked = Annotations()
+    questions = Annotations()
     for name, entry in described.items():  # a leaderboard wants its test queries in the order of the file
         for position, (index, text) in enumerate(entry.descriptions):
             key = f"{name}/{position if index is None else index}" + ("?" if index is None else "")
-            asked.texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), position)
-            asked.queries[key] = Query(key, name, (key,))
+            questions.texts[key] = Text(key, text, authors.get((name, index), UNKNOWN), position)
+            questions.queries[key] = Query(key, name, (key,))
             if index is not None:
-                asked.judgments.append(Judgment(key, order[name][index], "gold", 1.0))
-    return asked
+                questions.judgments.append(Judgment(key, order[name][index], "gold", 1.0))
+    return questions
 
 
 def collection_of(image_set: ImageSet) -> str:
@@ -183,14 +183,14 @@ def _origin(name: str) -> tuple[str, int | None]:
 def _add(described: dict[str, _Described], path: Path) -> str:
     """Adds the sets of a file; a sentence where it hides targets although it should not."""
     file, split = read_json(path), split_named(path)
-    sets: dict[str, object] = convert(file.value, dict[str, object], partial(str, path))
+    sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
     for name, value in sets.items():
         refuse_unsafe(partial(file.locate, name), name)
         if name in described:
             other = described[name].file.path.name
             raise DataError(f"{file.locate(name)}: set {name!r} is in {other} as well", hint="keep one of the two")
-        place = partial("{}: set {!r}".format, file.locate(name), name)
-        texts: Mapping[str, str] | list[str] = convert(value, dict[Index, str] | list[str], place)
+        at = partial("{}: set {!r}".format, file.locate(name), name)
+        texts: Mapping[str, str] | list[str] = as_record(value, dict[Index, str] | list[str], at)
         pairs: list[tuple[int | None, str]] = [(None, text) for text in texts]
         if isinstance(texts, dict):
             pairs = [(int(key), text) for key, text in texts.items()]
@@ -234,15 +234,15 @@ def _groups(
     described: Mapping[str, _Described], sources: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, SplitName], list[str]]:
     """Group of each set, side of each group, and a note: a video whose sets the publisher parted is one group per side."""
-    sides = {name: described[name].split if name in described else None for name in sources}
+    split_names = {name: described[name].split if name in described else None for name in sources}
     splits_of: dict[str, set[SplitName | None]] = {}
     for name, source in sources.items():
-        splits_of.setdefault(source, set()).add(sides[name])
+        splits_of.setdefault(source, set()).add(split_names[name])
     groups = {
-        name: source if len(splits_of[source]) == 1 else f"{source}@{sides[name] or 'none'}"
+        name: source if len(splits_of[source]) == 1 else f"{source}@{split_names[name] or 'none'}"
         for name, source in sources.items()
     }
-    splits = {groups[name]: split for name, split in sides.items() if split is not None}
+    splits = {groups[name]: split for name, split in split_names.items() if split is not None}
     parted = sum(len(several - {None}) > 1 for several in splits_of.values())
     note = f"{plural(parted, 'video')} with sets in more than one split, as published; each part is a group of its own here"
     return groups, splits, [note] if parted else []
@@ -256,10 +256,10 @@ def _authors(
     authors: dict[tuple[str, int | None], str] = {}
     for path in writers:
         file = read_json(path)
-        sets: dict[str, object] = convert(file.value, dict[str, object], partial(str, path))
+        sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
         for name, value in sets.items():
             at = partial("{}: set {!r}".format, file.locate(name), name)
-            rows: dict[str, str] = convert(value, dict[Index, str], at)
+            rows: dict[str, str] = as_record(value, dict[Index, str], at)
             authors |= {(name, int(key)): writer for key, writer in rows.items()}
     if lost := len(authors.keys() - keys):
         notes.append(f"{lost} entries about writers belong to no description here and were left out")

@@ -15,7 +15,7 @@ import msgspec
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import coco_image, published_names
 from ctxr.datasets.readers.galleries import Galleries
-from ctxr.datasets.readers.text_files import convert, read_json, refuse_unsafe, value_starts
+from ctxr.datasets.readers.text_files import as_record, read_json, refuse_unsafe, value_starts
 from ctxr.errors import DataError, UsageError
 from ctxr.store.records import SplitName
 
@@ -23,7 +23,7 @@ SIDES: dict[str, SplitName] = {"train": "train", "restval": "train", "val": "val
 """What a picture's `split` makes of it: `restval`, COCO's validation pictures that are not evaluated on, is trained on."""
 
 
-class Sentence(msgspec.Struct):
+class SplitSentence(msgspec.Struct):
     """A caption; `imgid` is its picture's."""
 
     sentid: int
@@ -31,12 +31,12 @@ class Sentence(msgspec.Struct):
     imgid: int | None = None
 
 
-class Picture(msgspec.Struct):
+class SplitPicture(msgspec.Struct):
     """A picture of a split with its captions."""
 
     filename: str
     split: Literal["train", "restval", "val", "test"]
-    sentences: list[Sentence]
+    sentences: list[SplitSentence]
     filepath: str = ""
     imgid: int | None = None
     cocoid: int | None = None
@@ -45,7 +45,7 @@ class Picture(msgspec.Struct):
 class SplitFile(msgspec.Struct):
     """What a file of a split holds."""
 
-    images: list[Picture]
+    images: list[SplitPicture]
     dataset: str = ""
 
 
@@ -71,7 +71,7 @@ def read_split(path: Path, files: Sequence[Path], passed: Callable[[], None] | N
         names = ", ".join(file.name for file in files)
         raise UsageError(f"{path} holds several splits, {names}", hint=f"name one: {files[0]}")
     file = read_json(files[0])
-    split: SplitFile = convert(file.value, SplitFile, lambda: str(file.path))
+    split: SplitFile = as_record(file.value, SplitFile, lambda: str(file.path))
     reading = _Reading(Galleries(file.path.parent))
     for reading.row, row in enumerate(split.images):
         reading.take(f"{file.path}: images[{reading.row}] ({row.filename})", row)
@@ -100,7 +100,7 @@ class _Reading:
         """All files below the folder by their names."""
         return files_below(self.galleries.root)
 
-    def take(self, at: str, row: Picture) -> None:
+    def take(self, at: str, row: SplitPicture) -> None:
         name, split = row.filename, SIDES[row.split]
         for part in (*PurePosixPath(row.filepath).parts, *(PurePosixPath(name).parts or ("",))):
             refuse_unsafe(lambda: at, part)

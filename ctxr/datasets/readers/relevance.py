@@ -7,7 +7,7 @@ from typing import Literal
 
 from ctxr.datasets.pairs import EntailmentPair, coco_caption, coco_image
 from ctxr.datasets.readers.entailment import Captions, Oddity, Rows, similarity
-from ctxr.datasets.readers.text_files import convert, read_json
+from ctxr.datasets.readers.text_files import as_record, read_json
 from ctxr.errors import DataError
 from ctxr.store.records import SplitName
 
@@ -21,7 +21,7 @@ def read_positives(path: Path) -> Positives:
     Raises DataError naming file:line for a query that appears twice or has no candidate, and for an id that is no number.
     """
     file = read_json(path)
-    queries: dict[str, object] = convert(file.value, dict[str, object], lambda: str(path))
+    queries: dict[str, object] = as_record(file.value, dict[str, object], lambda: str(path))
     positives: Positives = {}
     for query, value in queries.items():
         listed = [value] if isinstance(value, int) else value

@@ -126,7 +126,7 @@ _BEGINNING = 1 << 12
 """Bytes of a value that tell what its rows hold."""
 
 
-def convert(value: object, kind: type[V] | Any, where: Callable[[], str]) -> V:
+def as_record(value: object, kind: type[V] | Any, where: Callable[[], str]) -> V:
     """A parsed value as a record. Raises DataError at `where()`, and at a path below it, for what does not fit."""
     try:
         record: V = msgspec.convert(value, kind)

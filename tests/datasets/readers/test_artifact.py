@@ -157,12 +157,6 @@ def test_an_export_in_the_releases_layout_is_read_as_a_release(tmp_path: Path) -
     assert len(read_dataset(tmp_path).queries) == 7
 
 
-def test_an_export_that_is_not_finished_is_said(tmp_path: Path) -> None:
-    (write_release(tmp_path) / ".ctxr").touch()
-    with pytest.raises(UnfinishedError, match=r"has no manifest\.json"):
-        read_dataset(tmp_path)
-
-
 def test_what_somebody_said_about_labels_is_no_target(tmp_path: Path) -> None:
     content = tables()
     content["queries"].append(Query("q/tags", "clip-shot0_0", ("t",), ("context",)))

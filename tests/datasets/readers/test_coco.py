@@ -69,7 +69,6 @@ def test_photos_without_captions_are_named_as_such(tmp_path: Path, images: list[
     ("change", "message"),
     [
         ({"images": {}}, r"`array`, got `object` - at `\$\.images`"),
-        ({"images": [3]}, r"`object`, got `int` - at `\$\.images\[0\]`"),
         ({"images": []}, r"no image"),
         (
             {"images": [{"id": "7", "file_name": "a.jpg"}]},
@@ -81,7 +80,6 @@ def test_photos_without_captions_are_named_as_such(tmp_path: Path, images: list[
         ({"images": [{"id": 7, "file_name": "a.jpg"}] * 2}, r"the image 7 \(a.jpg\) appears twice"),
         ({"annotations": [{"id": 1, "image_id": 99, "caption": "x"}]}, r"caption 1 is of image 99"),
         ({"annotations": [{"id": 1, "image_id": 7, "caption": "x"}] * 2}, r"caption 1 appears twice"),
-        ({"annotations": [{"id": 1, "image_id": 7, "raw": "x"}]}, r"missing .*`caption`"),
         ({"annotations": [{"id": 1, "image_id": 7, "caption": "  "}]}, r"no caption"),
         ({"annotations": []}, r"no caption"),
     ],

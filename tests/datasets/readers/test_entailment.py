@@ -245,22 +245,16 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 def test_captions_are_read_in_both_layouts_whatever_their_number(tmp_path: Path) -> None:
     coco = {"images": [{"id": 5}], "annotations": [{"id": 9, "image_id": 5, "caption": "Two boats."}]}
+    sentences = [{"raw": f"Text {n}.", "sentid": n} for n in range(6)]
     karpathy = {
         "dataset": "flickr30k",
         "images": [
-            {
-                "filename": "77.jpg",
-                "split": "restval",
-                "sentences": [{"raw": f"Text {n}.", "sentid": n} for n in range(6)],
-            },
+            {"filename": "77.jpg", "split": "restval", "sentences": sentences},
             {"filename": "78.jpg", "split": "test", "sentences": []},
         ],
     }
-    files = [
-        write(tmp_path, "captions_val.json", json.dumps(coco)),
-        write(tmp_path, "dataset.json", json.dumps(karpathy)),
-    ]
-    found = read_captions(files)
+    contents = {"captions_val.json": coco, "dataset.json": karpathy}
+    found = read_captions([write(tmp_path, name, json.dumps(content)) for name, content in contents.items()])
     assert found.of_image["coco/5"] == ["coco/9"]
     assert len(found.of_image["flickr30k/77"]) == 6
     assert found.splits == {"flickr30k/77": "train", "flickr30k/78": "test"}

@@ -152,8 +152,6 @@ def test_partially_named_files_and_a_bom_are_read(tmp_path: Path) -> None:
         ('{"a": {"1": "x"},\n"s": {"2": "y",\n "2": "z"}}', r":3: '2' appears twice"),
         ('{"s": {\n"10": "x"}}', r":2: set 's': target 10 .*\(0 to 9\)"),
         ('{"s": {"-1": "x"}}', r"'s': .*key"),
-        ('{"s": {"05": "x"}}', r"'s': .*key"),
-        ('{"s": {"²": "x"}}', r"'s': .*key"),
         ('{"s": {"999999999999": "x"}}', r"'s': .*key"),
         ('{"../up": {"1": "x"}}', r"'../up' .*valid name"),
         ('{"a\\u001b[31m": {"1": "x"}}', r"a valid name"),
@@ -183,7 +181,6 @@ def test_a_set_in_two_files_is_refused(tmp_path: Path) -> None:
     [
         ('{"s": {"1": 5}}', r"'s': .*got `int`"),
         ('{"s": ["train_worker"]}', r"'s': .*got `array`"),
-        ('{"s": {"1": "a", "1": "b"}}', r"'1' appears twice"),
         ('{"s": {"x": "a"}}', r"'s': .*key"),
         ("[1]", "got `array`"),
     ],
@@ -230,22 +227,7 @@ def test_bytes_changed_by_chance_never_give_more_than_one_sentence(tmp_path: Pat
     (folder / "manual_annotation_valid.yaml").write_text(annotation_yaml([(name, 3, "con,q"), ("x", 1, "")]))
     (folder / "annotator_split_valid.json").write_text(json.dumps({name: {"3": "train_worker"}}))
     rng = np.random.default_rng(7)
-    scraps = [
-        b"\xff",
-        b'"',
-        b"{",
-        b"]",
-        b"null",
-        b"-1",
-        b"\\ud800",
-        b"9" * 30,
-        b"\x00",
-        b"../",
-        b": ",
-        b"*a",
-        b"&a",
-        b"",
-    ]
+    scraps = [*rb'\ud800 " { ] null -1 ../ : *a &a'.split(), b"\xff", b"9" * 30, b"\x00", b""]
     files = sorted(file for file in folder.iterdir() if file.is_file())
     read = 0
     refused: list[str] = []

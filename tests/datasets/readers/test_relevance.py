@@ -64,25 +64,11 @@ def test_training_on_an_evaluated_picture_is_refused() -> None:
 
 
 def test_a_published_picture_is_known_by_its_name_in_any_dataset() -> None:
-    names = (
-        "val2017/000000000009.jpg",
-        "x/COCO_test2014_000000000009.png",
-        "000000000009",
-        "coco/9",
-        "coco/000000000009",
-    )
-    assert {published_image(name) for name in names} == {"coco/9"}
+    names = "val2017/000000000009.jpg x/COCO_test2014_000000000009.png 000000000009 coco/9 coco/000000000009"
+    assert {published_image(name) for name in names.split()} == {"coco/9"}
     assert {published_image(name) for name in ("f/36979.jpg", "flickr30k/36979")} == {"flickr30k/36979"}
-    for name in (
-        "album/12.jpg",
-        "album/00012.jpg",
-        "test/00000-0",
-        "a/img12345",
-        "coco/x",
-        "a/202101011234.jpg",
-        "a/12345678901.jpg",
-    ):
-        assert published_image(name) is None
+    others = "album/12.jpg album/00012.jpg test/00000-0 a/img12345 coco/x a/202101011234.jpg a/12345678901.jpg"
+    assert {published_image(name) for name in others.split()} == {None}
     pictures = [("val2017/000000000790.jpg", "other bytes"), ("b/1.jpg", "cafe"), ("b/2.jpg", "")]
     assert seen_pictures(pictures, {"coco/790", "cafe"}) == ["val2017/000000000790.jpg", "b/1.jpg"]
     assert seen_pictures(pictures, {"train2017/000000000790.jpg"}) == ["val2017/000000000790.jpg"]
