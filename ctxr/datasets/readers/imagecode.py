@@ -125,6 +125,10 @@ def read_release(path: Path, files: Sequence[Path], passed: Callable[[], None] |
             f"{len(labelled.texts)} annotated descriptions are not in the release: they count for the phenomena alone"
         )
         notes.append(f"{what}, the first is {first}")
+    if beyond := sum(not {*row.tags} <= {*row.looked} for row in annotated):
+        notes.append(
+            f"{beyond} rows carry tags outside the range that was annotated for them: those tags were left out"
+        )
     notes += pictures.notes
     if without := len(names) - len(pictures.files):
         notes.append(f"{without} of {len(names)} sets have no pictures here: their images are named by position")
