@@ -1,7 +1,7 @@
 """Detects files of an artifact that changed after they were written, before anything is built on it."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from stat import S_ISREG
 
@@ -15,31 +15,28 @@ from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import RELEASE
 from ctxr.store.paths import stays_inside
 from ctxr.store.tables import UNREADABLE
-from ctxr.store.units import drop_units, read_unit, unit_names
+from ctxr.store.units import drop_units, read_unit, unit_name
 
 
-def changed(artifact: Artifact) -> tuple[list[str], list[str]]:
-    """(files, units): files of the artifact, relative to it, that were edited, damaged or removed, and the units they belong to.
+def changed(artifact: Artifact) -> dict[str, str]:
+    """Files of the artifact, relative to it, that were edited, damaged or removed, each with the unit that it belongs to; "" for none.
 
     Tables and arrays are compared by hash. Of pictures, which are most of the bytes, only those are read that are younger than
     the manifest; one that is missing, a link, or outside the folder counts as changed. `ctxr doctor` reads them all.
     """
-    tables = artifact.changed_files()
-    if tables:
-        return tables, unit_names(tables)
+    if tables := artifact.changed_files():
+        return {name: unit_name(name) for name in tables}
     written = (artifact.path / MANIFEST).stat().st_mtime_ns
-    others = [row for row in picture_rows(artifact.path) if _is_other(artifact.path, row, written)]
-    return [row.path for row in others], sorted({row.unit for row in others})
+    return {row.path: row.unit for row in picture_rows(artifact.path) if _is_other(artifact.path, row, written)}
 
 
 def refuse_changed(artifact: Artifact) -> None:
     """Raise DataError if something in the artifact was changed, a picture too."""
-    files, units = changed(artifact)
-    if not files:
-        return
-    for unit in units:
+    files = changed(artifact)
+    for unit in sorted({*files.values()} - {""}):
         read_unit(artifact.path, unit)  # where a row cannot be read, its line says more
-    raise artifact.changed_error(files[0])
+    for file in files:
+        raise artifact.changed_error(file)
 
 
 def parent_of(dataset: Dataset, seen: str) -> Parent:
@@ -84,8 +81,8 @@ def contents_of(
     return contents
 
 
-def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress: Progress) -> None:
-    """Remove changed files, with a warning, for their command to rebuild them."""
+def discard(artifact: Path, files: Mapping[str, str], progress: Progress) -> None:
+    """Remove changed files and their units, with a warning, for their command to rebuild them."""
     for number, name in enumerate(files):
         if not number:
             progress.warn(f"{artifact / name} has changed since it was written and is rebuilt")
@@ -94,7 +91,7 @@ def discard(artifact: Path, files: Iterable[str], units: Iterable[str], progress
             file.parent.unlink()
         elif file.suffix != ".jsonl":
             file.unlink(missing_ok=True)
-    drop_units(artifact, units)
+    drop_units(artifact, {*files.values()} - {""})
 
 
 class PictureRow(msgspec.Struct, frozen=True):

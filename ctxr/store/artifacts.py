@@ -129,11 +129,9 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        what = (
-            "does not exist" if not path.exists() else "has no manifest.json: it is unfinished or not a ctxr artifact"
-        )
-        hint = "run the command that makes it, again if it was interrupted"
-        hint = hint if path.exists() else f"check the path, or {hint}"
+        what, hint = "does not exist", "check the path, or run the command that makes it, again if it was interrupted"
+        if path.exists():
+            what, hint = "has no manifest.json: it is unfinished or not a ctxr artifact", hint.partition(", or ")[2]
         hint = f"{hint}: {maker}" if maker else hint
         raise UnfinishedError(f"{path} {what}", hint=merge_hint(path) or hint) from error
     try:

@@ -97,9 +97,9 @@ def unit_folder(artifact: Path, name: str) -> Path:
     return artifact / SOURCES / name
 
 
-def unit_names(files: Iterable[str]) -> list[str]:
-    """Names of the units that `files` (relative to the artifact) belong to."""
-    return sorted({PurePosixPath(file).parts[1] for file in files if file.startswith(f"{SOURCES}/")})
+def unit_name(file: str) -> str:
+    """Name of the unit that a file, relative to the artifact, belongs to; "" for a table of the artifact itself."""
+    return PurePosixPath(file).parts[1] if file.startswith(f"{SOURCES}/") else ""
 
 
 def drop_units(artifact: Path, names: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """Croissant 1.0: JSON Lines, pictures, and a `croissant.json` from which a reader finds and joins them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names, suffix_of
@@ -8,13 +9,13 @@ from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
 from ctxr.store.tables import encode_row, pretty_json
 
-_TYPES = {str: "sc:Text", int: "sc:Integer", float: "sc:Float"}
+TEXT, INTEGER, FLOAT = "sc:Text", "sc:Integer", "sc:Float"
 
 
 class Column(NamedTuple):
     """What a column holds, what that means, and whether it holds several in order."""
 
-    kind: type
+    kind: str
     meaning: str
     repeated: bool = False
 
@@ -23,33 +24,33 @@ Columns = dict[str, Column]
 """Columns of a table by name."""
 
 _SET: Columns = {
-    "id": Column(str, "Name of the set."),
-    "split": Column(str, "Side of the benchmark: train, valid, test or unsplit."),
-    "kind": Column(str, "video (ten frames of one shot) or photos (near neighbours)."),
-    "file": Column(str, "File name of the video or folder of the album that the set comes from."),
-    "shot": Column(int, "Number of the shot in its video."),
-    "closest": Column(float, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
-    "mean_distance": Column(float, "Mean distance of two images of the set; smaller is harder."),
-    "images": Column(str, "Ids of the images, in order.", repeated=True),
+    "id": Column(TEXT, "Name of the set."),
+    "split": Column(TEXT, "Side of the benchmark: train, valid, test or unsplit."),
+    "kind": Column(TEXT, "video (ten frames of one shot) or photos (near neighbours)."),
+    "file": Column(TEXT, "File name of the video or folder of the album that the set comes from."),
+    "shot": Column(INTEGER, "Number of the shot in its video."),
+    "closest": Column(FLOAT, "Smallest distance of two images of the set, between unit vectors, 0 to 2."),
+    "mean_distance": Column(FLOAT, "Mean distance of two images of the set; smaller is harder."),
+    "images": Column(TEXT, "Ids of the images, in order.", repeated=True),
 }
 
 _QUERY: Columns = {
-    "id": Column(str, "Name of the query."),
-    "image_set": Column(str, "The set that is asked about."),
-    "split": Column(str, "Side of the benchmark."),
-    "texts": Column(str, "What is asked, in order.", repeated=True),
-    "targets": Column(int, "Positions of the right images, from 0.", repeated=True),
+    "id": Column(TEXT, "Name of the query."),
+    "image_set": Column(TEXT, "The set that is asked about."),
+    "split": Column(TEXT, "Side of the benchmark."),
+    "texts": Column(TEXT, "What is asked, in order.", repeated=True),
+    "targets": Column(INTEGER, "Positions of the right images, from 0.", repeated=True),
 }
 
 _IMAGE: Columns = {
-    "path": Column(str, "The file in this folder."),
-    "id": Column(str, "Name of the image: its source, and its frame number or file name."),
-    "sha256": Column(str, "Of the file's bytes."),
-    "width": Column(int, "Pixels."),
-    "height": Column(int, "Pixels."),
-    "frame": Column(int, "Number of the frame in its video, from 0."),
-    "seconds": Column(str, "Exact time in its video as numerator/denominator seconds."),
-    "licence": Column(str, "Licence of the image."),
+    "path": Column(TEXT, "The file in this folder."),
+    "id": Column(TEXT, "Name of the image: its source, and its frame number or file name."),
+    "sha256": Column(TEXT, "Of the file's bytes."),
+    "width": Column(INTEGER, "Pixels."),
+    "height": Column(INTEGER, "Pixels."),
+    "frame": Column(INTEGER, "Number of the frame in its video, from 0."),
+    "seconds": Column(TEXT, "Exact time in its video as numerator/denominator seconds."),
+    "licence": Column(TEXT, "Licence of the image."),
 }
 
 
@@ -77,11 +78,7 @@ def write(job: ExportJob) -> ExportResult:
         content = b"".join(encode_row({column: row.get(column) for column in columns}) for row in rows)
         write_bytes(job.out / f"{name}.jsonl", content)
         distribution.append(_file(name, content))
-        fields = []
-        for column, about in columns.items():
-            source = {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
-            fields.append(_field(name, column, about.meaning, _TYPES[about.kind], source, repeated=about.repeated))
-        records.append(_records(name, "path" if name == "images" else "id", fields))
+        records.append(_records(name, "path" if name == "images" else "id", columns, partial(_in_table, name)))
     kinds = sorted({suffix_of(image) for image in job.dataset.images.values()})
     distribution += [_pictures(kind) for kind in kinds]
     records += [_picture_records(kind) for kind in kinds]
@@ -128,38 +125,29 @@ def _pictures(suffix: str) -> dict[str, object]:
 def _picture_records(suffix: str) -> dict[str, object]:
     """Records of the pictures themselves, by path, which `images` says more of."""
     kind = suffix.removeprefix(".")
-    name = f"pictures-{kind}"
+    columns = {"path": Column(TEXT, "The file in this folder."), "image": Column("sc:ImageObject", "The picture.")}
+    properties = {"path": "fullpath", "image": "content"}
 
-    def field(column: str, text: str, data_type: str, what: str) -> dict[str, object]:
-        source = {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": what}}
-        return _field(name, column, text, data_type, source)
+    def source(column: str) -> object:
+        return {"fileSet": {"@id": f"files-{kind}"}, "extract": {"fileProperty": properties[column]}}
 
-    path = field("path", "The file in this folder.", "sc:Text", "fullpath")
-    return _records(name, "path", [path, field("image", "The picture.", "sc:ImageObject", "content")])
-
-
-def _field(
-    records: str, column: str, text: str, data_type: str, source: Mapping[str, object], *, repeated: bool = False
-) -> dict[str, object]:
-    return {
-        "@type": "cr:Field",
-        "@id": f"{records}/{column}",
-        "name": column,
-        "description": text,
-        "dataType": data_type,
-        **({"repeated": True} if repeated else {}),
-        "source": source,
-    }
+    return _records(f"pictures-{kind}", "path", columns, source)
 
 
-def _records(name: str, key: str, fields: list[dict[str, object]]) -> dict[str, object]:
-    return {
-        "@type": "cr:RecordSet",
-        "@id": name,
-        "name": name,
-        "key": {"@id": f"{name}/{key}"},
-        "field": fields,
-    }
+def _in_table(name: str, column: str) -> object:
+    return {"fileObject": {"@id": f"{name}.jsonl"}, "extract": {"column": column}}
+
+
+def _records(name: str, key: str, columns: Columns, source: Callable[[str], object]) -> dict[str, object]:
+    """A record set of columns, each from its source."""
+    fields = [
+        {"@type": "cr:Field", "@id": f"{name}/{column}", "name": column, "description": about.meaning}
+        | {"dataType": about.kind}
+        | ({"repeated": True} if about.repeated else {})
+        | {"source": source(column)}
+        for column, about in columns.items()
+    ]
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/{key}"}, "field": fields}
 
 
 _MEDIA = {"jpg": "image/jpeg", "jpeg": "image/jpeg", "tif": "image/tiff"}

@@ -30,8 +30,8 @@ _JUDGMENT: dict[str, Kind] = {
     "value": "float64",
     "at": "string",
     "seconds": "float64",
+    "round": "int64",
 }
-_JUDGMENT["round"] = "int64"
 
 SETS: dict[str, Kind] = {
     "id": "string",

@@ -351,7 +351,7 @@ class SetsStage(Stage[InputsT]):
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Tables, arrays and pictures."""
-        return changed(artifact)[0]
+        return [*changed(artifact)]
 
     def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | None:
         """Make the missing units, and merge all; a rank makes its own alone.
@@ -361,10 +361,10 @@ class SetsStage(Stage[InputsT]):
         ready = None
         with suppress(UnfinishedError):  # another rank may remove the manifest meanwhile
             ready = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
-        files, units = changed(ready) if ready else ([], [])
+        files = changed(ready) if ready else {}
         if self.shard and files:
             hint = "run the same command once without --rank: it rebuilds what changed"
-            raise DataError(f"{out / files[0]} has changed since it was written", hint=hint)
+            raise DataError(f"{out / next(iter(files))} has changed since it was written", hint=hint)
         run = self.open(inputs, out, progress, None if files else ready)
         self.ran.append(run)
         if earlier := earlier_manifest(out):
@@ -378,7 +378,7 @@ class SetsStage(Stage[InputsT]):
                     record.unlink()
             return None
         first = take_manifest(out) is None
-        discard(out, files, units, progress)
+        discard(out, files, progress)
         run.make_videos()
         if run.stamps:
             run.make_photos()

@@ -83,7 +83,7 @@ class RebuildStage(Stage[RebuildInputs]):
 
     def changed_files(self, artifact: Artifact) -> list[str]:
         """Tables, or else pictures."""
-        return changed(artifact)[0]
+        return [*changed(artifact)]
 
     def _pictures(self, recipe: RebuildRecipe, out: Path, progress: Progress) -> RebuiltPictures:
         """Make the missing pictures."""

@@ -168,7 +168,7 @@ def _stage(artifact: Artifact) -> ChainStage:
     path, manifest = artifact.path, artifact.manifest
     listed = manifest.kind == IMAGE_SETS or "failures.jsonl" in manifest.files
     failures = tuple(read_table(path / "failures.jsonl", Failure)) if listed else ()
-    edited = changed(artifact)[0] if manifest.kind == IMAGE_SETS else artifact.changed_files()
+    edited = [*changed(artifact)] if manifest.kind == IMAGE_SETS else artifact.changed_files()
     if manifest.kind == IMAGE_SETS:
         edited = [name for name in edited if not name.startswith(PICTURES) or (path / name).exists()]
     name, counts = path.resolve().name, manifest.counts
