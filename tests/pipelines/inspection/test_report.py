@@ -123,7 +123,7 @@ def test_nothing_finished_is_one_sentence_with_exit_code_4(tmp_path: Path) -> No
 def test_a_damaged_table_is_named_by_file_and_line(work: Path) -> None:
     table = work / "filtered" / "sources" / "clip0" / "ledger.jsonl"
     table.write_text(table.read_text().replace('"index":2,', '"index":"two",', 1))
-    with pytest.raises(DataError, match=r"ledger\.jsonl:3 .*Expected `int`"):
+    with pytest.raises(DataError, match=r"ledger\.jsonl:3: .*Expected `int`"):
         run(Report(workdir=work))
     assert not (work / "report.html").exists()
 
@@ -131,7 +131,7 @@ def test_a_damaged_table_is_named_by_file_and_line(work: Path) -> None:
 def test_a_reason_that_ctxr_does_not_give_is_refused_by_file_and_line(work: Path) -> None:
     table = work / "filtered" / "sources" / "clip0" / "ledger.jsonl"
     table.write_text(re.sub(r'"reason":"\w+"', '"reason":"boring"', table.read_text(), count=1))
-    with pytest.raises(DataError, match=r"ledger\.jsonl:\d+ .*Invalid enum value 'boring'"):
+    with pytest.raises(DataError, match=r"ledger\.jsonl:\d+: .*Invalid enum value 'boring'"):
         run(Report(workdir=work))
 
 
