@@ -345,7 +345,7 @@ DECIDING = {"video": ("av", "opencv-python"), "photos": ("pillow", "opencv-pytho
 
 def scan_key(source: InputSource, scan: ScanOptions, encoder: Encoder, precision: str) -> str:
     """What decides the scan of a source: its content, how it is decoded and embedded, and the packages that do it."""
-    packages = [*DECIDING[source.kind], "torch", "torchvision", "open_clip_torch"]
+    packages = [*DECIDING[source.kind], "torch", "open_clip_torch"]  # which builds the layers of the encoder
     decisive: dict[str, object] = {}
     if source.kind == "video":
         decisive = {name: value for name, value in vars(scan).items() if name not in SCAN_LIMITS}

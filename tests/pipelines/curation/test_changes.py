@@ -142,7 +142,10 @@ def test_a_folder_of_videos_is_asked_only_for_frames_that_nobody_saved(footage: 
 
 @pytest.mark.parametrize(
     ("package", "decides"),
-    [("piq", False), ("lapjv", False), ("scenedetect", False), ("pillow", False), ("av", True), ("torch", True)],
+    [
+        *((package, False) for package in ("piq", "lapjv", "scenedetect", "pillow", "torchvision")),
+        *((package, True) for package in ("av", "torch", "open_clip_torch", "opencv-python")),
+    ],
 )
 def test_another_version_of_a_package_costs_a_scan_only_where_it_decides_its_bytes(
     footage: Path, sets: Path, monkeypatch: pytest.MonkeyPatch, package: str, decides: bool
