@@ -95,7 +95,7 @@ def test_another_licence_makes_the_export_again(sets: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "message", "hint"),
     [
-        ("source;licence;attribution;url\nclip0;CC0;;\n", r"licences\.csv:1: 1 values", "separate values by commas"),
+        ("source;licence;attribution;url\nclip0;CC0;;\n", r"licences\.csv:1: 1 values", "by commas"),
         ("", r"licences\.csv names no", "for each source"),
         (HEADER, r"licences\.csv names no", "for each source"),
     ],
