@@ -85,7 +85,13 @@ def refusal(talk: TalkState, seat: int, kind: Kind, text: str = "") -> tuple[str
     if kind in ("say", "share") and seat in talk.done:
         return "closed", "You have finished this conversation."
     if kind == "say":
-        return _unsaid(text)
+        if not clean(text):
+            return "empty", "Please write something before you send it."
+        if len(text) > MOST_CHARACTERS:
+            return "too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}."
+        if odd(text):
+            return ODD_CHARACTERS.code, ODD_CHARACTERS.sentence
+        return None
     if kind == "share":
         return _unshared(talk, seat)
     if kind == "finish" and not talk.shared:
@@ -117,16 +123,6 @@ def happened(talk: TalkState, event: Event) -> TalkState:
 def replay(events: Iterable[Event], limits: AnswerLimits = PUBLISHED) -> TalkState:
     """The state of a room from its events, oldest first. Raises DataError for a log that cannot be."""
     return reduce(happened, events, TalkState(limits=limits))
-
-
-def _unsaid(text: str) -> tuple[str, str] | None:
-    if not clean(text):
-        return "empty", "Please write something before you send it."
-    if len(text) > MOST_CHARACTERS:
-        return "too_long", f"Please stay within {MOST_CHARACTERS} characters; that is {len(text)}."
-    if odd(text):
-        return ODD_CHARACTERS.code, ODD_CHARACTERS.sentence
-    return None
 
 
 def _unshared(talk: TalkState, seat: int) -> tuple[str, str] | None:

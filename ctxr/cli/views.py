@@ -46,11 +46,17 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         *([] if by_name else ["--input", str(folder)]),
     )
     between = counts["frames"] + counts["photos"] - counts["considered"]
+    video, frame, shot, album, photo = (
+        plural(counts[f"{noun}s"], noun) for noun in ("video", "frame", "shot", "album", "photo")
+    )
+    parts = [f"{video} ({frame}, {shot})"] if counts["videos"] else []
+    parts += [f"{album} ({photo})"] if counts["albums"] else []
+    parts += [f"{counts['failed']} failed"] if counts["failed"] else []
     rows = {
         "read": report.read,
         "sets": f"{counts['sets']} ({counts['video_sets']} from video, {counts['photo_sets']} from photos)",
         "images": counts["images"],
-        "sources": _sources(counts),
+        "sources": ", ".join(parts),
         "considered": f"{counts['considered']} frames and photos, {counts['embedded']} embedded"
         + (f"; {between} more lie between samples" if between > 0 else "")
         + (f", {counts['measured']} measured for quality" if counts["measured"] else ""),
@@ -73,16 +79,6 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
         retry = report.retry if len(report.retry) < 1000 else "the same command with --retry-failed"
         why = report.artifact / "failures.jsonl"
         yield Text(f"{plural(len(report.failures), 'file')} failed: reasons in {why}; retry: {retry}", "yellow")
-
-
-def _sources(counts: Mapping[str, int]) -> str:
-    video, frame, shot, album, photo = (
-        plural(counts[f"{noun}s"], noun) for noun in ("video", "frame", "shot", "album", "photo")
-    )
-    parts = [f"{video} ({frame}, {shot})"] if counts["videos"] else []
-    parts += [f"{album} ({photo})"] if counts["albums"] else []
-    parts += [f"{counts['failed']} failed"] if counts["failed"] else []
-    return ", ".join(parts)
 
 
 def plan(report: PlanReport) -> Iterator[Block]:

@@ -111,21 +111,18 @@ def _halving(size: int) -> tuple[int, NDArray[np.int64], NDArray[np.float32]]:
     near = np.float32(1.5) * cube - np.float32(2.5) * square + np.float32(1)
     far = np.float32(-0.5) * cube + np.float32(2.5) * square - np.float32(4) * at + np.float32(2)
     weights = np.where(at <= 1, near, np.where(at <= 2, far, np.float32(0)))
-    weights /= _column_sums(weights)
-    used = np.flatnonzero(weights.any(axis=1))
-    taps = first.astype(np.int64) + count + used[:, None]
-    return count, taps, np.ascontiguousarray(weights[used])
-
-
-def _column_sums(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sums of the columns in torch's order, which decides the last bit and with it the noise of flat areas in odd sizes."""
+    # sums of the columns in torch's order, which decides the last bit and with it the noise of flat areas in
+    # odd sizes
     sums = np.add.accumulate(weights)[-1]
     tail = weights[:, weights.shape[1] // LANES * LANES :]
     whole = len(weights) // 4 * 4
     lanes = [np.add.accumulate(tail[lane:whole:4])[-1] for lane in range(4)]
     lanes[0] = np.add.accumulate(np.vstack([lanes[0][None], tail[whole:]]))[-1]
     sums[weights.shape[1] // LANES * LANES :] = ((lanes[0] + lanes[1]) + lanes[2]) + lanes[3]
-    return np.asarray(sums)
+    weights /= np.asarray(sums)
+    used = np.flatnonzero(weights.any(axis=1))
+    taps = first.astype(np.int64) + count + used[:, None]
+    return count, taps, np.ascontiguousarray(weights[used])
 
 
 Floats = NDArray[np.float32]

@@ -304,7 +304,12 @@ class ChildProcess:
                 break
             self._heard = time.monotonic()
             if message is None:
-                ended = self._how_it_ended()
+                status = self._process.wait()
+                how = f"ended with status {status}" if status else "ended without a result"
+                if status < 0:
+                    names = {number.value: number.name for number in signal.Signals}
+                    how = f"was killed by {names.get(-status, f'signal {-status}')}"
+                ended = self._crashed(f"the decoder process {how}")
             elif message.kind != "beat":
                 with self._changed:
                     while self._ahead and self._ahead_bytes + message.nbytes > _AHEAD_BYTES and not self._unwanted:
@@ -315,14 +320,6 @@ class ChildProcess:
         with self._changed:
             self._ahead.append(ended)
             self._changed.notify_all()
-
-    def _how_it_ended(self) -> _Ended:
-        status = self._process.wait()
-        how = f"ended with status {status}" if status else "ended without a result"
-        if status < 0:
-            names = {number.value: number.name for number in signal.Signals}
-            how = f"was killed by {names.get(-status, f'signal {-status}')}"
-        return self._crashed(f"the decoder process {how}")
 
     def _crashed(self, how: str) -> _Ended:
         noise = self._last_noise()

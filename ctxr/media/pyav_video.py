@@ -222,7 +222,13 @@ class PyavVideo(Video):
         self._last_stamp, self._last_packets = 0, deque[int](maxlen=_TAIL)
         self._container = _open_container(path)
         try:
-            self._stream = self._video_stream()
+            # the first video stream that is no cover picture
+            streams = [s for s in self._container.streams.video if not s.disposition & s.disposition.attached_pic]
+            if not streams:
+                raise VideoError("no_video_stream", "the file has no video stream", file=self._path)
+            if getattr(streams[0], "codec_context", None) is None:
+                raise VideoError("no_decoder", "there is no decoder for the video stream of the file", file=self._path)
+            self._stream = streams[0]
             self.stream = int(self._stream.index)
             context = self._stream.codec_context
             context.thread_type = "AUTO"
@@ -319,7 +325,14 @@ class PyavVideo(Video):
     def rgb_at(self, time: Fraction) -> Pixels | None:
         """See `Video.rgb_at`: from the keyframe before `time`, if the container lists it."""
         if self._keys is None:
-            self._keys = self._keyframes()
+            stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
+            if len(stamps) < 2 and self._stream.start_time is not None:
+                # Matroska reads its list of cues at the first jump.
+                self._container.seek(self._stream.start_time, stream=self._stream, backward=True)
+                self._decoded, self._first = self._decode(), None
+                stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
+                self._first = next(self._decoded, None)
+            self._keys = stamps
         stamp = time / self._time_base
         if stamp.denominator != 1:
             return None
@@ -354,17 +367,6 @@ class PyavVideo(Video):
             if frame is not None and frame.key_frame and frame.pts is not None and frame.pts <= stamp:
                 return frame
         return None
-
-    def _keyframes(self) -> list[int]:
-        """Time stamps of the keyframes that the container lists, ascending; empty if it lists none."""
-        stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
-        if len(stamps) < 2 and self._stream.start_time is not None:
-            # Matroska reads its list of cues at the first jump.
-            self._container.seek(self._stream.start_time, stream=self._stream, backward=True)
-            self._decoded, self._first = self._decode(), None
-            stamps = sorted(entry.timestamp for entry in self._stream.index_entries if entry.is_keyframe)
-            self._first = next(self._decoded, None)
-        return stamps
 
     def _decode(self) -> Iterator[Any]:
         """PyAV's frames in presentation order, going on after failures a bounded number of times."""
@@ -405,15 +407,6 @@ class PyavVideo(Video):
         self._failures += 1
         self._failures_in_a_row += 1
         self._waiting_for_keyframe = True
-
-    def _video_stream(self) -> Any:
-        """The first video stream that is no cover picture."""
-        streams = [s for s in self._container.streams.video if not s.disposition & s.disposition.attached_pic]
-        if not streams:
-            raise VideoError("no_video_stream", "the file has no video stream", file=self._path)
-        if getattr(streams[0], "codec_context", None) is None:
-            raise VideoError("no_decoder", "there is no decoder for the video stream of the file", file=self._path)
-        return streams[0]
 
     def _read_header(self, first: Any) -> VideoHeader:
         stream = self._stream

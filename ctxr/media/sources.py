@@ -91,7 +91,12 @@ def find_sources(typed: Sequence[str], progress: Progress = SILENT, project: Pat
         sources += [album for album in photos if album.photos]
     if not sources:
         raise _nothing(typed, left_out)
-    return Search(tuple(_with_unique_names(_once(sources, left_out))), tuple(dict.fromkeys(left_out)))
+    kept: dict[tuple[Kind, str], InputSource] = {}
+    for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
+        first = kept.setdefault((source.kind, source.sha256), source)
+        if first is not source:
+            left_out.append((source.path, f"{COPY} {first.path}"))
+    return Search(tuple(_with_unique_names(list(kept.values()))), tuple(dict.fromkeys(left_out)))
 
 
 def require_sources(folder: Path) -> None:
@@ -247,15 +252,6 @@ def _album(
     hashes, sizes = zip(*photos.values(), strict=True) if photos else ((), ())
     name = safe_name(folder.resolve().name or "photos")
     return InputSource(name, "photos", folder, sha256_bytes(lines.encode()), sum(sizes), tuple(photos), hashes)
-
-
-def _once(sources: list[InputSource], left_out: list[tuple[Path, str]]) -> list[InputSource]:
-    kept: dict[tuple[Kind, str], InputSource] = {}
-    for source in sorted(sources, key=lambda source: (source.name, os.fspath(source.path))):
-        first = kept.setdefault((source.kind, source.sha256), source)
-        if first is not source:
-            left_out.append((source.path, f"{COPY} {first.path}"))
-    return list(kept.values())
 
 
 def _with_unique_names(sources: list[InputSource]) -> list[InputSource]:

@@ -95,7 +95,10 @@ def position_bias(
     if freedom and rng is None:
         p_value = float(gammaincc(freedom / 2, statistic / 2))
     elif freedom and rng is not None:
-        simulated = _unbiased(shown, hits, spread, rng, draws) - expected
+        # picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias
+        hit_slots = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
+        missed = [rng.multinomial(shown[slot] - hit_slots[:, slot], spread[slot]) for slot in range(len(shown))]
+        simulated = cast("Doubles", np.sum([hit_slots, *missed], axis=0, dtype=np.float64)) - expected
         odd = np.einsum("ds,st,dt->d", simulated, weights, simulated) >= statistic * (1 - 1e-12)
         p_value = float(1 + odd.sum()) / (1 + draws)
     counts, wanted = tuple(observed.tolist()), tuple(expected.tolist())
@@ -163,10 +166,3 @@ def _weights(shown: Codes, accuracy: float, spread: Doubles) -> tuple[Doubles, i
     kept = sizes > 1e-9 * max(1.0, sizes.max())
     inverse: Doubles = (axes[:, kept] / sizes[kept]) @ axes[:, kept].T
     return inverse, int(kept.sum())
-
-
-def _unbiased(shown: Codes, hits: int, spread: Doubles, rng: np.random.Generator, draws: int) -> Doubles:
-    """Picks by slot [draws, K] of workers as accurate as this one, on the same targets, without a bias."""
-    hit_slots = rng.multivariate_hypergeometric(shown, hits, size=draws, method="marginals")
-    missed = [rng.multinomial(shown[slot] - hit_slots[:, slot], spread[slot]) for slot in range(len(shown))]
-    return cast("Doubles", np.sum([hit_slots, *missed], axis=0, dtype=np.float64))

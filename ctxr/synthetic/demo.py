@@ -142,7 +142,17 @@ def _detected(built: Path, filtered: Path, world: World, text: float | None) -> 
     rows = [("blurred frames", *_flagged(filtered, "brisque", BRISQUE, world, "blur", full=BLUR))]
     if text is not None:
         rows.append(("frames with text", *_flagged(filtered, "text_share", text, world, "text", full=1)))
-    rows.append(("duplicate photos", *_duplicates(built, world)))
+    # the same of photos that were excluded as duplicates; of a photo and its copy, either is right
+    copied = [(row.album, row.group) for row in world.photos if row.copy]
+    group = {(row.album, row.photo): (row.album, row.group) for row in world.photos}
+    excluded = [
+        group[album, row.name or ""]
+        for album in sorted({row.album for row in world.photos})
+        for row in read_unit(built, album).ledger
+        if row.reason == "duplicate"
+    ]
+    hits = sum(photo in copied for photo in excluded)
+    rows.append(("duplicate photos", *(hits, max(0, len(copied) - hits), len(excluded) - hits)))
     shown = tuple(
         (name, hits, missed, false, _share(hits, hits + false), _share(hits, hits + missed))
         for name, hits, missed, false in rows
@@ -168,20 +178,6 @@ def _flagged(
         if truth.get((row.source, row.index)) in (0, 1) and getattr(row, fact) is not None
     ]
     return pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False))
-
-
-def _duplicates(artifact: Path, world: World) -> tuple[int, int, int]:
-    """The same of photos that were excluded as duplicates; of a photo and its copy, either is right."""
-    copied = [(row.album, row.group) for row in world.photos if row.copy]
-    group = {(row.album, row.photo): (row.album, row.group) for row in world.photos}
-    excluded = [
-        group[album, row.name or ""]
-        for album in sorted({row.album for row in world.photos})
-        for row in read_unit(artifact, album).ledger
-        if row.reason == "duplicate"
-    ]
-    hits = sum(photo in copied for photo in excluded)
-    return hits, max(0, len(copied) - hits), len(excluded) - hits
 
 
 TARGETS = 2

@@ -56,26 +56,23 @@ def load_cross(name: str) -> CrossSource:
     """
     kind, _, model = name.partition(":")
     if kind == "volta" and model:
-        return _volta(name, Path(model))
+        folder = Path(model)
+        missing = UsageError(
+            f"there is no folder {folder} with weights of volta",
+            hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
+        )
+        patterns = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
+        config_path, weights = checkpoint_files(folder, ("config.json", "*.json"), patterns, missing)
+        config = read_volta_config(config_path)
+        pieces = read_vocabulary(folder / VOCABULARY)
+        if len(pieces) > config.vocabulary:
+            message = f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}"
+            raise DataError(message, hint="give the vocabulary of these weights")
+        return _source(name, config, pieces, lambda: load_volta(config, weights))
     if kind == "random" and model.partition(":")[0] in CONFIGS:
         return _random(name, model)
     names = ", ".join(f"random:{config}" for config in CONFIGS)
     raise UsageError(f"unknown cross-encoder {name!r}", hint=f"volta:FOLDER, {names}")
-
-
-def _volta(name: str, folder: Path) -> CrossSource:
-    missing = UsageError(
-        f"there is no folder {folder} with weights of volta",
-        hint="volta:FOLDER with a config, weights and vocab.txt; for a recipe --set encoder=volta:FOLDER",
-    )
-    patterns = (("model.safetensors",), ("pytorch_model*.bin", "*.pth"))
-    config_path, weights = checkpoint_files(folder, ("config.json", "*.json"), patterns, missing)
-    config = read_volta_config(config_path)
-    pieces = read_vocabulary(folder / VOCABULARY)
-    if len(pieces) > config.vocabulary:
-        message = f"{folder / VOCABULARY}: has {len(pieces)} word pieces, and the config has {config.vocabulary}"
-        raise DataError(message, hint="give the vocabulary of these weights")
-    return _source(name, config, pieces, lambda: load_volta(config, weights))
 
 
 def _random(name: str, model: str) -> CrossSource:

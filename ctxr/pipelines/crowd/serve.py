@@ -1,7 +1,7 @@
 """`ctxr serve`: serve the annotation pages from this machine until interrupted."""
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from ctxr.annotation.artifacts import Tasks, read_all_tasks
 from ctxr.annotation.config import listed
 from ctxr.annotation.frozen_units import options_of
 from ctxr.annotation.journal.identities import Identities
-from ctxr.annotation.journal.journal import Journal, open_journal
+from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.worker_state import people_needed
 from ctxr.annotation.launch import codes_of, private_folder
 from ctxr.annotation.platforms.prolific import PLACEHOLDERS, PLATFORM, Bundle
@@ -70,7 +70,16 @@ def run(config: Serve, progress: Progress = SILENT, opened: Callable[[Opened], N
             answer_requests(
                 make_app(site, bell), listening, bell.close, progress.warn, behind_proxy=bool(config.base_url)
             )
-            return _collected(config.workdir, site.journal, before)
+            counted = site.journal.progress()
+            total = {task: one.answered for task, one in counted.items()}
+            new = {task: count - before.get(task, 0) for task, count in total.items()}
+            workers = sum(state.answers > 0 for state in site.journal.workers())
+            still = {task: one.open for task, one in counted.items()}
+            latest = new if any(new.values()) else total
+            after = "ctxr aggregate" if any(latest.values()) else ""
+            if after and latest.get("entail") == sum(latest.values()) and newest_sample(config.workdir) is not None:
+                after = "ctxr revise-labels --audit"
+            return Collected(sum(new.values()), total, workers, still, after)
         finally:
             site.journal.close()
             site.identities.close()
@@ -175,16 +184,3 @@ def _links(config: Serve, signer: CrowdSigner, access: Access) -> dict[str, str]
         links["anybody"] = f"{access.base_url}/"
     links |= {f"Prolific {name}": f"{access.base_url}/p/{name}?{PLACEHOLDERS}" for name in access.studies}
     return links or {"you": f"{access.base_url}/i/{signer.invitation('team/you')}"}
-
-
-def _collected(workdir: Path, journal: Journal, before: Mapping[str, int]) -> Collected:
-    counted = journal.progress()
-    total = {task: one.answered for task, one in counted.items()}
-    new = {task: count - before.get(task, 0) for task, count in total.items()}
-    workers = sum(state.answers > 0 for state in journal.workers())
-    still = {task: one.open for task, one in counted.items()}
-    latest = new if any(new.values()) else total
-    after = "ctxr aggregate" if any(latest.values()) else ""
-    if after and latest.get("entail") == sum(latest.values()) and newest_sample(workdir) is not None:
-        after = "ctxr revise-labels --audit"
-    return Collected(sum(new.values()), total, workers, still, after)

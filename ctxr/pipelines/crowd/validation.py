@@ -158,7 +158,12 @@ def accuracies(
 ) -> list[Measurement[HumanAccuracy]]:
     """Human accuracy: of all votes, of first votes, without blocked workers, and of accepted ones."""
     rows = []
-    for part, votes in _parts(picks).items():
+    # all picks, those on each kind of set where there are several, and those on each split where there are several
+    kinds = by_kind(picks)
+    parts = {"all": list(picks), **kinds} if len(kinds) > 1 else kinds
+    splits = {str(split): [pick for pick in picks if pick.unit.split == split] for split in SPLITS}
+    splits = {split: chosen for split, chosen in splits.items() if chosen}
+    for part, votes in ({**parts, **splits} if len(splits) > 1 else parts).items():
         bases = {
             ALL: votes,
             FIRST: [pick for pick in votes if pick.first],
@@ -171,15 +176,6 @@ def accuracies(
                 accuracy = human_accuracy(votes_on_images(chosen), hits, rng, resamples)
                 rows.append(Measurement({"kind": part, "basis": basis}, accuracy))
     return rows
-
-
-def _parts(picks: Sequence[RetrieverPick]) -> dict[str, list[RetrieverPick]]:
-    """All picks, those on each kind of set where there are several, and those on each split where there are several."""
-    kinds = by_kind(picks)
-    parts = {"all": list(picks), **kinds} if len(kinds) > 1 else kinds
-    splits = {str(split): [pick for pick in picks if pick.unit.split == split] for split in SPLITS}
-    splits = {split: chosen for split, chosen in splits.items() if chosen}
-    return {**parts, **splits} if len(splits) > 1 else parts
 
 
 def kept_table(decisions: Mapping[str, Acceptance], picks: Sequence[RetrieverPick]) -> Table:

@@ -65,7 +65,12 @@ class FilterStage(SetsStage[FilterInputs]):
             require_sources(self.options.videos)
         maker = BuildSets(out=self.options.input, workdir=self.options.workdir).command_line("videos/")
         built = open_artifact(self.options.source(), IMAGE_SETS, maker)
-        _check_built(built)
+        if (verb := built.manifest.verb) != "build-sets":
+            hint = "filter the sets themselves again, with all limits in one command" if verb == "filter" else ""
+            raise UsageError(
+                f"{built.path} was made by ctxr {verb}, and ctxr filter needs what ctxr build-sets made",
+                hint=hint or "name sets that ctxr build-sets made with --input",
+            )
         if built.changed_files():
             refuse_changed(built)
         _check_same_limits(built.manifest.config, self.options)
@@ -213,13 +218,3 @@ def _check_same_limits(built: dict[str, Any], config: Filter) -> None:
                 f"the sets were built with {option} {before}, which this filter leaves out",
                 hint=f"add {option} {before} (or another value) to the command",
             )
-
-
-def _check_built(artifact: Artifact) -> None:
-    """Whether the sets come from `build-sets`, whose settings are needed to pick again."""
-    if (verb := artifact.manifest.verb) != "build-sets":
-        hint = "filter the sets themselves again, with all limits in one command" if verb == "filter" else ""
-        raise UsageError(
-            f"{artifact.path} was made by ctxr {verb}, and ctxr filter needs what ctxr build-sets made",
-            hint=hint or "name sets that ctxr build-sets made with --input",
-        )

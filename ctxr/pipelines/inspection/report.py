@@ -182,6 +182,10 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
     images = "data: 'self' file:" if folder else "data:"
     sources = f"img-src {images}; style-src {_hash(style)}; script-src {_hash(script)}"
     page = environment(PAGES).get_template("page.html")
+    # JSON that cannot end the element it stands in, whatever a name holds
+    text = json.dumps(msgspec.to_builtins(edition.data), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
     return page.render(
         first_line=FIRST_LINE.decode(),
         chain=edition.chain,
@@ -191,7 +195,7 @@ def write_page(edition: Edition, folder: str, more: Sequence[tuple[str, str]]) -
         style=style,
         script=script,
         policy=f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'",
-        data=_json(edition.data),
+        data=text,
         side=SIDE,
     ).encode()
 
@@ -204,11 +208,3 @@ def _static(package: str, name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _json(data: dict[str, object]) -> str:
-    """JSON that cannot end the element it stands in, whatever a name holds."""
-    text = json.dumps(msgspec.to_builtins(data), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text

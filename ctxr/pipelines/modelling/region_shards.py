@@ -212,7 +212,11 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
     rows, left_out, shards = [], [], []
     for number, start in enumerate(range(0, len(contents), SHARD)):
         shards.append(shard_name(number))
-        counts = _counts(np.load(out / shards[-1], mmap_mode="r", allow_pickle=False))
+        # regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none
+        block = np.load(out / shards[-1], mmap_mode="r", allow_pickle=False)
+        boxes = block[:, :, -BOX:]
+        present = (boxes != 0).any(-1)
+        counts = [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
         for row, content in enumerate(contents[start : start + SHARD]):
             if counts[row]:
                 rows.append(RegionRow(content, images[content], number, row, counts[row]))
@@ -231,13 +235,6 @@ def _tabulate(out: Path, maker: Maker, images: Mapping[str, str], progress: Prog
         "left_out": [images[content] for content in left_out],
     }
     return Content([PICTURES, *shards], facts, {"regions": maker.describe()})
-
-
-def _counts(block: Array) -> list[int]:
-    """Regions of each picture: the first is the whole of it, whose area is 1; a box of area 0 is none."""
-    boxes = block[:, :, -BOX:]
-    present = (boxes != 0).any(-1)
-    return [int(one.nonzero()[0].max()) + 1 if one.any() else 0 for one in present]
 
 
 def write_regions(out: Path, config: RegionsConfig, dataset: Dataset, progress: Progress) -> Content:

@@ -45,7 +45,17 @@ class RegionsStage(Stage[RegionsInputs]):
         parents += picture_parents(path, known, workdir, progress)
         kind, _, source = options.by.partition(":")
         if kind == "file":
-            by, shown, made_by = options.by, kind, _files_identity(Path(source), workdir)
+            folder = Path(source)
+            if not folder.is_dir():
+                raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
+
+            def find(watch: Watch) -> str:
+                watch([folder, *(one for one in folder.rglob("*") if one.is_dir())])
+                files = sorted(folder.rglob("*.npz"))
+                watch(files)
+                return sha256_of([(file.relative_to(folder).as_posix(), sha256_file(file)) for file in files])
+
+            by, shown, made_by = options.by, kind, remembered(workdir, ["regions", str(folder.resolve())], find)
         elif kind == "grid":
             encoder = resolved_name(source, workdir)
             by, shown, made_by = f"grid:{encoder}", f"grid:{placeless(encoder)}", model_identity(encoder, workdir)
@@ -60,20 +70,6 @@ class RegionsStage(Stage[RegionsInputs]):
         write_regions = resolve_name("ctxr.pipelines.modelling.region_shards:write_regions")
         content: Content = write_regions(out, replace(self.options, by=inputs.by), dataset, progress)
         return content
-
-
-def _files_identity(folder: Path, workdir: Path) -> str:
-    """SHA-256 over the files of regions in a folder. Raises UsageError where there is no folder."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder", hint="--by file:FOLDER with a .npz for each picture")
-
-    def find(watch: Watch) -> str:
-        watch([folder, *(one for one in folder.rglob("*") if one.is_dir())])
-        files = sorted(folder.rglob("*.npz"))
-        watch(files)
-        return sha256_of([(file.relative_to(folder).as_posix(), sha256_file(file)) for file in files])
-
-    return remembered(workdir, ["regions", str(folder.resolve())], find)
 
 
 def run(config: RegionsConfig, progress: Progress = SILENT) -> RegionsReport:

@@ -247,7 +247,15 @@ def audit(config: ReviseLabels, progress: Progress) -> ReviseReport:
     file of the rounds was changed since it was written.
     """
     refuse_changed_rounds(config.folder())
-    current = _round(config, config.folder())
+    out = config.folder()
+    rounds = read_rounds(out)
+    if not rounds:
+        raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
+    refuse_unknown(rounds, config.round)
+    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
+    if not fitting:
+        raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.followup('--redo')}")
+    current = fitting[-1]
     if (config.workdir / TASKS).is_dir() or (config.workdir / JUDGMENTS / MANIFEST).is_file():
         merge_journal(config.workdir, progress, config.database)
     stage = AuditStage(config, current)
@@ -268,17 +276,6 @@ def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample])
     return UnfinishedError(f"the sample of round {current.number} has no answers yet", hint=hint)
 
 
-def _round(config: ReviseLabels, out: Path) -> Round:
-    rounds = read_rounds(out)
-    if not rounds:
-        raise UnfinishedError(f"{out} holds no round", hint=config.followup("--entail"))
-    refuse_unknown(rounds, config.round)
-    fitting = [one for one in rounds if config.round == one.number or (not config.round and one.active)]
-    if not fitting:
-        raise UsageError("every round is undone", hint=f"--round N audits one of them; or {config.followup('--redo')}")
-    return fitting[-1]
-
-
 def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
     """The human verdicts on a sample, by majority of all votes; tied pairs count as not judged."""
     pairs = {f"entail/{one.image}/{one.caption}": one for one in sample}
@@ -292,7 +289,13 @@ def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[
     for row in rows:
         if row.candidate == ENTAILMENT:
             answers.setdefault(pairs[row.query].key(), {})[row.worker] = row.value > 0
-    parts = _parts(sample, audited)
+    strata = {one.stratum: (one.population, one.decision == "added") for one in sample}
+    decided = Counter(one.stratum for one in audited)
+    positive = Counter(one.stratum for one in audited if one.entailed)
+    parts = {
+        name: Stratum(population, decided[name], positive[name], called)
+        for name, (population, called) in sorted(strata.items())
+    }
     codes = {name: code for code, name in enumerate(parts)}
     counted = [
         (codes[pairs[f"entail/{image}/{caption}"].stratum], len(own), sum(own.values()))
@@ -315,17 +318,6 @@ def _majority(rows: Sequence[Judgment]) -> tuple[dict[str, bool], int]:
     values = dict(zip(map(str, votes.unit_names), majority(votes).tolist(), strict=True))
     verdicts = {name: bool(votes.labels[value]) for name, value in values.items() if value != TIE}
     return verdicts, len(values) - len(verdicts)
-
-
-def _parts(sample: Sequence[AuditSample], audited: Sequence[AuditVerdict]) -> dict[str, Stratum]:
-    """The strata with their human verdicts, by name."""
-    strata = {one.stratum: (one.population, one.decision == "added") for one in sample}
-    decided = Counter(one.stratum for one in audited)
-    positive = Counter(one.stratum for one in audited if one.entailed)
-    return {
-        name: Stratum(population, decided[name], positive[name], called)
-        for name, (population, called) in sorted(strata.items())
-    }
 
 
 def _between(rows: Sequence[Judgment]) -> tuple[dict[str, Agreement], int]:

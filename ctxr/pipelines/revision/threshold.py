@@ -25,7 +25,21 @@ def choose_threshold(
     precision, UsageError where --unsure lies above the threshold.
     """
     if config.precision is not None:
-        chosen = _on_dev(config, base, cascade, config.precision, progress)
+        # the threshold that was chosen by the same judges on the same pairs before, or is chosen now
+        dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
+        if dev is None:
+            raise DataError(
+                f"{base.dataset.name} has no pairs to choose a threshold on",
+                hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
+            )
+
+        def choose(_watch: Watch) -> str:
+            choice = resolve_name("ctxr.pipelines.revision.decisions:threshold_on_dev")
+            chosen = choice(config, base, dev, cascade, wanted=config.precision, progress=progress)
+            return msgspec.json.encode(chosen).decode()
+
+        about = ["threshold on dev", cascade.fingerprint, base.content, sha256_if_readable(dev), config.precision]
+        chosen = msgspec.json.decode(remembered(config.workdir, about, choose), type=ChosenThreshold)
     elif config.threshold is not None:
         chosen = ChosenThreshold(config.threshold, "given")
     elif licensed is not None:
@@ -38,21 +52,3 @@ def choose_threshold(
             hint="--unsure with a lower probability, or --threshold with a higher one",
         )
     return replace(chosen, unsure=None if config.unsure == chosen.value else config.unsure)
-
-
-def _on_dev(config: ReviseLabels, base: Base, cascade: Cascade, wanted: float, progress: Progress) -> ChosenThreshold:
-    """The threshold that was chosen by the same judges on the same pairs before, or is chosen now."""
-    dev = config.dev or (base.path / "pairs.jsonl" if "pairs.jsonl" in (base.tables or {}) else None)
-    if dev is None:
-        raise DataError(
-            f"{base.dataset.name} has no pairs to choose a threshold on",
-            hint="--dev PAIRS.jsonl, or --threshold P, or leave --precision out for the classifier's own",
-        )
-
-    def choose(_watch: Watch) -> str:
-        choice = resolve_name("ctxr.pipelines.revision.decisions:threshold_on_dev")
-        chosen = choice(config, base, dev, cascade, wanted=wanted, progress=progress)
-        return msgspec.json.encode(chosen).decode()
-
-    about = ["threshold on dev", cascade.fingerprint, base.content, sha256_if_readable(dev), wanted]
-    return msgspec.json.decode(remembered(config.workdir, about, choose), type=ChosenThreshold)

@@ -136,7 +136,13 @@ def parts_of(questions: Sequence[BenchmarkQuery]) -> list[Part]:
 
     for part, within in kinds_of(questions).items():
         add("overall", part, within)
-    for examined in _looked(questions):
+    # the bases of each phenomenon: the questions with every tag (200 in the release), and where there are
+    # more those with one tag (1,002 for four of them)
+    every = frozenset().union(*(question.looked for question in questions)) if questions else frozenset()
+    more = {name for question in questions if question.looked != every for name in question.looked}
+    full = {name: [name in one.looked and one.looked == every for one in questions] for name in PHENOMENA}
+    single = {name: [name in one.looked and name in more for one in questions] for name in PHENOMENA}
+    for examined in [full, single] if more else [full]:
         for phenomenon, within in examined.items():
             label = f"{phenomenon}, of {sum(within)}"
             add("phenomena", label, [ok and phenomenon in one.found for ok, one in zip(within, questions, strict=True)])
@@ -198,16 +204,6 @@ def errors(split: EvalSplit) -> list[Error]:
                     Error(split.name, run, distance, float(picked[at].sum()) / total, float(blind[at].sum()) / total)
                 )
     return shares
-
-
-def _looked(questions: Sequence[BenchmarkQuery]) -> list[dict[str, list[bool]]]:
-    """The bases of each phenomenon: the questions with every tag (200 in the release), and where there are more those with one tag
-    (1,002 for four of them)."""
-    every = frozenset().union(*(question.looked for question in questions)) if questions else frozenset()
-    more = {name for question in questions if question.looked != every for name in question.looked}
-    full = {name: [name in one.looked and one.looked == every for one in questions] for name in PHENOMENA}
-    single = {name: [name in one.looked and name in more for one in questions] for name in PHENOMENA}
-    return [full, single] if more else [full]
 
 
 def _add_fifths(

@@ -228,7 +228,26 @@ class ContextualJob(ScorerJob[ExampleTable]):
     def read(self, dataset: Dataset, verdicts: Verdicts) -> TrainingData:
         """See `ScorerJob`; the queries of each split, those for training all with targets."""
         recipe = self.recipe
-        splits = _splits(dataset, recipe)
+        # the queries of each split that the recipe has to do with; those for training all have one target
+        splits = by_split(queries_of(dataset))
+        train = [query for query in splits.get("train", []) if query.target is not None] if recipe.learns else []
+        if recipe.learns and not train:
+            raise DataError(
+                f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
+                hint="name another --dataset; the recipe clip-zero-shot needs no training",
+            )
+        if recipe.learns and recipe.leaked_gradients and len(train) < recipe.batch:
+            raise UsageError(
+                f"with leaked_gradients a step of fewer than batch = {recipe.batch} queries is never taken, and {dataset.name} "
+                f"has {len(train)} to train on: nothing would be learned",
+                hint=f"--set batch={len(train)}, or --set leaked_gradients=false",
+            )
+        judged = {split: splits[split] for split in ("valid", "test") if split in splits}
+        if not judged and not recipe.learns:
+            raise DataError(
+                f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
+            )
+        splits = ({"train": train} if recipe.learns else {}) | judged
         splits |= {side: with_unsure(queries, verdicts) for side, queries in splits.items() if side != "train"}
         if recipe.weak != "off":
             splits["train"] = with_weak_positives(
@@ -297,30 +316,6 @@ class ContextualJob(ScorerJob[ExampleTable]):
         return [
             (_accuracy(values.get(name, {}), valid), _accuracy(values.get(name, {}), test)) for name in self.scorers
         ]
-
-
-def _splits(dataset: Dataset, recipe: ContextualRecipe) -> dict[str, list[EvalQuery]]:
-    """The queries of each split that the recipe has to do with; those for training all have one target. Raises
-    DataError for one with several."""
-    splits = by_split(queries_of(dataset))
-    train = [query for query in splits.get("train", []) if query.target is not None] if recipe.learns else []
-    if recipe.learns and not train:
-        raise DataError(
-            f"{dataset.name} has no query with a known target on the train side, so there is nothing to learn from",
-            hint="name another --dataset; the recipe clip-zero-shot needs no training",
-        )
-    if recipe.learns and recipe.leaked_gradients and len(train) < recipe.batch:
-        raise UsageError(
-            f"with leaked_gradients a step of fewer than batch = {recipe.batch} queries is never taken, and {dataset.name} "
-            f"has {len(train)} to train on: nothing would be learned",
-            hint=f"--set batch={len(train)}, or --set leaked_gradients=false",
-        )
-    judged = {split: splits[split] for split in ("valid", "test") if split in splits}
-    if not judged and not recipe.learns:
-        raise DataError(
-            f"{dataset.name} has no query on the valid or test side to score", hint="name another --dataset"
-        )
-    return ({"train": train} if recipe.learns else {}) | judged
 
 
 def _accuracy(scores: Mapping[str, Mapping[str, float]], queries: Sequence[EvalQuery]) -> float | None:

@@ -52,7 +52,20 @@ class ClassifierJob(TrainJob):
         self.device = choose_device(options.device)
         self.pairs = pairs = open_pairs(options.dataset, options.workdir, progress)
         self.train, self.dev = pairs.in_split("train"), pairs.in_split("valid")
-        _refuse(pairs, self.train, self.dev)
+        if not self.train:
+            raise DataError(
+                f"{pairs.name} has no pair on the train side",
+                hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
+            )
+        evaluated = [*self.dev, *pairs.in_split("test")]
+        shown = {name for pair in evaluated if pair.image for name in (pair.image, pair.group)}
+        refuse_leaks([pair for pair in self.train if pair.image], shown)
+        same = pairs.marks(self.train) & pairs.marks(evaluated)
+        if same:
+            raise DataError(
+                f"{pairs.name}: {len(same)} pictures of train are those of valid or test under another id",
+                hint="leave them out of train",
+            )
         self.train = _without_shared_premises(pairs, self.train, self.dev, progress)
         self.branches = find_branches(recipe, self.device)
         self.learned = learned(self.train, recipe)
@@ -134,24 +147,6 @@ def _threshold(
         job.progress.warn(f"seed {seed}: on dev {threshold.weakness()}")
     # as float32 says it: a probability that was on the threshold must stay there
     return float(np.float32(threshold.value)), threshold.precision.value
-
-
-def _refuse(pairs: EntailmentPairs, train: list[EntailmentPair], dev: list[EntailmentPair]) -> None:
-    """Raises DataError for nothing to learn from, or for training pairs about pictures of dev or test."""
-    if not train:
-        raise DataError(
-            f"{pairs.name} has no pair on the train side",
-            hint="the side is in a file's name, as in rte_train.tsv: rename it, or name a file of train too",
-        )
-    evaluated = [*dev, *pairs.in_split("test")]
-    shown = {name for pair in evaluated if pair.image for name in (pair.image, pair.group)}
-    refuse_leaks([pair for pair in train if pair.image], shown)
-    same = pairs.marks(train) & pairs.marks(evaluated)
-    if same:
-        raise DataError(
-            f"{pairs.name}: {len(same)} pictures of train are those of valid or test under another id",
-            hint="leave them out of train",
-        )
 
 
 def _without_shared_premises(

@@ -290,11 +290,7 @@ def entailment_table(split: str, rows: Sequence[EntailFigure]) -> Table | None:
     heads = tuple(name for name in _HEADS if name not in silent)
     cells = (dict(zip(_HEADS, (one.run, one.found.k, one.by, *_cells(one)), strict=True)) for one in own)
     shown = tuple(tuple(row[name] for name in heads) for row in cells)
-    return Table(f"{split}: Entail@K", heads, shown, _note(own, unseen, audited, leaked))
-
-
-def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool) -> str:
-    """The meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures."""
+    # the meaning of the shown columns, which depend on unjudged pairs, corrected figures and leaked pictures
     sources = "; ".join(f"{by}: {source}" for by, source in dict.fromkeys((one.by, one.source) for one in own))
     sentences = [f"{sources}. share of the first K captions of a picture that hold for it, %"]
     if unseen:
@@ -321,7 +317,7 @@ def _note(own: Sequence[EntailFigure], unseen: bool, audited: bool, leaked: bool
         sentences.append("leaked: pictures that the judge was trained on, – where unknown")
     elif any(one.found.leaked is not None for one in own):
         sentences.append("the judge was not trained on any of these pictures, as far as is known")
-    return "; ".join(sentences)
+    return Table(f"{split}: Entail@K", heads, shown, "; ".join(sentences))
 
 
 def _cells(row: EntailFigure) -> tuple[str | int, ...]:

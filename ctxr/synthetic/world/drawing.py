@@ -111,29 +111,25 @@ def _surface(actor: Actor, scale: float, centre: tuple[float, float], shape: tup
     for contour, shade in details(actor.shape):
         _fill(patch, [_placed(contour, actor, scale, centre)], _shaded(colour, shade))
     if actor.face:
-        _draw_face(patch, actor, scale, centre)
+        ink = (250, 248, 240) if _brightness(COLOURS[actor.colour]) < 70 else (30, 26, 30)
+        lift = 0.04 if actor.shape in ("cloud", "drop") else -0.06
+        thick = max(1, round(scale * 0.075))
+        around = np.deg2rad(np.arange(0, 360, 15))
+        disc = np.stack([np.cos(around), np.sin(around)], axis=1)
+        for x in (-0.24, 0.24):
+            eye = disc * (0.085, 0.12) + np.array([x, lift - 0.08])
+            if actor.face == "sleeping":
+                arc = np.deg2rad(np.arange(20, 161, 20))
+                line = np.stack([np.cos(arc) * 0.13, np.sin(arc) * 0.09], axis=1) + np.array([x, lift - 0.08])
+                _stroke(patch, _placed(line, actor, scale, centre), ink, thick)
+            else:
+                _fill(patch, [_placed(eye, actor, scale, centre)], ink)
+        arc = np.deg2rad(np.arange(25, 156, 13))
+        sign, base, tall = {"smiling": (1, 0.12, 0.24), "sad": (-1, 0.42, 0.2), "sleeping": (1, 0.24, 0.05)}[actor.face]
+        wide = 0.14 if actor.face == "sleeping" else 0.32
+        mouth = np.stack([np.cos(arc) * wide, sign * np.sin(arc) * tall], axis=1) + np.array([0, lift + base])
+        _stroke(patch, _placed(mouth, actor, scale, centre), ink, thick)
     return patch
-
-
-def _draw_face(patch: np.ndarray, actor: Actor, scale: float, centre: tuple[float, float]) -> None:
-    ink = (250, 248, 240) if _brightness(COLOURS[actor.colour]) < 70 else (30, 26, 30)
-    lift = 0.04 if actor.shape in ("cloud", "drop") else -0.06
-    thick = max(1, round(scale * 0.075))
-    around = np.deg2rad(np.arange(0, 360, 15))
-    disc = np.stack([np.cos(around), np.sin(around)], axis=1)
-    for x in (-0.24, 0.24):
-        eye = disc * (0.085, 0.12) + np.array([x, lift - 0.08])
-        if actor.face == "sleeping":
-            arc = np.deg2rad(np.arange(20, 161, 20))
-            line = np.stack([np.cos(arc) * 0.13, np.sin(arc) * 0.09], axis=1) + np.array([x, lift - 0.08])
-            _stroke(patch, _placed(line, actor, scale, centre), ink, thick)
-        else:
-            _fill(patch, [_placed(eye, actor, scale, centre)], ink)
-    arc = np.deg2rad(np.arange(25, 156, 13))
-    sign, base, tall = {"smiling": (1, 0.12, 0.24), "sad": (-1, 0.42, 0.2), "sleeping": (1, 0.24, 0.05)}[actor.face]
-    wide = 0.14 if actor.face == "sleeping" else 0.32
-    mouth = np.stack([np.cos(arc) * wide, sign * np.sin(arc) * tall], axis=1) + np.array([0, lift + base])
-    _stroke(patch, _placed(mouth, actor, scale, centre), ink, thick)
 
 
 def _stroke(canvas: np.ndarray, line: np.ndarray, colour: tuple[int, int, int], thick: int) -> None:

@@ -280,14 +280,6 @@ class World:
         return row.script.at(float(frame.time - row.time))
 
 
-def _check(config: WorldConfig) -> None:
-    for name in ("videos", "albums", "photos_per_album"):
-        if getattr(config, name) < 0:
-            raise UsageError(f"{name} is {getattr(config, name)}, it cannot be negative", f"choose {name} of 0 or more")
-    if config.videos and not config.formats:
-        raise UsageError("no video format is named", f"name some of {', '.join(FORMATS)}")
-
-
 def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], None] | None = None) -> World:
     """Draw a world into a folder and return it; an equal, finished one there is only read.
 
@@ -297,7 +289,11 @@ def write_world(folder: Path, config: WorldConfig, progress: Callable[[str], Non
     Raises UsageError if the folder holds anything else, or the configuration makes no sense; CtxrError if the disk is full or not
     writable.
     """
-    _check(config)
+    for name in ("videos", "albums", "photos_per_album"):
+        if getattr(config, name) < 0:
+            raise UsageError(f"{name} is {getattr(config, name)}, it cannot be negative", f"choose {name} of 0 or more")
+    if config.videos and not config.formats:
+        raise UsageError("no video format is named", f"name some of {', '.join(FORMATS)}")
     if (folder / "truth" / "world.json").is_file():
         world = read_world(folder)
         if world.config == config:

@@ -181,7 +181,12 @@ def _word(rng: np.random.Generator, kind: Kind) -> str:
     return choose(rng, words.TEXTURE_WORDS[kind.texture or "plain"][0])
 
 
-def _slots(rng: np.random.Generator, predicate: Predicate | Temporal) -> dict[str, str]:
+def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool = False) -> str:
+    """Return the predicate as a clause: lower case, without a full stop; a `whole` one has its subject and verb in front, as after
+    "now" or "for the first time"."""
+    forms = FORMS[_case(predicate)]
+    if whole:
+        forms = tuple(form for form in forms if not form.startswith("~"))
     kind = getattr(predicate, "kind", Kind())
     singular = noun(rng, kind)
     slots = {"one": singular, "a": a(singular), "many": noun(rng, kind, plural=True)}
@@ -202,16 +207,7 @@ def _slots(rng: np.random.Generator, predicate: Predicate | Temporal) -> dict[st
             slots["place"] = choose(rng, words.PLACE_PHRASES[region])
         case FirstTime(inner) | LastTime(inner) | Now(inner):
             slots["clause"] = say(rng, inner, whole=True)
-    return slots
-
-
-def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool = False) -> str:
-    """Return the predicate as a clause: lower case, without a full stop; a `whole` one has its subject and verb in front, as after
-    "now" or "for the first time"."""
-    forms = FORMS[_case(predicate)]
-    if whole:
-        forms = tuple(form for form in forms if not form.startswith("~"))
-    return choose(rng, forms).removeprefix("~").format(**_slots(rng, predicate))
+    return choose(rng, forms).removeprefix("~").format(**slots)
 
 
 def sentence(clause: str) -> str:

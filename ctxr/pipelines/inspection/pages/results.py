@@ -267,7 +267,11 @@ def _panel(scored: EvaluationRows, split: str) -> Panel:
     for run in runs:
         names.append((round(y + (len(parts) - 1) * ROW / 2, 1), called[run]))
         for row in (figures[run, part, "accuracy"] for part in parts if (run, part, "accuracy") in figures):
-            whiskers.append(_whisker(row, y, across))
+            one = row.interval
+            low, high = (None if value is None else across(value) for value in (one.low, one.high))
+            title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(one)} % of {plural(row.queries, 'query', 'queries', ',')}"
+            title += f" in {plural(one.clusters, 'cluster', 'clusters', ',')}"
+            whiskers.append(Whisker(y, across(one.value or 0.0), low, high, row.part, title))
             y += ROW
         y += GAP
     blind = figures.get((runs[0], "all", "chance"))
@@ -304,14 +308,6 @@ def _notes(called: Mapping[str, str], whole: int, total: int, ends: Sequence[Fig
     )
     alike = f"{start} {LEAST_CLUSTERS} sets or all draws are alike."
     return [f"{sentence}: {', '.join(partly)}."] * bool(partly) + [alike] * bool(lacking)
-
-
-def _whisker(row: Figure, y: float, across: Callable[[float], float]) -> Whisker:
-    one = row.interval
-    low, high = (None if value is None else across(value) for value in (one.low, one.high))
-    title = f"{row.run}, {STATIC.get(row.part, row.part)}: {percent(one)} % of {plural(row.queries, 'query', 'queries', ',')}"
-    title += f" in {plural(one.clusters, 'cluster', 'clusters', ',')}"
-    return Whisker(y, across(one.value or 0.0), low, high, row.part, title)
 
 
 def _table(
