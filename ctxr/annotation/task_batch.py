@@ -15,7 +15,8 @@ from ctxr.annotation.project_journal import blocked_workers
 from ctxr.annotation.protocol import Protocol, digest
 from ctxr.annotation.records import Purpose, Unit
 from ctxr.datasets.dataset import Dataset
-from ctxr.datasets.open import dataset_identity, read_dataset
+from ctxr.datasets.lineage import content_of
+from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import sample_of
 from ctxr.datasets.splits import leakage_of
 from ctxr.engine.progress import Progress
@@ -92,7 +93,10 @@ class TaskSources:
 
 
 def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
-    """The sources of the task that `config` names, which are not read. Raises UnfinishedError for one that is unfinished."""
+    """The sources of the task that `config` names, which are not read.
+
+    Raises UnfinishedError for one that is unfinished, DataError for a table that was edited since it was written.
+    """
     table = revised = None
     blocked: tuple[str, ...] = ()
     if config.task == "entail":
@@ -116,8 +120,8 @@ def sources_of(config: ExportTasks, progress: Progress) -> TaskSources:
                 f"{path} holds no answers yet", hint="ctxr import-answers   (or name a dataset with --input)"
             )
         blocked = blocked_workers(config.workdir) if config.task == "retrieve" else ()
-    parents = [dataset_identity(path) if is_dataset else Parent(JUDGMENTS, JUDGMENTS, open_artifact(path).content)]
-    parents += [Parent("gold", "gold", dataset_identity(config.gold).sha256)] if config.gold else []
+    parents = [content_of(path) if is_dataset else Parent(JUDGMENTS, JUDGMENTS, open_artifact(path).content)]
+    parents += [Parent("gold", "gold", content_of(config.gold).sha256)] if config.gold else []
     files = {"candidates": table, "objects": config.objects if config.task == "dialogue" else None}
     parents += [Parent(name, "table", sha256_file(file)) for name, file in files.items() if file and file.is_file()]
     parents += [Parent("blocked", "workers", sha256_of(blocked))] if blocked else []

@@ -228,6 +228,15 @@ def test_checks_are_questions_with_a_known_answer_and_a_named_place(workdir: Pat
         run(replace(config, gold=None))
 
 
+def test_tasks_are_not_made_again_from_a_table_that_was_edited(workdir: Path) -> None:
+    config = study.options(workdir, "describe")
+    run(config)
+    sets = workdir / "dataset" / "sets.jsonl"
+    sets.write_text(sets.read_text() + "\n")
+    with pytest.raises(DataError, match=r"sets\.jsonl"):
+        run(config)
+
+
 def test_questions_from_another_dataset_bring_their_pictures(workdir: Path, tmp_path: Path) -> None:
     write_world_dataset(tmp_path / "elsewhere" / "known", sets=1, seed=11)
     for table in (tmp_path / "elsewhere" / "known").glob("*.jsonl"):
