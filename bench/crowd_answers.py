@@ -14,7 +14,7 @@ from ctxr.annotation.tasks import task_of
 from ctxr.annotation.unit_factory import derive_units
 from ctxr.store.hashing import sha256_file
 from ctxr.store.records import Image, ImageSet, SplitName
-from ctxr.synthetic.crowd import CAREFUL, HASTY, SPAMMER, chances
+from ctxr.synthetic.crowd import CAREFUL, HASTY, SPAMMER, pick_chances
 from scripts.task_artifact import write_judgments
 
 PEOPLE = {f"w{number:02d}": (CAREFUL, CAREFUL, CAREFUL, HASTY, HASTY, SPAMMER)[number % 6] for number in range(60)}
@@ -43,7 +43,7 @@ class Study:
         verdicts = {name: name in unit.truth for name in unit.images}
         while right + wrong < wanted(unit, right, wrong):
             worker = people.pop()
-            spread = chances(PEOPLE[worker], verdicts, unit.images)
+            spread = pick_chances(PEOPLE[worker], verdicts, unit.images)
             pick = str(self.rng.choice(list(spread), p=list(spread.values())))
             self.say(unit, worker, right + wrong, {"pick": (pick,)})
             right, wrong = right + verdicts[pick], wrong + (not verdicts[pick])

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import Row
-from ctxr.metrics.shortcuts import Trial, Verdict, corrected, extreme_credits, judge, learnt_credits, position_credits
+from ctxr.metrics.shortcuts import (
+    Trial,
+    Verdict,
+    corrected,
+    extreme_credits,
+    judge_rule,
+    learnt_credits,
+    position_credits,
+)
 
 LIMIT = 0.025
 Learn = Callable[[list[Trial]], NDArray[np.float64]]
@@ -48,7 +56,7 @@ def false_alarms(learn: Learn, rounds: int) -> tuple[float, float]:
             "most": extreme_credits(asked, values, largest=True),
         }
         made: list[Verdict] = corrected(
-            [one for rule, each in credits.items() if (one := judge(rule, "all", asked, each)) is not None]
+            [one for rule, each in credits.items() if (one := judge_rule(rule, "all", asked, each)) is not None]
         )
         found["alone"] += any(one.rule == "learnt" and one.p_value < LIMIT for one in made)
         found["anywhere"] += any(one.flagged for one in made)

@@ -19,9 +19,9 @@ from ctxr.datasets.rounds import AuditSample, CandidateRow, Round
 from ctxr.engine.report import Table
 from ctxr.metrics.alternative import LEVEL, Preference
 from ctxr.metrics.votes import Doubles, Flags
-from ctxr.pipelines.revision.auditing import judged
+from ctxr.pipelines.revision.auditing import audited_sample
 from ctxr.pipelines.revision.config import ReviseLabels
-from ctxr.pipelines.revision.licence import JudgedPairs, JudgeLicence, examine
+from ctxr.pipelines.revision.licence import JudgedPairs, JudgeLicence, license_judge
 from ctxr.pipelines.revision.results import draw
 from ctxr.store.records import Judgment
 from scripts.ending import exit_code
@@ -94,10 +94,10 @@ def audited(config: ReviseLabels, world: Drawn, size: int, rng: np.random.Genera
         1, True, "drawn", "drawn", "judge", "judge", THRESHOLD, "given", PICTURES, len(world.links), 0, 0, 0, ""
     )
     sample = draw(world.links, size, rng)
-    answers = judged(sample, answered(sample, world.holds, rng), ()).answers
+    answers = audited_sample(sample, answered(sample, world.holds, rng), ()).answers
     pairs = JudgedPairs(current, sample, world.links, answers)
     favours = pairs.preference(config.seed)
-    return examine(config, current, "", pairs, ["test"]), favours or Preference(0, 0, 1)
+    return license_judge(config, current, "", pairs, ["test"]), favours or Preference(0, 0, 1)
 
 
 def precision(world: Drawn, threshold: float) -> float:

@@ -10,7 +10,7 @@ from ctxr.cli.options import load_toml
 from ctxr.datasets import rebuilding
 from ctxr.datasets.rounds import FIGURES, read_figures
 from ctxr.errors import DataError
-from ctxr.models.encoders import check_name
+from ctxr.models.encoders import check_encoder_name
 from ctxr.models.entailment.text import POOLING, read_pooling
 from ctxr.models.training.checkpoint import CONFIG, Checkpoint, read_config
 from ctxr.pipelines.crowd.config import Serve
@@ -38,7 +38,7 @@ UNKNOWN = f'{{"unknown": {DEEP}}}\n'
         (FIGURES, UNKNOWN, read_figures),
         (CONFIG, UNKNOWN, lambda folder: read_config(folder, Checkpoint, "a scorer")),
         (POOLING, UNKNOWN, read_pooling),
-        ("open_clip_config.json", UNKNOWN, lambda folder: check_name(f"local-dir:{folder}")),
+        ("open_clip_config.json", UNKNOWN, lambda folder: check_encoder_name(f"local-dir:{folder}")),
         ("ctxr.toml", f"host = {DEEP}", lambda folder: load_toml(folder / "ctxr.toml", Serve)),
         ("own.toml", f"width = {DEEP}", lambda folder: load_recipe(str(folder / "own.toml"))),
     ],

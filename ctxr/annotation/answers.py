@@ -24,7 +24,7 @@ from ctxr.annotation.journal.identities import Identities, read_visits
 from ctxr.annotation.launch import addresses, private_folder, read_study
 from ctxr.annotation.platforms import label_studio, prolific
 from ctxr.annotation.platforms.arrivals import Arrival, Arrivals, Refusal
-from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
+from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
 from ctxr.annotation.protocol import Protocol, shown_order
 from ctxr.annotation.pseudonyms import read_key
 from ctxr.annotation.records import Answer, Outcome, Unit
@@ -117,7 +117,7 @@ def arrive(config: ImportAnswers, file: Path | None, exported: Exported, progres
     key = read_key(private)
     if file is not None and config.platform_of == "label-studio":
         return label_studio.answers(file, exported.units, exported.addresses, exported.protocol, key)
-    with opened(config.workdir, config.database) as journal:
+    with project_journal(config.workdir, config.database) as journal:
         stored = journal.answers()
     if file is not None:
         studies = [study for tasks in exported.tasks if (study := read_study(tasks.path)) is not None]
@@ -375,7 +375,7 @@ class JudgmentStage(Stage[ImportInputs]):
         replaced = blocked_workers(config.workdir, config.database, ever=True)
         content: list[object] = [config.tasks, self.file and sha256_if_readable(self.file)]
         if has_journal(config.workdir, config.database):
-            with opened(config.workdir, config.database) as journal:
+            with project_journal(config.workdir, config.database) as journal:
                 content.append(journal.identity())
         if config.platform_of == "prolific":
             content += [(visit.submission, visit.participant) for visit in read_visits(private_folder(config.workdir))]

@@ -50,7 +50,7 @@ def has_journal(workdir: Path, database: str = "") -> bool:
 
 
 @contextmanager
-def opened(workdir: Path, database: str = "", *, read_only: bool = True) -> Iterator[Journal]:
+def project_journal(workdir: Path, database: str = "", *, read_only: bool = True) -> Iterator[Journal]:
     """The project's journal as it is; without `read_only`, who may work can be changed.
 
     Raises UnfinishedError when there is none.
@@ -68,5 +68,5 @@ def blocked_workers(workdir: Path, database: str = "", *, ever: bool = False) ->
     """`Journal.blocked` of the project; empty without a journal."""
     if not has_journal(workdir, database):
         return ()
-    with opened(workdir, database) as journal:
+    with project_journal(workdir, database) as journal:
         return journal.blocked(ever=ever)

@@ -49,14 +49,14 @@ class Problem:
     sentence: str
 
 
-def problems(
+def wording_problems(
     text: str, own: Collection[str] = (), others: Collection[str] = (), limits: AnswerLimits = PUBLISHED
 ) -> list[Problem]:
     """Everything wrong with a description, empty where nothing is.
 
     `own` are the worker's earlier descriptions, `others` what other people (or the instructions) wrote about the same set.
 
-    >>> [problem.code for problem in problems("the cat on the next image")]
+    >>> [problem.code for problem in wording_problems("the cat on the next image")]
     ['mentions_other_images']
     """
     words = _WORD.findall(text)
@@ -68,8 +68,8 @@ def problems(
         "same_words": len(words) >= FEW_KINDS and len({word.lower() for word in words}) < len(words) / 3,
         "mentions_other_images": mention is not None,
         "address": _ADDRESS.search(text) is not None,
-        "repeats_yourself": any(alike(text, earlier, limits.sameness) for earlier in own),
-        "copied": any(alike(text, other, limits.sameness) for other in others),
+        "repeats_yourself": any(same_wording(text, earlier, limits.sameness) for earlier in own),
+        "copied": any(same_wording(text, other, limits.sameness) for other in others),
     }
     return [Problem(code, _SENTENCES[code].format(count, mention)) for code, holds in wrong.items() if holds]
 
@@ -96,10 +96,10 @@ def other_images(text: str) -> str | None:
     return None if mention is None or _OVERLAID.search(plain) else mention.group()
 
 
-def alike(text: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
+def same_wording(text: str, other: str, sameness: float = PUBLISHED.sameness) -> bool:
     """Whether two texts are the same but for case, punctuation and a word or two: see `AnswerLimits.sameness`.
 
-    >>> alike("The dog's left ear is folded.", "the dog's left ear is folded"), alike("a red cup", "a blue cup")
+    >>> same_wording("The dog's left ear is folded.", "the dog's left ear is folded"), same_wording("a red cup", "a blue cup")
     (True, False)
     """
     (first, a), (second, b) = _shape(text), _shape(other)

@@ -91,7 +91,7 @@ def ratio_difference(
     return interval, float((1 + (np.abs(gains) >= abs(value) - 1e-12).sum()) / (1 + draws))
 
 
-def opened(interval: Interval) -> Interval:
+def widen_certain(interval: Interval) -> Interval:
     """An interval of a share that is 0 or 1: drawing again never leaves it, so it is that of as many trials as clusters."""
     if interval.value not in (0.0, 1.0) or interval.clusters < 2:
         return interval

@@ -148,7 +148,9 @@ def length_bins(lengths: Sequence[int], learnt_on: Flags | None = None) -> list[
     return [int(fifth) for fifth in np.searchsorted(edges, values, side="left")]
 
 
-def judge(rule: str, part: str, trials: Sequence[Trial], credits: Doubles, one_choice: bool = True) -> Verdict | None:
+def judge_rule(
+    rule: str, part: str, trials: Sequence[Trial], credits: Doubles, one_choice: bool = True
+) -> Verdict | None:
     """The verdict on a rule, before correction; None if it could not choose for any query.
 
     Descriptions of one target stand or fall together, and so may those of one set; only sets are independent. So each set

@@ -16,7 +16,7 @@ from ctxr.store.units import SOURCES, read_unit
 BATCH = 64
 
 
-def vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Progress) -> PictureVectors | None:
+def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progress: Progress) -> PictureVectors | None:
     """Embeddings by `encoder` if one is named, else those that the artifact holds; None where there are neither."""
     if encoder is not None:
         return _embed(dataset, encoder, device, progress)

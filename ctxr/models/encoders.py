@@ -343,7 +343,7 @@ def find_source(name: str, warn: Callable[[str], None] = ignore) -> EncoderSourc
     return _random(value) if kind == "random" else _pretrained(name)
 
 
-def check_name(name: str) -> None:
+def check_encoder_name(name: str) -> None:
     """Raise UsageError for an unknown folder or architecture; fast, as open_clip is not loaded."""
     kind, _, value = name.partition(":")
     package = find_spec("open_clip")

@@ -147,7 +147,7 @@ def hub_folder(kind: str, repository: str, is_whole: Callable[[Path], bool], pat
 
 def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T:
     """What `fetch` gives, if the host of `address` answers. Raises CtxrError where it does not, or the download failed."""
-    if not answers(address, PATIENCE):
+    if not can_reach(address, PATIENCE):
         raise CtxrError(f"{what} are not on this machine and cannot be downloaded", hint=hint)
     try:
         return fetch()
@@ -155,7 +155,7 @@ def _downloaded(what: str, fetch: Callable[[], T], address: str, hint: str) -> T
         raise CtxrError(f"{what} could not be downloaded: {first_line(error)}", hint=hint) from error
 
 
-def answers(address: str, patience: float) -> bool:
+def can_reach(address: str, patience: float) -> bool:
     """Whether the file at an address can be had, decided within `patience` seconds.
 
     It is asked in a thread, because looking up a host's name can hang beyond any timeout that can be set.

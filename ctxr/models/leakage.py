@@ -66,7 +66,7 @@ def shared_things(what: str, things: Iterable[tuple[str, str, str]], order: Sequ
     return leaks
 
 
-def alike(
+def near_duplicates(
     what: str, vectors: Floats, names: Sequence[str], splits: Sequence[str], limit: float, *, order: Sequence[str]
 ) -> list[Leak]:
     """Leaks for every pair of splits: images of the second with an image of the first at most `limit` away.
@@ -84,7 +84,7 @@ def alike(
         first, second = np.flatnonzero(split_of == earlier), np.flatnonzero(split_of == later)
         if not first.size or not second.size:
             continue
-        distances, partner = nearest(vectors[second], vectors[first])
+        distances, partner = nearest_rows(vectors[second], vectors[first])
         near: list[int] = np.flatnonzero(distances <= limit).tolist()
         ranked = sorted(near, key=lambda row: (distances[row], names[int(second[row])]))[:EXAMPLES]
         examples = tuple(
@@ -95,7 +95,7 @@ def alike(
     return leaks
 
 
-def nearest(queries: Floats, pool: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+def nearest_rows(queries: Floats, pool: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """Distance [N] of each query to its nearest row of `pool`, by differences in float64, and that row's index [N]."""
     rows, _ = euclidean_search(np.asarray(queries, np.float32), np.asarray(pool, np.float32), False).best(1, _ROWS)
     differences = np.asarray(queries, np.float64) - np.asarray(pool, np.float64)[rows[:, 0]]
@@ -171,7 +171,9 @@ def _alike(
     # an image of two splits stands here once for each: it is its own near-duplicate
     entries = sorted({(name, split) for name, uses in of_image.items() if name in vectors.rows for split, _ in uses})
     matrix = vectors.matrix[[vectors.rows[name] for name, _ in entries]]
-    return alike(what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, order=present)
+    return near_duplicates(
+        what, matrix, [name for name, _ in entries], [split for _, split in entries], limit, order=present
+    )
 
 
 def _prints(dataset: Dataset, of_image: dict[str, list[tuple[str, str]]], progress: Progress) -> PictureVectors | None:

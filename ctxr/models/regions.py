@@ -226,7 +226,7 @@ class DetectorRegions:
         self._layout, self._most, self._settings = layout, most, dict(settings or {})
         self._device = choose_device(device)
         self._model = build(layout, len(state[CLASSES]), self._settings)
-        load_state(self._model, state, weights, "detector")
+        load_torchvision(self._model, state, weights, "detector")
         self._model.to(self._device)
         self._fingerprint = fingerprint_of({name: state[name] for name in state if not name.endswith(COUNTERS)})
         self.features = int(state[CLASSES].shape[1])
@@ -306,7 +306,7 @@ def weights_here() -> Path:
     )
 
 
-def load_state(model: nn.Module, state: dict[str, Tensor], file: Path, what: str) -> None:
+def load_torchvision(model: nn.Module, state: dict[str, Tensor], file: Path, what: str) -> None:
     """Fill a model of torchvision. Raises DataError where the weights of `file` are not those of `what`."""
     try:
         missing, strange = model.load_state_dict(state, strict=False)

@@ -123,7 +123,7 @@ class PictureFiles:
             cached(self.workdir, {"what": "readable"}, contents, readable, task.advance)
 
 
-def picture_files(dataset: Dataset, queries: Sequence[EvalQuery], workdir: Path) -> PictureFiles:
+def query_pictures(dataset: Dataset, queries: Sequence[EvalQuery], workdir: Path) -> PictureFiles:
     """The pictures of queries of a dataset. Raises what `pictures_of` and `contents_of` raise."""
     files = pictures_of(dataset, queries)
     return PictureFiles(files, contents_of(dataset, files), workdir)

@@ -22,7 +22,7 @@ from ctxr.problems.human_labels import verdict_artifacts
 from ctxr.problems.options import EvalOptions
 from ctxr.problems.protocols import ScoringOptions
 from ctxr.problems.results import Findings, QueryResult, write_findings
-from ctxr.problems.runs import REGIONS, EvaluatedRun, RunSource, check_name, run_folders, run_sources
+from ctxr.problems.runs import REGIONS, EvaluatedRun, RunSource, check_run_name, run_folders, run_sources
 from ctxr.problems.tables import percent
 from ctxr.store.artifacts import Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_file
@@ -44,7 +44,7 @@ class EvalRequest:
         """Of the dataset that is named, or that the runs have in common, or the latest. Raises UsageError for a run that is nothing."""
         options = self.options
         for source in options.runs:
-            check_name(source, options.workdir)
+            check_run_name(source, options.workdir)
         folders = run_folders(options.runs, options.workdir)
         path = options.dataset or common_dataset(folders, self.progress)
         return chosen(path, options.workdir, CHAIN, self.progress)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ctxr.metrics.columns import RatioColumn, opened, ratio_difference, ratio_intervals
+from ctxr.metrics.columns import RatioColumn, ratio_difference, ratio_intervals, widen_certain
 from ctxr.metrics.compare import Clusters, Interval, mcnemar_of_shares, sign_flip
 from ctxr.metrics.proportions import holm
 
@@ -124,7 +124,9 @@ class Summariser:
         tables = [rows] if self.together else [[row for row in rows if row[0] == run] for run in runs]
         intervals = [one for table in tables if table for one in self._intervals([column for *_, column in table])]
         return [
-            Figure(self.split, run, *measure, int(column.within.sum()), opened(interval) if self.exact else interval)
+            Figure(
+                self.split, run, *measure, int(column.within.sum()), widen_certain(interval) if self.exact else interval
+            )
             for (run, measure, column), interval in zip(rows, intervals, strict=True)
         ]
 

@@ -32,7 +32,7 @@ def first_notes(evaluation: Evaluation[SplitT, ScoredRun]) -> list[str]:
     return [*evaluation.request.dataset.notes, *([ALONE] if single else [])]
 
 
-def people(dataset: Dataset) -> Table | None:
+def crowd_table(dataset: Dataset) -> Table | None:
     """Human accuracy and agreement: of the dataset's own crowd, or as published for the ImageCoDe release."""
     if is_release(dataset):
         note = (

@@ -127,7 +127,7 @@ def run_sources(sources: Sequence[str], workdir: Path, dataset: Parent, progress
     changed.
     """
     for source in sources:
-        check_name(source, workdir)
+        check_run_name(source, workdir)
     named = list(sources) or finished_runs(workdir)
     if not named:
         raise UnfinishedError(
@@ -182,7 +182,7 @@ def refuse_twice(runs: Sequence[EvaluatedRun], hint: str) -> None:
         raise UsageError(f"two runs are called {twice!r}", hint=hint)
 
 
-def check_name(source: str, workdir: Path) -> None:
+def check_run_name(source: str, workdir: Path) -> None:
     """Raises UsageError for a name that is no run, no classifier, no file of scores, and has not the form of an encoder's name."""
     if not source:
         raise UsageError("a run has an empty name", hint="name a run, a file of scores, or a model")

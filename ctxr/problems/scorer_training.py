@@ -22,7 +22,7 @@ from ctxr.models.training.checkpoint import (
     ENCODER,
     Checkpoint,
     check_head,
-    fingerprint_of,
+    model_fingerprint,
     new_scorer,
     read_checkpoint,
     tuned,
@@ -33,7 +33,7 @@ from ctxr.models.training.checkpoint import (
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.models.training.recipe import ScorerRecipe
-from ctxr.problems.embeddings import picture_files
+from ctxr.problems.embeddings import query_pictures
 from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.pair_inputs import Source, regions_for
@@ -128,7 +128,7 @@ class ScorerJob(TrainJob, Generic[TableT]):
         dataset = open_dataset(options.dataset, options.workdir, progress).of_sets(f"variant = {recipe.variant}")
         with progress.task(f"opening {recipe.encoder}", None):
             source = find_encoder(recipe.encoder, progress.warn)
-            self.weights = fingerprint_of(source)
+            self.weights = model_fingerprint(source)
         self.recipe = recipe = replace(recipe, encoder=source.name)
         check_head(recipe.shape, width_of(source), self.device)
         regions = regions_for(source, recipe.regions, options.workdir) if isinstance(source, CrossSource) else None
@@ -137,7 +137,7 @@ class ScorerJob(TrainJob, Generic[TableT]):
         self.data = data = self.read(dataset, verdicts_in(dataset, options.judgments, options.workdir))
         self.queries, self.judged_on, self.slow_validation = data.counts, data.judged_on, data.slow_validation
         everything = [query for queries in data.queries.values() for query in queries]
-        self.pictures = replace(picture_files(dataset, everything, options.workdir), regions=regions)
+        self.pictures = replace(query_pictures(dataset, everything, options.workdir), regions=regions)
         self.parents = list(self.origins(dataset, sha256_of_queries(everything, self.pictures.contents)))
         self.key = {"weights": self.weights}
         self.seeds = options.seeds if recipe.learns else 1
@@ -200,7 +200,9 @@ class ScorerJob(TrainJob, Generic[TableT]):
         def save(folder: Path) -> None:
             write_weights(folder, train.weights if recipe.learns else None, None if below is None else below / ENCODER)
             # the published encoder below its own weights alone, as whoever scores with the checkpoint finds it
-            fingerprint = fingerprint_of(tuned(find_encoder(recipe.encoder, self.progress.warn), folder, source.name))
+            fingerprint = model_fingerprint(
+                tuned(find_encoder(recipe.encoder, self.progress.warn), folder, source.name)
+            )
             config = Checkpoint(
                 epoch, self.seed_key(seed), recipe.shape, fingerprint, width_of(source), not recipe.tunes, seed
             )

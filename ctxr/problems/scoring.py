@@ -12,7 +12,7 @@ from ctxr.models.encoders import Encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.scorers import ClipScorer, PairScorer
-from ctxr.models.training.checkpoint import fingerprint_of, load_head, read_checkpoint, tuned
+from ctxr.models.training.checkpoint import load_head, model_fingerprint, read_checkpoint, tuned
 from ctxr.models.training.examples import ExampleTable
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.problems.embeddings import PictureFiles, as_vectors
@@ -141,7 +141,7 @@ def source_of(checkpoint: Path | None, encoder: str, progress: Progress) -> Sour
             hint=f"train again with --set encoder={below}",
         )
     trained = tuned(source, checkpoint, f"{below} as trained in {checkpoint.parent.name}/{checkpoint.name}")
-    if fingerprint_of(trained) != config.fingerprint:
+    if model_fingerprint(trained) != config.fingerprint:
         raise DataError(
             f"{checkpoint} was trained over other weights than {below} has now",
             hint="put the weights back that it was trained with, or train again: ctxr train",

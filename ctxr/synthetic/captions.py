@@ -116,7 +116,7 @@ class _Captions(SyntheticDataset):
     def write(self, inputs: Inputs, out: Path, progress: Progress) -> Content:
         config: WorldCaptions = replace(self.options, out=out)
         rows: dict[str, list[Any]] = {name: [] for name in TABLES}
-        plans = {plan.number: plan for plan in galleries_of(config)}
+        plans = {plan.number: plan for plan in planned_galleries(config)}
         wanted = {number: plan.pictures for number, plan in plans.items()}
         with progress.task("drawing pictures", sum(wanted.values())) as task:
             families = draws(partial(draw_family, config), wanted, lambda family: len(family.scenes), config.workers)
@@ -372,7 +372,7 @@ class GalleryTruth:
     verdicts: Verdicts
 
 
-def galleries_of(config: WorldCaptions) -> list[GalleryPlan]:
+def planned_galleries(config: WorldCaptions) -> list[GalleryPlan]:
     """The galleries that have pictures. Pairs for training never stand on a gallery that is searched."""
     every_one = [
         GalleryPlan("train", "train", config.train, 0, queries=True, pairs=False),

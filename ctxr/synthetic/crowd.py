@@ -60,13 +60,13 @@ BIASED = Profile("position-biased", care=0.35, place=0.9, writes=0.8)
 SPAMMER = Profile("spammer", care=0.0, place=0.0, writes=0.0)
 
 
-def chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]) -> dict[str, float]:
+def pick_chances(profile: Profile, verdicts: Mapping[str, Verdict], order: Sequence[str]) -> dict[str, float]:
     """Probability of each image being picked, by image id; they sum to 1.
 
     `verdicts` says whether the text is true (True), false (False), or undecidable (None) of each image. With care one of
     the images for which it holds is picked, or of the undecidable ones, or of all; `order` is as shown.
 
-    >>> spread = chances(SPAMMER, {"a": True, "b": False}, ("b", "a"))
+    >>> spread = pick_chances(SPAMMER, {"a": True, "b": False}, ("b", "a"))
     >>> spread["a"], spread["b"]
     (0.5, 0.5)
     """
@@ -365,7 +365,7 @@ class Person(Visitor):
         verdicts: Mapping[str, Verdict] = self._known.verdicts.get(text, {})
         if attention is not None:
             verdicts = {image: position == attention for position, image in enumerate(order)}
-        spread = chances(self.profile, verdicts, order)
+        spread = pick_chances(self.profile, verdicts, order)
         picked = str(self._rng.choice(list(spread), p=list(spread.values())))
         if text in self._known.targets:
             self._known.casts.append(Cast(text, self.name, spread, self._known.targets[text]))

@@ -375,7 +375,7 @@ def run_clip(work: Path, progress: Progress) -> tuple[str, tuple[Path, ...]]:
     return f"{built.counts['sets']} set of ten from {CREDIT}", (run_command("report", progress, workdir=work).page,)
 
 
-def show(report: DemoReport) -> Iterator[Block]:
+def demo_tables(report: DemoReport) -> Iterator[Block]:
     """What each part of the chain found in the drawn world, next to the truth."""
     yield from image_sets(report.built)
     yield ""

@@ -1,7 +1,7 @@
 import pytest
 
 from ctxr.annotation.records import AnswerLimits
-from ctxr.annotation.wording import alike, other_images, problems
+from ctxr.annotation.wording import other_images, same_wording, wording_problems
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from ctxr.annotation.wording import alike, other_images, problems
 )  # fmt: skip
 def test_pointing_at_other_images_is_told(text: str) -> None:
     assert other_images(text) is not None
-    (problem,) = problems(text)
+    (problem,) = wording_problems(text)
     assert problem.code == "mentions_other_images"
     assert "“" in problem.sentence
 
@@ -34,19 +34,19 @@ def test_speaking_of_this_image_is_no_fault(text: str) -> None:
 
 
 def test_every_problem_is_named_at_once() -> None:
-    assert [one.code for one in problems("next image www.x.org")] == ["mentions_other_images", "address"]
-    assert [one.code for one in problems(" ! ")] == ["empty"]
-    assert [one.code for one in problems("red table")] == ["too_short"]
-    assert [one.code for one in problems("word " * 40)] == ["same_words"]
+    assert [one.code for one in wording_problems("next image www.x.org")] == ["mentions_other_images", "address"]
+    assert [one.code for one in wording_problems(" ! ")] == ["empty"]
+    assert [one.code for one in wording_problems("red table")] == ["too_short"]
+    assert [one.code for one in wording_problems("word " * 40)] == ["same_words"]
 
 
 def test_one_changed_word_in_a_short_text_is_another_description() -> None:
-    assert not alike("the red cup", "the blue cup")
-    assert [one.code for one in problems("red table", limits=AnswerLimits(least_words=2))] == []
-    assert alike("The red cup!", "the red cup")
+    assert not same_wording("the red cup", "the blue cup")
+    assert [one.code for one in wording_problems("red table", limits=AnswerLimits(least_words=2))] == []
+    assert same_wording("The red cup!", "the red cup")
 
 
 def test_a_long_text_with_a_word_changed_is_the_same_text() -> None:
     text = "the man in the white shirt holds a cup in his left hand and looks at the woman"
-    assert alike(text, text + " again")
-    assert not alike(text, text.replace("left", "right").replace("cup", "knife"))
+    assert same_wording(text, text + " again")
+    assert not same_wording(text, text.replace("left", "right").replace("cup", "knife"))

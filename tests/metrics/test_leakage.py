@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ctxr.models.leakage import alike, nearest, shared_things
+from ctxr.models.leakage import near_duplicates, nearest_rows, shared_things
 
 ORDER = ("train", "valid", "test")
 
@@ -26,7 +26,7 @@ def test_an_unknown_key_is_no_leak() -> None:
 def test_the_nearest_is_the_nearest_of_all_pairs() -> None:
     rng = np.random.default_rng(2)
     asked, pool = rng.normal(size=(70, 9)).astype(np.float32), rng.normal(size=(5000, 9)).astype(np.float32)
-    distances, partner = nearest(asked, pool)
+    distances, partner = nearest_rows(asked, pool)
     slow = np.sqrt(((asked[:, None].astype(float) - pool[None].astype(float)) ** 2).sum(-1))
     assert partner.tolist() == slow.argmin(1).tolist()
     assert distances == pytest.approx(slow.min(1))
@@ -34,14 +34,14 @@ def test_the_nearest_is_the_nearest_of_all_pairs() -> None:
 
 def test_equal_vectors_are_at_zero() -> None:
     one = np.random.default_rng(0).normal(size=(1, 512)).astype(np.float32)
-    assert nearest(one, one)[0].tolist() == [0.0]
+    assert nearest_rows(one, one)[0].tolist() == [0.0]
 
 
 def test_only_images_of_another_split_count_as_alike() -> None:
     vectors = np.array([[0, 0], [0, 0.001], [5, 5], [5, 5.01], [9, 9]], np.float32)
     names, splits = ["a", "b", "c", "d", "e"], ["train", "train", "train", "test", "test"]
-    (leak,) = alike("look", vectors, names, splits, 0.1, order=ORDER)
+    (leak,) = near_duplicates("look", vectors, names, splits, 0.1, order=ORDER)
     assert (leak.shared, leak.of) == (1, 2)
     assert leak.examples == ("c (train) and d (test), 0.0100 apart",)
     assert leak.nearest == pytest.approx(0.01, abs=1e-6)
-    assert alike("look", vectors[:3], names[:3], splits[:3], 0.1, order=ORDER) == []
+    assert near_duplicates("look", vectors[:3], names[:3], splits[:3], 0.1, order=ORDER) == []

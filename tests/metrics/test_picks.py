@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.errors import DataError, UsageError
-from ctxr.metrics.columns import opened
+from ctxr.metrics.columns import widen_certain
 from ctxr.metrics.compare import mean_interval
 from ctxr.metrics.positions import (
     Confusion,
@@ -47,7 +47,7 @@ def test_accuracy_is_the_share_of_right_votes() -> None:
 def test_the_same_votes_have_one_interval_whoever_asks() -> None:
     right, rng = np.ones(6, bool), np.random.default_rng(0)
     found = human_accuracy(gather(range(6), list("xyxyxy"), [1] * 6), right, rng)
-    evaluated = opened(mean_interval(right.astype(np.float64), range(6), rng))
+    evaluated = widen_certain(mean_interval(right.astype(np.float64), range(6), rng))
     assert (found.low, found.high) == (evaluated.low, evaluated.high) == exact_interval(6, 6)
     # workers who are all right every time vary in no draw, and two of them are too few
     assert (found.crowd_low, found.crowd_high) == (None, None)

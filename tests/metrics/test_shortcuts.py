@@ -12,7 +12,7 @@ from ctxr.metrics.shortcuts import (
     Verdict,
     corrected,
     extreme_credits,
-    judge,
+    judge_rule,
     learns_on_train,
     learnt_credits,
     length_bins,
@@ -43,7 +43,7 @@ def verdicts(asked: list[Trial], values: dict[str, np.ndarray]) -> list[Verdict]
         "least": extreme_credits(asked, values, largest=False),
         "most": extreme_credits(asked, values, largest=True),
     }
-    found = [judge(name, "all", asked, credits, one_choice=name != "length") for name, credits in rules.items()]
+    found = [judge_rule(name, "all", asked, credits, one_choice=name != "length") for name, credits in rules.items()]
     return corrected([one for one in found if one is not None])
 
 
@@ -97,15 +97,15 @@ def test_sets_without_values_are_left_out_and_not_counted_as_wrong() -> None:
     asked = [Trial("a", "video", None, 2, 1, 3), Trial("b", "video", None, 2, 1, 3)]
     credits = extreme_credits(asked, {"a": np.array([1.0, 2.0]), "b": np.array([1.0, np.nan])}, largest=True)
     assert credits.tolist() == pytest.approx([1.0, float("nan")], nan_ok=True)
-    verdict = judge("largest", "all", asked, credits)
+    verdict = judge_rule("largest", "all", asked, credits)
     assert verdict is not None
     assert (verdict.queries, verdict.accuracy, verdict.chance) == (1, 1.0, 0.5)
-    assert judge("largest", "all", asked, np.full(2, np.nan)) is None
+    assert judge_rule("largest", "all", asked, np.full(2, np.nan)) is None
 
 
 def test_chance_is_the_mean_over_sets_of_different_size() -> None:
     asked = [Trial("a", "video", None, 2, 0, 3), Trial("b", "video", None, 10, 3, 3)]
-    verdict = judge("first", "all", asked, position_credits(asked, last=False))
+    verdict = judge_rule("first", "all", asked, position_credits(asked, last=False))
     assert verdict is not None
     assert verdict.accuracy == 0.5
     assert verdict.chance == pytest.approx(0.3)
@@ -148,8 +148,8 @@ def test_without_a_shortcut_hardly_anything_is_flagged() -> None:
 
 def test_several_descriptions_of_one_target_are_one_trial() -> None:
     once = [Trial(str(n), "video", None, 10, n % 3, 9) for n in range(30)]
-    alone = judge("first", "all", once, position_credits(once, last=False))
-    five = judge("first", "all", once * 5, position_credits(once * 5, last=False))
+    alone = judge_rule("first", "all", once, position_credits(once, last=False))
+    five = judge_rule("first", "all", once * 5, position_credits(once * 5, last=False))
     assert alone == five
     assert alone is not None
     assert (alone.queries, alone.sets) == (30, 30)
@@ -170,7 +170,7 @@ def test_repeated_targets_give_no_false_alarms() -> None:
 
 def test_a_rule_with_several_choices_in_a_set_counts_each_set_once() -> None:
     asked = [Trial("s", "video", None, 10, target, 3) for target in (1, 4)]
-    verdict = judge("r", "all", asked, np.ones(2), one_choice=False)
+    verdict = judge_rule("r", "all", asked, np.ones(2), one_choice=False)
     assert verdict is not None
     assert verdict.accuracy == 1.0
     assert (verdict.chance, verdict.p_value) == pytest.approx((0.1, 0.1))

@@ -169,7 +169,7 @@ def test_a_picture_of_another_size_than_the_model_looks_at_is_refused(tmp_path: 
 
 
 def test_names_that_lead_nowhere_are_one_sentence_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxr.models.hub.answers", lambda address, patience: False)
+    monkeypatch.setattr("ctxr.models.hub.can_reach", lambda address, patience: False)
     with pytest.raises(UsageError, match="names no folder"):
         load_blip("blip:")
     with pytest.raises(UsageError, match="no folder /nowhere/at/all"):
@@ -203,7 +203,7 @@ def test_what_a_fetch_that_was_cut_off_left_is_fetched_again(tmp_path: Path, mon
         asked.append(address)
         return True
 
-    monkeypatch.setattr("ctxr.models.hub.answers", answers)
+    monkeypatch.setattr("ctxr.models.hub.can_reach", answers)
     assert load_blip("blip:owner/name").fingerprint == load_blip(f"blip:{whole}").fingerprint
     assert asked
     assert "owner/name" in asked[0]

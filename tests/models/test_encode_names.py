@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "cached_weights", lambda *_: None)
     monkeypatch.setattr(loading, "cached_weights", lambda *_: None)
-    monkeypatch.setattr(hub, "answers", lambda *_: False)
+    monkeypatch.setattr(hub, "can_reach", lambda *_: False)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_host_that_hangs_counts_as_out_of_reach_in_time(monkeypatch: pytest.Mo
         raise OSError("gone")
 
     monkeypatch.setattr(urllib.request, "urlopen", hang)
-    assert not hub.answers("https://weights.invalid/file", 0.1)
+    assert not hub.can_reach("https://weights.invalid/file", 0.1)
     assert not gone.is_set()
     over.set()
 
@@ -123,8 +123,8 @@ def test_only_the_host_itself_counts_as_an_answer(monkeypatch: pytest.MonkeyPatc
         raise error
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    assert hub.answers("https://weights.invalid/file", 1.0) is there
-    assert not hub.answers("file:///etc/hostname", 1.0)
+    assert hub.can_reach("https://weights.invalid/file", 1.0) is there
+    assert not hub.can_reach("file:///etc/hostname", 1.0)
 
 
 def test_a_random_encoder_is_always_the_same() -> None:

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ctxr.errors import CtxrError
 from ctxr.models.blip import load_blip
-from ctxr.models.encoders import check_name, find_source
+from ctxr.models.encoders import check_encoder_name, find_source
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_text
 from ctxr.models.judges.nli import NliJudge
@@ -84,7 +84,7 @@ def read_encoder(folder: Path) -> None:
 
 
 def read_checkpoint(folder: Path) -> None:
-    check_name(f"checkpoint:{folder}")
+    check_encoder_name(f"checkpoint:{folder}")
     find_source(f"checkpoint:{folder}").tokenize(["a bat"])
 
 

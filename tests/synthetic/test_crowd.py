@@ -11,7 +11,7 @@ from ctxr.synthetic.crowd import (
     Person,
     Profile,
     Visitor,
-    chances,
+    pick_chances,
     read_page,
 )  # fmt: skip
 
@@ -20,16 +20,16 @@ ONE = {image: image == "d" for image in ORDER}
 
 
 def test_care_makes_right_and_place_makes_first() -> None:
-    right = [chances(profile, ONE, ORDER)["d"] for profile in (CAREFUL, HASTY, BIASED, SPAMMER)]
+    right = [pick_chances(profile, ONE, ORDER)["d"] for profile in (CAREFUL, HASTY, BIASED, SPAMMER)]
     assert right == sorted(right, reverse=True)
-    assert chances(BIASED, ONE, ORDER)["a"] > 0.5
+    assert pick_chances(BIASED, ONE, ORDER)["a"] > 0.5
     assert right[-1] == pytest.approx(0.1)
 
 
 def test_what_is_true_of_several_is_shared_among_them() -> None:
-    spread = chances(Profile("sure", 1.0, 0.0, 1.0), {"a": True, "b": True, "c": False}, ("a", "b", "c"))
+    spread = pick_chances(Profile("sure", 1.0, 0.0, 1.0), {"a": True, "b": True, "c": False}, ("a", "b", "c"))
     assert spread == {"a": 0.5, "b": 0.5, "c": 0.0}
-    unsure = chances(Profile("sure", 1.0, 0.0, 1.0), {"a": None, "b": None, "c": False}, ("a", "b", "c"))
+    unsure = pick_chances(Profile("sure", 1.0, 0.0, 1.0), {"a": None, "b": None, "c": False}, ("a", "b", "c"))
     assert unsure == {"a": 0.5, "b": 0.5, "c": 0.0}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ctxr.metrics.agreement import alpha
 from ctxr.metrics.votes import gather
-from ctxr.synthetic.crowd import BIASED, CAREFUL, SPAMMER, Cast, chances, expected
+from ctxr.synthetic.crowd import BIASED, CAREFUL, SPAMMER, Cast, expected, pick_chances
 
 ORDER = tuple("abcdefghij")
 DESCRIPTIONS = 40
@@ -21,7 +21,7 @@ def cast_votes(rng: np.random.Generator) -> list[Cast]:
         target = ORDER[number % 10]
         verdicts = {image: image == target for image in ORDER}
         voters = rng.choice(list(workers), 3, replace=False).tolist()
-        casts += [Cast(f"text {number}", name, chances(workers[name], verdicts, ORDER), target) for name in voters]
+        casts += [Cast(f"text {number}", name, pick_chances(workers[name], verdicts, ORDER), target) for name in voters]
     return casts
 
 

@@ -155,7 +155,7 @@ class Journal:
     def lease(self, worker: str, now: datetime, tasks: Collection[str] | None = None) -> Lease | NoWork:
         """The lease that the worker holds, else a new one of `tasks` (any where None), else why there is none."""
         with self._writing(now) as tx:
-            choice = choose(tx, worker, tasks)
+            choice = lease_next(tx, worker, tasks)
             lease = choice if isinstance(choice, NoWork) else leasing.read(tx, choice)
         if lease is None:
             raise LookupError(choice)
@@ -320,7 +320,7 @@ class Journal:
         """Every answer, in the order in which they came."""
         answer = tables.answer.c
         with self._reading() as tx:
-            return list(map(submitting.decoded, tx.column(select(answer.payload).order_by(answer.number))))
+            return list(map(submitting.stored_answer, tx.column(select(answer.payload).order_by(answer.number))))
 
     def identity(self) -> str:
         """What tells the journal from one with other answers or other changes of workers: a hash of the last of both, which are
@@ -389,7 +389,7 @@ class Journal:
         return worker_state.state_of(row)
 
 
-def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
+def lease_next(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str | NoWork:
     """The token of the lease that the worker holds or now gets, or why there is none."""
     reclaim(tx)
     lease = tx.find(tables.lease, worker=worker, state="live")
@@ -405,7 +405,7 @@ def choose(tx: Transaction, worker: str, tasks: Collection[str] | None) -> str |
     best = next_unit(tx, row, tasks)
     if best is None and not examined(row):
         # fewer questions than planned suit this worker: those that were answered decide
-        row = worker_state.examine(tx, row)
+        row = worker_state.end_qualification(tx, row)
         if stopped := _stopped(row):
             return stopped
         best = next_unit(tx, row, tasks)

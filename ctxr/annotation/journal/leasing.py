@@ -198,7 +198,7 @@ def unit_of(row: RowMapping) -> Unit:
     return msgspec.json.decode(row["payload"], type=Unit)
 
 
-def count(tx: Transaction, row: RowMapping, work: Unit, correct: bool | None) -> None:
+def count_vote(tx: Transaction, row: RowMapping, work: Unit, correct: bool | None) -> None:
     """Count one more vote, whose place was leased, and stop the unit where it has enough."""
     votes = (correct is True, correct is False, correct is None)
     counts = (row["right_votes"] + votes[0], row["wrong_votes"] + votes[1], row["unknown_votes"] + votes[2])

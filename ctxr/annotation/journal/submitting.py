@@ -32,7 +32,7 @@ def submit(tx: Transaction, token: str, worker: str, values: Values, backend: st
             raise Refused(
                 "expired", "This task was open for too long and went to somebody else. Please take a new one."
             )
-        answer = decoded(earlier["payload"])
+        answer = stored_answer(earlier["payload"])
         if dict(answer.values) != filled:
             raise Refused("already_answered", "You have answered this one already, and your first answer is kept.")
         return answer
@@ -85,14 +85,14 @@ def exposure(tx: Transaction, unit: Unit, worker: str) -> Exposure:
         .where(answer.task == "describe", or_(answer.worker == worker, about))
         .order_by(answer.number)
     )
-    texts = [(name, decoded(payload).values[describe.FIELD][0]) for name, payload in rows]
+    texts = [(name, stored_answer(payload).values[describe.FIELD][0]) for name, payload in rows]
     return Exposure(
         own=tuple(text for name, text in texts if name == worker),
         others=tuple(text for name, text in texts if name != worker),
     )
 
 
-def decoded(payload: str) -> Answer:
+def stored_answer(payload: str) -> Answer:
     """A stored answer."""
     return msgspec.json.decode(payload, type=Answer)
 
@@ -107,7 +107,7 @@ def record(tx: Transaction, unit_row: RowMapping, unit: Unit, votes: Sequence[tu
         leasing.log(tx, "answered", unit=unit.id, worker=answer.worker)
     first = votes[0][1]
     correct = task_of(unit).score(unit, first).right
-    leasing.count(tx, unit_row, unit, correct)
+    leasing.count_vote(tx, unit_row, unit, correct)
     if unit.purpose == "work" and unit.task in filling.MAKES_WORK:
         image_set = msgspec.json.decode(tx.get(tables.image_set, id=unit.image_set)["payload"], type=ImageSet)
         filling.add_units(tx, derive_units(unit, first, image_set, tx.rules.protocol))

@@ -107,7 +107,7 @@ def learn(tx: Transaction, row: RowMapping, correct: bool) -> None:
         return
     if not row["qualified"]:
         if rights + wrongs >= tx.rules.protocol.qualification:
-            examine(tx, require(tx, row["id"]))
+            end_qualification(tx, require(tx, row["id"]))
         return
     below = chance_below(rights, wrongs, tx.rules.protocol.block_below)
     if below >= SURE:
@@ -127,7 +127,7 @@ def chance_below(right: int, wrong: int, limit: float) -> float:
     return float(betainc(right + 1, wrong + 1, limit))
 
 
-def examine(tx: Transaction, row: RowMapping) -> RowMapping:
+def end_qualification(tx: Transaction, row: RowMapping) -> RowMapping:
     """End the qualification round: go on, or be screened out. The row as it is then."""
     questions = row["known_right"] + row["known_wrong"]
     tx.update(tables.worker, {"id": row["id"]}, qualified=1)

@@ -88,7 +88,7 @@ class Arrivals:
         self.refused.append(Refusal(f"{self.path.name}:{position}", unit, worker, code, sentence))
 
 
-def moment(text: str, where: str) -> str:
+def stored_moment(text: str, where: str) -> str:
     """A moment of a platform, ISO 8601, as it is stored; UTC without a zone. Raises DataError naming `where` else."""
     try:
         read = datetime.fromisoformat(text)

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 
 from ctxr.annotation.forms import Choice, Field, Pick, Write, without_blanks
-from ctxr.annotation.platforms.arrivals import Arrivals, moment, read_list
+from ctxr.annotation.platforms.arrivals import Arrivals, read_list, stored_moment
 from ctxr.annotation.platforms.sheets import Sheet, passage_text, raters, sheet
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.records import Answer, Unit
@@ -165,7 +165,10 @@ def _take(arrivals: Arrivals, position: str, page: Sheet, annotation: Annotation
     values = {
         field.name: _values(field, regions.get(field.name, RegionValue()), page.order) for field in page.form.fields
     }
-    at, filled = moment(annotation.created_at, f"{arrivals.path.name}:{position}"), without_blanks(page.form, values)
+    at, filled = (
+        stored_moment(annotation.created_at, f"{arrivals.path.name}:{position}"),
+        without_blanks(page.form, values),
+    )
     answer = Answer(page.unit.id, worker, filled, page.order, page.slot, at, annotation.lead_time, PLATFORM)
     arrivals.take(position, answer)
 

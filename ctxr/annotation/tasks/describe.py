@@ -3,7 +3,7 @@
 from ctxr.annotation.forms import Form, Write, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
 from ctxr.annotation.tasks.values import Exposure, Values, clean, misfits, query_of
-from ctxr.annotation.wording import Problem, problems
+from ctxr.annotation.wording import Problem, wording_problems
 from ctxr.store.records import Judgment, Query, Text
 
 SEATS = 1
@@ -44,7 +44,7 @@ def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
     if wrong := misfits(render(unit, unit.images), values):
         return wrong
     overruled = bool("".join(values.get(REASON, ())).strip())
-    complaints = problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
+    complaints = wording_problems(values[FIELD][0], exposure.own, exposure.others, unit.limits)
     return [problem for problem in complaints if problem.code == "empty" or not overruled]
 
 

@@ -2,7 +2,7 @@
 
 from ctxr.annotation.forms import Choice, Form, Line, Option, Passage, gallery_of
 from ctxr.annotation.records import Answer, Outcome, Unit
-from ctxr.annotation.tasks.values import Exposure, Values, exclusive, judged
+from ctxr.annotation.tasks.values import Exposure, Values, exclusive, label_outcome
 from ctxr.annotation.wording import Problem
 
 SEATS = 1
@@ -55,4 +55,4 @@ def validate(unit: Unit, values: Values, exposure: Exposure) -> list[Problem]:
 
 def score(unit: Unit, answer: Answer) -> Outcome:
     """A judgment for each phenomenon."""
-    return judged(unit, answer, FIELD)
+    return label_outcome(unit, answer, FIELD)

@@ -96,7 +96,7 @@ def exclusive(form: Form, values: Values, field: str, label: str, problem: Probl
     return wrong
 
 
-def judged(unit: Unit, answer: Answer, field: str) -> Outcome:
+def label_outcome(unit: Unit, answer: Answer, field: str) -> Outcome:
     """The query that asks for labels, and one judgment for each: 1 = chosen, 0 = seen but not chosen."""
     chosen = set(answer.values.get(field, ()))
     correct = chosen == set(unit.truth) if unit.truth else None

@@ -74,7 +74,7 @@ def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     size = recipe.image_size or vision["side"]
     if size % vision["patch"]:
         raise DataError(f"pictures of {size} pixels cannot be cut into patches of {vision['patch']}")
-    tensors = translate(state, config, vision, path)
+    tensors = translate_albef(state, config, vision, path)
     tensors["vision.places"] = resized_positions(tensors["vision.places"], (size // vision["patch"]) ** 2)
     dimensions = vision | {"side": size}
 
@@ -93,7 +93,7 @@ def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     )  # fmt: skip
 
 
-def translate(
+def translate_albef(
     state: Mapping[str, Tensor], config: FusionConfig, vision: Mapping[str, int], path: Path
 ) -> dict[str, Tensor]:
     """A `FusionBranch`'s state, but for `vision.black`, from ALBEF's. Raises as `renamed` does."""

@@ -67,7 +67,7 @@ def read_notes(folder: Path) -> Notes:
     return read_config(folder, Notes, "a trained classifier")
 
 
-def fingerprint_of(folder: Path) -> str:
+def fingerprint_of_classifier(folder: Path) -> str:
     """What a trained classifier is known by: its config and its weights."""
     return sha256_of([portable(asdict(read_notes(folder)), folder / "../../.."), _sha256(folder / WEIGHTS)])
 
@@ -95,7 +95,7 @@ class TrainedClassifier(Judge):
                     f"{folder} was trained with another {other} than the one that is here",
                     hint="bring back its files, or train again",
                 )
-        self.fingerprint = fingerprint_of(folder)
+        self.fingerprint = fingerprint_of_classifier(folder)
         try:
             self.trained_on = msgspec.json.decode((folder / TRAINED_ON).read_bytes(), type=frozenset[str])
         except (OSError, *UNREADABLE) as error:

@@ -186,7 +186,7 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
         return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width)[2]))
 
     name = f"aligned:{encoder}" if encoder else TINY
-    own = [checkpoint.fingerprint_of(find_source(encoder))] if encoder else []
+    own = [checkpoint.model_fingerprint(find_source(encoder))] if encoder else []
     decides = [placeless(name), config, pieces, SEED, *own]
     print_of = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return TextSource(name, print_of, recipe.width, build, paired(pieces, PREMISE))

@@ -215,7 +215,7 @@ def width_of(source: EncoderSource | CrossSource) -> int:
     return source.width if isinstance(source, CrossSource) else source.dim
 
 
-def fingerprint_of(source: EncoderSource | CrossSource) -> str:
+def model_fingerprint(source: EncoderSource | CrossSource) -> str:
     """SHA-256 over weights, architecture and preprocessing of the model that `source` builds."""
     if isinstance(source, CrossSource):
         return source.fingerprint

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxr.annotation.answers import merge_journal, refused_answers
 from ctxr.annotation.artifacts import Answered, read_judgments, root_of
-from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
+from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
 from ctxr.annotation.protocol import DISJOINT, Protocol
 from ctxr.annotation.tasks.describe import FIELD, REASON
 from ctxr.annotation.tasks.values import query_of
@@ -323,7 +323,7 @@ class DatasetStage(Stage[AggregateInputs]):
         config = self.options
         answered = self.answered()
         picks, blocked = picks_of(answered), inputs.blocked
-        decisions = acceptance.decide(picks, config.rule, blocked)
+        decisions = acceptance.decide_picks(picks, config.rule, blocked)
         labels = acceptance.label_consensus(answered, config.labels, blocked)
         measured = measure(answered, picks, decisions, blocked, config)
         workers = people.people(answered, picks, blocked, config.good, config.poor)
@@ -333,7 +333,7 @@ class DatasetStage(Stage[AggregateInputs]):
         dropped = dropped_rows(answered, decisions, kept, blocked)
         write_table(out / "dropped.jsonl", dropped)
         write_table(out / "workers.jsonl", workers)
-        tables = measured.tables | {"workers": people.table(workers)}
+        tables = measured.tables | {"workers": people.worker_table(workers)}
         if (reasons := overruled(answered)).rows:
             tables["overruled"] = reasons
         documents = {
@@ -372,7 +372,7 @@ def run(config: Aggregate, progress: Progress = SILENT) -> AggregateReport:
         )
     unreachable: dict[str, tuple[str, ...]] = {}
     if config.input is None and has_journal(config.workdir, config.database):
-        with opened(config.workdir, config.database) as journal:
+        with project_journal(config.workdir, config.database) as journal:
             unreachable = journal.unreachable()
     for pool, units in unreachable.items():
         notes.append(
@@ -421,17 +421,17 @@ def measure(
     agreements = figures.agreements(*votes, chance(), config.resamples)
     coefficients = figures.coefficients(answered, picks)
     habits = figures.habits(picks, chance())
-    labels = acceptance.agreements(answered)
+    labels = acceptance.label_agreements(answered)
     tables = {}
     if picks:
         complete = figures.is_full_share_complete(answered, picks, blocked)
         tables["kept"] = figures.kept_table(decisions, picks)
-        tables["accuracy"] = figures.accuracy_table(accuracies)
+        tables["accuracy"] = figures.human_accuracy_table(accuracies)
         tables["agreement"] = figures.agreement_table(agreements, complete)
         tables["coefficients"] = figures.coefficients_table(coefficients)
         tables["habits"] = figures.habits_table(habits)
     if labels:
-        tables["labels"] = acceptance.table(labels)
+        tables["labels"] = acceptance.label_agreement_table(labels)
     record = {
         "accuracy": [row.record() for row in accuracies],
         "agreement": [row.record() for row in agreements],

@@ -112,7 +112,7 @@ def people(
     return rows
 
 
-def table(rows: Sequence[Worker]) -> Table:
+def worker_table(rows: Sequence[Worker]) -> Table:
     """The workers as a table, suggested blocks first."""
     rank = {"block": 0, "undecided": 1, "allow": 2}
     ordered = sorted(rows, key=lambda row: (rank[row.suggestion], row.finds.mean if row.finds else 1.0, row.worker))

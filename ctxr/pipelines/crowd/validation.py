@@ -201,7 +201,7 @@ def _basis(part: str, basis: str) -> str:
     return f"{part}, {basis}" + (" (optimistic)" if basis == ACCEPTED else "")
 
 
-def accuracy_table(rows: Sequence[Measurement[HumanAccuracy]]) -> Table:
+def human_accuracy_table(rows: Sequence[Measurement[HumanAccuracy]]) -> Table:
     """Human accuracy as a table for people."""
     shown = []
     for row in rows:

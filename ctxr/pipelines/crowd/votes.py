@@ -111,7 +111,7 @@ class Acceptance:
     reason: str | None
 
 
-def decide(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str]) -> dict[str, Acceptance]:
+def decide_picks(picks: Sequence[RetrieverPick], rule: str, blocked: Collection[str]) -> dict[str, Acceptance]:
     """A decision for each unit with a pick, by unit id.
 
     `paper`: as many right votes as the unit needs. `majority`: the target is what most votes name; a tie keeps nothing. Votes
@@ -191,7 +191,7 @@ def label_consensus(answered: Answered, rule: str, blocked: Collection[str]) -> 
     return decided
 
 
-def agreements(answered: Answered) -> list[Measurement[Agreement]]:
+def label_agreements(answered: Answered) -> list[Measurement[Agreement]]:
     """Nominal alpha of each label of each labelling task, chosen or not chosen; `all labels` is alpha over whole sets of labels
     with MASI's distance."""
     sets: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(dict)
@@ -209,7 +209,7 @@ def agreements(answered: Answered) -> list[Measurement[Agreement]]:
     return rows
 
 
-def table(rows: Sequence[Measurement[Agreement]]) -> Table:
+def label_agreement_table(rows: Sequence[Measurement[Agreement]]) -> Table:
     """Agreement on labels as a table for people."""
     shown = []
     for row in rows:

@@ -13,14 +13,14 @@ from ctxr.annotation.cost import planned_floor
 from ctxr.annotation.journal.results import Change, Waited
 from ctxr.annotation.launch import private_folder, study_offer
 from ctxr.annotation.platforms.prolific import Bundle
-from ctxr.annotation.project_journal import blocked_workers, has_journal, opened
+from ctxr.annotation.project_journal import blocked_workers, has_journal, project_journal
 from ctxr.annotation.pseudonyms import pseudonym, read_key
 from ctxr.annotation.records import Answer, Unit
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import Table
 from ctxr.errors import UsageError
 from ctxr.pipelines.crowd.config import Workers, WorkersReport
-from ctxr.pipelines.crowd.people import people, table
+from ctxr.pipelines.crowd.people import people, worker_table
 from ctxr.pipelines.crowd.votes import picks_of
 from ctxr.store.artifacts import MANIFEST, open_artifact
 from ctxr.store.kinds import PLAN, TASKS
@@ -42,14 +42,14 @@ def run(config: Workers, progress: Progress = SILENT) -> WorkersReport:
     waited: tuple[Waited, ...] = ()
     platforms: dict[str, str] = {}
     if has_journal(config.workdir, config.database):
-        with opened(config.workdir, config.database) as journal:
+        with project_journal(config.workdir, config.database) as journal:
             platforms = {state.worker: state.platform for state in journal.workers()}
             changes = [change for worker in platforms for change in journal.changes(worker)]
             waited = tuple(journal.waited())
     oldest_first = tuple(sorted(changes, key=lambda change: change.number))
     owed = owed_table(config.workdir, answered.units, answered.answers, waited, platforms)
     refused = refused_answers(source)
-    return WorkersReport(tuple(rows), table(rows), changed, oldest_first, waited, owed, refused)
+    return WorkersReport(tuple(rows), worker_table(rows), changed, oldest_first, waited, owed, refused)
 
 
 def owed_table(
@@ -113,7 +113,7 @@ def _rates(workdir: Path) -> dict[tuple[str, str], tuple[float, str]]:
 
 def _change(config: Workers) -> tuple[str, ...]:
     changed = []
-    with opened(config.workdir, config.database, read_only=False) as journal:
+    with project_journal(config.workdir, config.database, read_only=False) as journal:
         names = [state.worker for state in journal.workers()]
         now = datetime.now(UTC)
         options = (

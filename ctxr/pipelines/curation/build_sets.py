@@ -16,7 +16,7 @@ from ctxr.errors import DataError, UsageError, and_more, plural, some
 from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.media.sources import InputSource, find_sources
-from ctxr.models.encoders import Encoder, check_name
+from ctxr.models.encoders import Encoder, check_encoder_name
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
@@ -68,7 +68,7 @@ class BuildStage(SetsStage[BuildInputs]):
     def inputs(self, progress: Progress) -> BuildInputs:
         """The sources, by their content."""
         options, out = self.options, self.out()
-        check_name(options.encoder)
+        check_encoder_name(options.encoder)
         typed = [*options.sources, *(self._earlier_sources() if options.add else ())]
         search = find_sources(typed, progress, out.resolve().parent)
         for remark in search.remarks():

@@ -15,7 +15,7 @@ from ctxr.metrics.shortcuts import (
     Trial,
     corrected,
     extreme_credits,
-    judge,
+    judge_rule,
     learns_on_train,
     learnt_credits,
     position_credits,
@@ -168,7 +168,7 @@ def run(config: Audit, progress: Progress = SILENT) -> AuditReport:
         whole = len(_parts(tried)) == len(_parts(trials))
         for part in _parts(trials) if whole else sorted({one.kind for one in tried}):
             rows = [row for row, query in enumerate(trials) if part in ("all", query.kind)]
-            verdict = judge(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
+            verdict = judge_rule(name, part, [trials[row] for row in rows], credits[rows], name not in SEVERAL_CHOICES)
             if verdict is not None:
                 verdicts.append(verdict)
     learnt = "learnt on train" if learns_on_train(trials) else "learnt on the sets before, in an order fixed by hash"

@@ -19,7 +19,7 @@ from ctxr.metrics.language import Parsed, language, mention_share
 from ctxr.metrics.phenomena import PhenomenonShare, shares
 from ctxr.metrics.positions import MOST_POSITIONS
 from ctxr.metrics.proportions import LEAST_EXPECTED, even_spread
-from ctxr.models.dataset_vectors import vectors_of
+from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.leakage import Nearness, leakage_table
 from ctxr.models.picture_vectors import distances_of
 from ctxr.models.tokens import load_tokenizer
@@ -188,7 +188,7 @@ def parts_of(dataset: Dataset, parsed: Mapping[str, Parsed]) -> dict[str, list[P
     return parts
 
 
-def by_split(dataset: Dataset) -> Table | str:
+def split_sizes(dataset: Dataset) -> Table | str:
     """Sets, images and descriptions of each side."""
     if not dataset.sets:
         return "there is no image set: nothing to count"
@@ -373,11 +373,11 @@ def run(config: Stats, progress: Progress = SILENT) -> StatsReport:
         progress.warn("spaCy is not installed: words are counted by a plain rule, unlike the published figures "
                   "(pip install spacy)")  # fmt: skip
     parsed = dict(zip(described, tokenizer.parse(described), strict=True)) if described else {}
-    vectors = vectors_of(dataset, config.encoder, config.device, progress)
+    vectors = picture_vectors_of(dataset, config.encoder, config.device, progress)
     distances = distances_of(dataset, vectors if config.encoder else None)
     near = Nearness(None if config.skip_pictures else config.near, config.near_embedding)
     results = {
-        "splits": by_split(dataset),
+        "splits": split_sizes(dataset),
         "sources": by_source(dataset),
         "per_set": per_set(dataset),
         "language": language_table(dataset, parsed, tokenizer.name),

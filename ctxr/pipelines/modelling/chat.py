@@ -152,7 +152,7 @@ def shifts_of(count: int, size: int) -> list[int]:
     return [step * size // count for step in range(count)]
 
 
-def shown(images: Sequence[str], shift: int) -> list[str]:
+def rotate_images(images: Sequence[str], shift: int) -> list[str]:
     """Images in the order in which they are numbered."""
     return [*images[shift:], *images[:shift]]
 
@@ -169,7 +169,7 @@ def instruction(query: EvalQuery, shift: int) -> str:
 def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: int) -> list[dict[str, object]]:
     """The messages of a chat completion. Raises DataError for a picture that cannot be read."""
     content: list[str | Path] = []
-    for number, image in enumerate(shown(query.images, shift), 1):
+    for number, image in enumerate(rotate_images(query.images, shift), 1):
         content += [f"Picture {number}:", files[image]]
     return chat_messages(SYSTEM, [*content, instruction(query, shift)], longest)
 
@@ -177,7 +177,7 @@ def messages(query: EvalQuery, shift: int, files: Mapping[str, Path], longest: i
 def identity(query: EvalQuery, shift: int, contents: Mapping[str, str], model: Mapping[str, object]) -> str:
     """A hash over everything that decides a reply: endpoint, model and size of pictures, words, pictures and their
     order; equal words of two queries are asked twice."""
-    pictures = [contents[image] for image in shown(query.images, shift)]
+    pictures = [contents[image] for image in rotate_images(query.images, shift)]
     return sha256_of([VERSION, query.query, SYSTEM, instruction(query, shift), pictures, dict(model)])
 
 
@@ -195,9 +195,9 @@ class Request(PricedRequest):
     shift: int
 
 
-def reply_of(request: Request, completion: Completion) -> Reply:
+def reply_from(request: Request, completion: Completion) -> Reply:
     """The fields of a completion that the journal keeps."""
-    order = shown(request.asked.images, request.shift)
+    order = rotate_images(request.asked.images, request.shift)
     outcome, number = read_answer(completion, len(order))
     query, candidate = request.asked.query, None if number is None else order[number - 1]
     return Reply(query, request.shift, request.identity, outcome, number, candidate, *completion.noted)

@@ -26,10 +26,10 @@ from ctxr.pipelines.modelling.chat import (
     estimated_tokens,
     identity,
     messages,
-    reply_of,
+    reply_from,
+    rotate_images,
     schema,
     shifts_of,
-    shown,
 )
 from ctxr.pipelines.modelling.config import Listen, ListenReport
 from ctxr.problems.queries import EvalQuery, pictures_of, queries_of
@@ -116,7 +116,7 @@ def scores(queries: Iterable[EvalQuery], heard: Heard, scorer: str) -> list[Scor
     return rows
 
 
-def accuracy(queries: Iterable[EvalQuery], heard: Heard) -> float | None:
+def listener_accuracy(queries: Iterable[EvalQuery], heard: Heard) -> float | None:
     """Expected share of targets that score highest, ties in expectation; None where no target is known."""
     labelled = [query for query in queries if query.targets]
     hits = 0.0
@@ -159,7 +159,7 @@ def by_position(queries: Sequence[EvalQuery], heard: Heard) -> Table:
             for number in range(1, len(query.images) + 1):
                 expected[number] += 1 / len(query.images)
             for target in query.targets:
-                position = shown(query.images, reply.shift).index(query.images[target]) + 1
+                position = rotate_images(query.images, reply.shift).index(query.images[target]) + 1
                 stood[position] += 1
                 hits[position] += reply.number == position
     rows = []
@@ -205,7 +205,7 @@ def report_on(job: ListenJob, replies: Sequence[Reply], dry_run: bool = False) -
     notes = tuple(_notes(job, heard, used, len(untold), dry_run))
     return ListenReport(
         *names, *counts, len(heard) == len(job.asked), dry_run, False, outcomes, sent, received, round(purse.spent, 6),
-        len(untold), accuracy(queries, heard), tables, notes,
+        len(untold), listener_accuracy(queries, heard), tables, notes,
     )  # fmt: skip
 
 
@@ -315,7 +315,7 @@ def _ask(job: ListenJob, replies: list[Reply], progress: Progress, pause: Pause 
 
     def ask(request: Request) -> Reply:
         asked = messages(request.asked, request.shift, job.files, side)
-        return client.ask(request, asked, reply_of, schema(len(request.asked.images)))
+        return client.ask(request, asked, reply_from, schema(len(request.asked.images)))
 
     with progress.task("asking", len(job.requests)) as task:
         task.advance(len(job.requests) - len(todo))

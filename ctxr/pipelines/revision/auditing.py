@@ -47,7 +47,7 @@ from ctxr.metrics.consensus import TIE, majority
 from ctxr.metrics.stratified import PairVotes, Reliability, Stratum, kappa, reliability
 from ctxr.metrics.votes import gather
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, examine
+from ctxr.pipelines.revision.licence import Answers, JudgedPairs, JudgeLicence, license_judge
 from ctxr.pipelines.revision.results import audited_counts, conflict_table, entail_figures, entail_table, export_hint
 from ctxr.store.artifacts import MANIFEST, Content, Parent, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -214,7 +214,7 @@ class AuditStage(Stage[AuditInputs]):
         """Compare the round with the answers. Raises UnfinishedError where its sample has none."""
         config, revised, current = self.options, self.options.folder(), self.round
         sample = read_table(self.folder / STRATA, AuditSample)
-        audited = judged(sample, read_judgments(config.workdir / JUDGMENTS), inputs.blocked)
+        audited = audited_sample(sample, read_judgments(config.workdir / JUDGMENTS), inputs.blocked)
         if not audited.looked:
             raise _nobody(config, current, sample)
         links = read_table(self.folder / LEDGER, CandidateRow)
@@ -228,7 +228,7 @@ class AuditStage(Stage[AuditInputs]):
         licensing = JudgedPairs(current, evaluated, links, audited.answers)
         figures = AuditFigures(
             **{name: value for name, value in vars(audited).items() if name not in ("looked", "answers")},
-            licence=examine(config, current, content, licensing, splits),
+            licence=license_judge(config, current, content, licensing, splits),
             favours=JudgedPairs(current, sample, links, audited.answers).preference(config.seed),
             round=current.number,
             strata=audited.strata(),
@@ -276,7 +276,7 @@ def _nobody(config: ReviseLabels, current: Round, sample: Sequence[AuditSample])
     return UnfinishedError(f"the sample of round {current.number} has no answers yet", hint=hint)
 
 
-def judged(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
+def audited_sample(sample: Sequence[AuditSample], answered: Answered, blocked: Sequence[str]) -> Audited:
     """The human verdicts on a sample, by majority of all votes; tied pairs count as not judged."""
     pairs = {f"entail/{one.image}/{one.caption}": one for one in sample}
     rows = [row for row in answered.judgments if row.query in pairs and row.round == 0 and row.worker not in blocked]

@@ -172,7 +172,7 @@ def with_distances(dataset: Dataset, encoder: Encoder, workdir: Path, progress: 
     pictures = picture_files(dataset, images, workdir)
     vectors = embedded_images(pictures, encoder, progress)
     row = {image: number for number, image in enumerate(pictures.files)}
-    measured = {one.id: spread(vectors[[row[image] for image in one.images]]) for one in unknown}
+    measured = {one.id: pairwise_spread(vectors[[row[image] for image in one.images]]) for one in unknown}
     return tuple(
         structs.replace(image_set, closest=measured[image_set.id][0], mean_distance=measured[image_set.id][1])
         if image_set.id in measured
@@ -181,7 +181,7 @@ def with_distances(dataset: Dataset, encoder: Encoder, workdir: Path, progress: 
     )
 
 
-def spread(vectors: npt.NDArray[np.float32]) -> tuple[float, float]:
+def pairwise_spread(vectors: npt.NDArray[np.float32]) -> tuple[float, float]:
     """Smallest and mean pairwise distance of unit vectors [n, D], 0..2, block by block; zeros for a single one."""
     count = len(vectors)
     if count < 2:

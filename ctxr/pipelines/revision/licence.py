@@ -76,7 +76,7 @@ def read_licence(workdir: Path, fingerprint: str, content: str) -> JudgeLicence 
     return next((one if one.passed else None for one in tested), None)
 
 
-def refusal(workdir: Path, fingerprint: str, content: str) -> str:
+def refused_by(workdir: Path, fingerprint: str, content: str) -> str:
     """By which audit a judge was refused and why, in words, if that is the latest; else "". Raises what `read_licence` raises."""
     number, latest = next(_audits(workdir, fingerprint, content), ("", None))
     return (
@@ -146,7 +146,7 @@ class JudgedPairs:
         return preference(self.probability, self.ranks, self.entailed, self.weights * self.decided, seed)
 
 
-def examine(
+def license_judge(
     config: ReviseLabels, current: Round, content: str, pairs: JudgedPairs, splits: Sequence[str]
 ) -> JudgeLicence:
     """License the judge of a round for the splits that its pairs are from, or say why not: each half of the audit chooses the threshold at

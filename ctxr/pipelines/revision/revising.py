@@ -34,7 +34,7 @@ from ctxr.pipelines.revision.inputs import (
     revision_input,
     without_rejected,
 )
-from ctxr.pipelines.revision.licence import read_licence, refusal
+from ctxr.pipelines.revision.licence import read_licence, refused_by
 from ctxr.pipelines.revision.project import open_project
 from ctxr.pipelines.revision.results import UNLICENSED, Revised, write
 from ctxr.pipelines.revision.threshold import choose_threshold
@@ -54,7 +54,7 @@ def plan(config: ReviseLabels, progress: Progress, opened: Judge | None = None) 
     if config.precision is None:
         edge = choose_threshold(config, base, cascade, licensed, progress)
     key, force, words = in_force(config, inputs, cascade, licence, edge.value if edge else 1.0)
-    judged = words or ("" if licence else refusal(config.workdir, cascade.fingerprint, base.content))
+    judged = words or ("" if licence else refused_by(config.workdir, cascade.fingerprint, base.content))
     inputs, rejected = _rejected(config, inputs, cascade, edge)
     pictures, captions, galleries = len(inputs.images), len(inputs.captions), len(inputs.galleries)
     sides = [(gallery, column) for gallery in inputs.galleries for column in range(1 + config.both)]

@@ -68,14 +68,14 @@ def telling(splits: Sequence[EvalSplit], recalls: Sequence[int]) -> tuple[list[i
     return ks, [f"{vain} is left out: no set has more than {most}, so it would be 100.0"] if vain else []
 
 
-def unit_of(split: EvalSplit, by: str) -> str:
+def resampling_unit(split: EvalSplit, by: str) -> str:
     """What is drawn again: `set`, `group` (video, album), or in galleries, where all share one set, `target`."""
     galleries = any(len(question.candidates) > MOST_POSITIONS for question in split.questions)
     return "target" if by == "set" and galleries else by
 
 
 def groups_of(split: EvalSplit, by: str) -> list[str]:
-    """The cluster of each question, drawn as a whole; `by` is what `unit_of` says."""
+    """The cluster of each question, drawn as a whole; `by` is what `resampling_unit` says."""
     names: dict[str, Callable[[BenchmarkQuery], str]] = {
         "set": lambda one: one.image_set.id,
         "group": lambda one: one.image_set.group,

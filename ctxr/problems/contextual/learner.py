@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ctxr.datasets.dataset import Dataset
 from ctxr.errors import DataError, UsageError
 from ctxr.models.context import PLACES
-from ctxr.models.dataset_vectors import vectors_of
+from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.picture_vectors import PictureVectors
 from ctxr.models.precision import choose_device
 from ctxr.models.scorers import Batch, ClipScorer, PairScorer
@@ -30,7 +30,7 @@ from ctxr.models.training.loop import Objective, Step, TrainingRun, Update
 from ctxr.models.training.optimising import round_to_fp16
 from ctxr.models.training.scoring import accuracy_of, attend_all, loss_of, score_all
 from ctxr.problems.contextual.recipe import ContextualRecipe
-from ctxr.problems.embeddings import Array, PictureFiles, cached, picture_files
+from ctxr.problems.embeddings import Array, PictureFiles, cached, query_pictures
 from ctxr.problems.human_labels import Verdicts
 from ctxr.problems.pair_inputs import Source
 from ctxr.problems.queries import EvalQuery, by_split, check_positions, queries_of
@@ -149,7 +149,7 @@ class OpenSets(OpenScorer):
         """
         queries = queries_of(*examples)
         values: dict[str, dict[str, dict[str, float]]] = {}
-        for row in self.rows(queries, self.with_regions(picture_files(examples[0], queries, self.options.workdir))):
+        for row in self.rows(queries, self.with_regions(query_pictures(examples[0], queries, self.options.workdir))):
             values.setdefault(row.scorer, {}).setdefault(row.query, {})[row.candidate] = row.value
         return values
 
@@ -178,7 +178,7 @@ class OpenSets(OpenScorer):
 
     def vectors(self, dataset: Dataset) -> PictureVectors | None:
         """Of all pictures, by a published encoder."""
-        return vectors_of(dataset, self.encoder, self.options.device, self.progress)
+        return picture_vectors_of(dataset, self.encoder, self.options.device, self.progress)
 
     def explain(self, examples: tuple[Dataset, Collection[str]]) -> dict[tuple[str, str], list[list[int]]]:
         """Attention of the last layer, averaged over heads, of the queries that are shown; kept in the project's cache."""
@@ -189,7 +189,7 @@ class OpenSets(OpenScorer):
             rows = [row for row, one in enumerate(queries) if one.query in shown]
             if not rows:
                 continue
-            pictures = self.with_regions(picture_files(dataset, queries, self.options.workdir))
+            pictures = self.with_regions(query_pictures(dataset, queries, self.options.workdir))
             for scorer, seed in self.checkpoints.items():
                 if seed is None:
                     continue

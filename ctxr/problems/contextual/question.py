@@ -141,7 +141,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
 
     def groups(self, split: EvalSplit) -> list[str]:
         """Sets, or whole videos and albums."""
-        return measuring.groups_of(split, measuring.unit_of(split, self.options.cluster))
+        return measuring.groups_of(split, measuring.resampling_unit(split, self.options.cluster))
 
     def columns(self, split: EvalSplit, run: Run, summary: Summariser) -> Columns:
         """Accuracy and ranks."""
@@ -166,7 +166,7 @@ class SetEvaluation(ScoredEvaluation[EvalSplit]):
     def finish(self) -> None:
         """The accuracy of people, and what keeps figures from being taken at their word."""
         super().finish()
-        people = notes.people(self.request.dataset)
+        people = notes.crowd_table(self.request.dataset)
         if people is not None:
             self.findings.tables["people"] = people
 

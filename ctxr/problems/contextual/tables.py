@@ -6,7 +6,7 @@ from ctxr.engine.report import Table
 from ctxr.metrics.compare import FEW_CLUSTERS, Interval
 from ctxr.metrics.proportions import LEVEL
 from ctxr.problems.contextual.examples import EvalSplit
-from ctxr.problems.contextual.figures import Correlation, Error, unit_of
+from ctxr.problems.contextual.figures import Correlation, Error, resampling_unit
 from ctxr.problems.figures import PARTS, Figure, RunDifference
 from ctxr.problems.results import Findings
 from ctxr.problems.tables import STATIC, corrected_note, difference, none_had, p_value, percent, seed_table
@@ -50,7 +50,7 @@ def accuracy_table(split: EvalSplit, figures: Sequence[Figure], clusters: str) -
     return Table(f"{split.name}: accuracy", heads, tuple(rows), note)
 
 
-def difference_table(
+def part_differences(
     split: EvalSplit, figures: Sequence[Figure], rows: Sequence[RunDifference], clusters: str
 ) -> Table | None:
     """Each run and how it differs from every one before it, part by part."""
@@ -185,7 +185,7 @@ def tables_of(split: EvalSplit, findings: Findings, by: str) -> dict[str, Table]
     """Every table of a side that there is something for, by name `<side>/<table>`, in the order of reading."""
     if not split.questions:
         return {}
-    clusters = unit_of(split, by)
+    clusters = resampling_unit(split, by)
     tables: dict[str, Table | None] = {
         "accuracy": accuracy_table(split, findings.figures, clusters),
         "seeds": seed_table(
@@ -194,7 +194,7 @@ def tables_of(split: EvalSplit, findings: Findings, by: str) -> dict[str, Table]
             "accuracy %",
             "mean and standard deviation over seeds; every other figure of such a run is the mean over its seeds, query by query",
         ),
-        "differences": difference_table(split, findings.figures, findings.differences, clusters),
+        "differences": part_differences(split, findings.figures, findings.differences, clusters),
         **view_tables(split, findings.figures),
         "correlations": correlation_table(split, findings.rows["correlations"]),
         "errors": error_table(split, findings.rows["errors"]),

@@ -65,13 +65,13 @@ class OpenClassifier(OpenRun):
     def score(self, examples: tuple[EntailmentPairs, Sequence[EntailmentPair]]) -> dict[str, np.ndarray]:
         """Probabilities [n] that pairs are entailed, by the classifier's name."""
         (pairs, rows), judge = examples, self.classifier
-        claims = judged(rows, judge.recipe)
+        claims = claim_rows(rows, judge.recipe)
         table = claim_table(claims, pairs, judge.branches, self.options.workdir, judge.device, progress=self.progress)
         with self.progress.task(f"asking {judge.name}", len(table)) as task:
             return {judge.name: probabilities(judge.model, table, AT_ONCE, judge.device, advance=task.advance)}
 
 
-def open_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenClassifier:
+def open_classifier_run(source: Path | str, options: ScoringOptions, progress: Progress) -> OpenClassifier:
     """A classifier by the folder of the run, which stands for its first seed, or of a seed. Raises what `open_classifier` raises."""
     return OpenClassifier(open_classifier(source, options.device), options, progress)
 
@@ -111,7 +111,7 @@ def learned(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[Cl
     return claims
 
 
-def judged(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
+def claim_rows(rows: Sequence[EntailmentPair], recipe: ClassifierRecipe) -> list[ClaimRow]:
     """Each pair once, for the head that fits what there is of its premise (`ClassifierRecipe.column`)."""
     claims = []
     for pair in rows:

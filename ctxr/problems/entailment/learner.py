@@ -20,7 +20,7 @@ from ctxr.models.entailment.training import EntailmentObjective, PairTable, prob
 from ctxr.models.precision import choose_device
 from ctxr.models.training.checkpoint import fill
 from ctxr.models.training.scoring import in_bf16
-from ctxr.problems.entailment.classifiers import AT_ONCE, claim_table, judged, learned, open_run
+from ctxr.problems.entailment.classifiers import AT_ONCE, claim_rows, claim_table, learned, open_classifier_run
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs
 from ctxr.problems.options import TrainOptions
 from ctxr.problems.training import SeedTrainer, TrainJob
@@ -107,7 +107,7 @@ class ClassifierJob(TrainJob):
             claim_table, pairs=self.pairs, branches=self.branches, workdir=self.workdir, device=self.device,
             progress=self.progress,
         )  # fmt: skip
-        claims, dev = table(self.learned), table(judged(choosing(self.dev), recipe)) if self.dev else None
+        claims, dev = table(self.learned), table(claim_rows(choosing(self.dev), recipe)) if self.dev else None
         model: EntailmentClassifier = new_classifier(recipe, self.branches, seed).to(self.device)
         trained = train(model, len(claims), partial(EntailmentObjective, recipe, claims, dev))
         fill(model, train.weights, "the classifier that was trained")
@@ -169,4 +169,4 @@ class EntailmentLearner:
     """See `Learner`."""
 
     job = ClassifierJob
-    open_run = staticmethod(open_run)
+    open_run = staticmethod(open_classifier_run)

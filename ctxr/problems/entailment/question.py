@@ -20,7 +20,7 @@ from ctxr.problems.figures import Columns, Figure, Summariser
 from ctxr.problems.options import EvalOptions, TrainOptions
 from ctxr.problems.question import Question, find_learner
 from ctxr.problems.results import TABLES, read_tables, tables_json
-from ctxr.problems.runs import EvaluatedRun, RunSource, check_name, trained_folder
+from ctxr.problems.runs import EvaluatedRun, RunSource, check_run_name, trained_folder
 from ctxr.problems.view import ProblemResults, View
 from ctxr.store.artifacts import Artifact, Content, open_artifact
 from ctxr.store.atomic import write_bytes
@@ -253,7 +253,7 @@ class Entailment(Question):
         ]
         if 0 < len(others) < len(folders):
             for name in others:
-                check_name(name, options.workdir)
+                check_run_name(name, options.workdir)
             problem = "classifiers and models that retrieve answer different questions"
             raise UsageError(problem, hint="evaluate them apart")
         return bool(folders) and not others

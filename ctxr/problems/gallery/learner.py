@@ -17,7 +17,7 @@ from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.families import find_encoder
 from ctxr.models.hub import makes_pairs
 from ctxr.models.precision import choose_device
-from ctxr.models.training.checkpoint import fingerprint_of
+from ctxr.models.training.checkpoint import model_fingerprint
 from ctxr.models.training.loop import TrainingRun
 from ctxr.problems.embeddings import PictureFiles, cached, embedded_images, embedded_texts
 from ctxr.problems.galleries import (
@@ -159,7 +159,7 @@ class OpenGallery(OpenScorer):
     @property
     def fingerprint(self) -> str:
         """Of the encoder as it was published."""
-        return fingerprint_of(find_encoder(self.encoder, self.progress.warn))
+        return model_fingerprint(find_encoder(self.encoder, self.progress.warn))
 
     @property
     def shortlist(self) -> dict[str, object] | None:
@@ -168,7 +168,7 @@ class OpenGallery(OpenScorer):
             return None
         most = self.options.rerank or 0
         by = self.options.rerank_by if most else ""
-        weights = fingerprint_of(find_encoder(by, self.progress.warn)) if by else ""
+        weights = model_fingerprint(find_encoder(by, self.progress.warn)) if by else ""
         return {"most": most, "by": by, "weights": weights}
 
     def score(self, examples: tuple[GallerySplit, dict[str, Path], dict[str, str]]) -> dict[str, Vectors | Matrix]:
@@ -256,7 +256,7 @@ class GalleryJob(ScorerJob[GalleryPairs]):
         yield from super().origins(dataset, queries)
         if self.recipe.rerank:
             retriever = find_encoder(self.recipe.rerank_by, self.progress.warn)
-            yield Parent(self.recipe.rerank_by, MODEL, fingerprint_of(retriever))
+            yield Parent(self.recipe.rerank_by, MODEL, model_fingerprint(retriever))
 
     @property
     def scoring(self) -> ScoringOptions:

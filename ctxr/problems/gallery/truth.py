@@ -61,7 +61,7 @@ def sampled_of(
     )
 
 
-def parts_of(labels: Mapping[Pair, bool], people: HumanLabels) -> tuple[Stratum, ...]:
+def audited_strata(labels: Mapping[Pair, bool], people: HumanLabels) -> tuple[Stratum, ...]:
     """All strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts. Pairs that a cap left
     out are not among the judged ones."""
     seen: dict[str, list[bool]] = {}
@@ -220,7 +220,7 @@ def _checked(
     votes = decided(calls, judgments, people)
     here = [pair for pair in votes if pair[0] in split.caption_index and pair[1] in split.image_index]
     labels = replace(labels, audited=len(here or votes), elsewhere=bool(votes) and not here)
-    parts = parts_of(votes, people)
+    parts = audited_strata(votes, people)
     if not parts:
         return labels
     # also of pairs that a cap left out, which are not among the judged

@@ -28,7 +28,7 @@ from ctxr.models.training.checkpoint import CONFIG, SeedConfig, fill, read_confi
 from ctxr.models.training.examples import Images, VectorTable
 from ctxr.models.training.scoring import in_bf16, resolved
 from ctxr.models.training.state import save_tensors
-from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, picture_files, pixels_of
+from ctxr.problems.embeddings import Array, PictureFiles, embedded_images, embedded_texts, pixels_of, query_pictures
 from ctxr.problems.links.objective import DocumentTable, LinksObjective, mean_auc
 from ctxr.problems.links.recipe import CURVE, CurveRow, LinksRecipe
 from ctxr.problems.links.towers import (
@@ -107,7 +107,7 @@ class Sources:
     def pictures(self, documents: Sequence[Document], dataset: Dataset) -> PictureFiles:
         """The pictures of documents, none where features come from a matrix. Raises what `picture_files` raises."""
         queries = [EvalQuery(one.id, one.id, (), one.images, (), False, one.split) for one in documents]
-        return picture_files(dataset, queries if self.matrix is None else [], self.options.workdir)
+        return query_pictures(dataset, queries if self.matrix is None else [], self.options.workdir)
 
     def table(self, documents: Sequence[Document], dataset: Dataset, words: Sequence[str]) -> DocumentTable:
         """Documents as arrays. Raises DataError for pictures or features that do not exist."""

@@ -24,7 +24,7 @@ from ctxr.media.images import Pixels
 from ctxr.models.modules import ImageTextModel
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.published import fingerprint_of, read_tensors
-from ctxr.models.regions import ROWS, load_state
+from ctxr.models.regions import ROWS, load_torchvision
 from ctxr.problems.links.recipe import LinksRecipe
 
 PAD, UNKNOWN = "<PAD>", "<UNK>"
@@ -229,7 +229,7 @@ class DenseNet169:
         state = {_OLD_NAME.sub(r".\1\2.", name): value for name, value in read_tensors(file).items()}
         with torch.random.fork_rng(devices=[]):
             model = densenet169(weights=None).eval().requires_grad_(False)
-        load_state(model, state, file, "DenseNet169")
+        load_torchvision(model, state, file, "DenseNet169")
         self.fingerprint, self._model, self._device = fingerprint_of(model.state_dict()), model.to(device), device
 
     def encode_images(self, images: Sequence[Pixels]) -> npt.NDArray[np.float32]:

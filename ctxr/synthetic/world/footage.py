@@ -24,7 +24,7 @@ from ctxr.synthetic.world.films import FORMATS, Film, sample_film
 from ctxr.synthetic.world.scenes import Scene, sample_scene
 from ctxr.synthetic.world.sets import neighbours
 from ctxr.synthetic.world.shots import SceneShot
-from ctxr.synthetic.world.sights import measure
+from ctxr.synthetic.world.sights import measure_sights
 
 # x264's look-ahead reads rows beyond pictures whose sides are no multiples of 16: two runs differed. All that rests on
 # it is off; B-frames stay, so that frames are stored in another order than they are shown.
@@ -172,7 +172,7 @@ class PhotoTruth(Record, frozen=True):
 
 def seen_in(scene: Scene, width: int, height: int) -> tuple[Seen, ...]:
     """Return what is seen of each actor in a picture of that size, farthest first."""
-    sights = reversed(measure(scene, width, height).items())  # nearest first
+    sights = reversed(measure_sights(scene, width, height).items())  # nearest first
     return tuple(Seen(name, *(round(share, 4) for share in (*sight.box, sight.hidden))) for name, sight in sights)
 
 

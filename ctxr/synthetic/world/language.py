@@ -150,7 +150,7 @@ def a(phrase: str) -> str:
     return f"{'an' if phrase.startswith(_VOWELS) else 'a'} {phrase}"
 
 
-def number(rng: np.random.Generator, count: int) -> str:
+def spelled_count(rng: np.random.Generator, count: int) -> str:
     """Return a count as a word or, now and then, in figures."""
     return words.NUMBERS[count] if count < len(words.NUMBERS) and rng.random() < 0.85 else str(count)
 
@@ -196,7 +196,7 @@ def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool =
         slots["b"] = f"another {phrase}" if other == kind else a(phrase)
     match predicate:
         case Counts(_, count):
-            slots["n"] = number(rng, count)
+            slots["n"] = spelled_count(rng, count)
         case AllAre(only) if not only.shape:
             slots["word"] = _word(rng, only)
         case Before(backdrop):

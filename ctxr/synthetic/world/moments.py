@@ -12,11 +12,11 @@ from ctxr.synthetic.world.predicates import (
     Predicate,
     Shows,
     Verdict,
+    any_known,
     every,
     middle,
     name_of,
     negated,
-    some,
 )
 from ctxr.synthetic.world.sights import SceneView, Sight
 
@@ -43,7 +43,7 @@ def _passing(kind: Kind, views: list[SceneView], index: int, step: int, partly: 
             return False
         return True if elsewhere <= GONE and partly(now.sights[name]) else None
 
-    return some(passes(actor.name) for actor in now.scene.actors if kind.fits(actor))
+    return any_known(passes(actor.name) for actor in now.scene.actors if kind.fits(actor))
 
 
 class Appears(OfKind, frozen=True):
@@ -68,7 +68,10 @@ class NoLonger(OfKind, frozen=True):
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the first one."""
         return every(
-            [Lacks(self.kind).verdict(views[index]), some(Shows(self.kind).verdict(view) for view in views[:index])]
+            [
+                Lacks(self.kind).verdict(views[index]),
+                any_known(Shows(self.kind).verdict(view) for view in views[:index]),
+            ]
         )
 
 
@@ -78,14 +81,14 @@ class NotYet(OfKind, frozen=True):
     def verdict(self, views: list[SceneView], index: int) -> Verdict:
         """Return whether it holds of the scene at `index`; never of the last one."""
         until = every(Lacks(self.kind).verdict(view) for view in views[: index + 1])
-        return every([until, some(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
+        return every([until, any_known(Shows(self.kind).verdict(view) for view in views[index + 1 :])])
 
 
 def _only_now(predicate: Predicate, view: SceneView, others: list[SceneView]) -> Verdict:
     """Return whether a predicate holds of a scene and of none of the others; never where there are none to compare with."""
     if not others:
         return False
-    return every([predicate.verdict(view), negated(some(predicate.verdict(other) for other in others))])
+    return every([predicate.verdict(view), negated(any_known(predicate.verdict(other) for other in others))])
 
 
 class FirstTime(msgspec.Struct, frozen=True, tag=True):
@@ -132,7 +135,7 @@ class Moved(OfKind, frozen=True):
             {actor.name for actor in view.scene.actors if self.kind.fits(actor) and _shown(view, actor.name) > GONE}
             for view in (now, before)
         )
-        verdict = some(self._one(now, before, name) for name in sorted(present & earlier))
+        verdict = any_known(self._one(now, before, name) for name in sorted(present & earlier))
         # one that left and another of its kind that came look like one that moved
         return None if verdict is False and present - earlier and earlier - present else verdict
 

@@ -18,10 +18,10 @@ Verdict = bool | None
 
 def every(verdicts: Iterable[Verdict]) -> Verdict:
     """Return False if any is False, else None if any is None, else True."""
-    return negated(some(map(negated, verdicts)))
+    return negated(any_known(map(negated, verdicts)))
 
 
-def some(verdicts: Iterable[Verdict]) -> Verdict:
+def any_known(verdicts: Iterable[Verdict]) -> Verdict:
     """Return True if any is True, else None if any is None, else False."""
     doubtful = False
     for verdict in verdicts:
@@ -114,7 +114,7 @@ def sights_of(kind: Kind, view: SceneView) -> Iterator[Sight]:
     return (view.sights[actor.name] for actor in view.scene.actors if kind.fits(actor))
 
 
-def pairs(kind: Kind, other: Kind, actors: Iterable[Actor]) -> Iterator[tuple[Actor, Actor]]:
+def actor_pairs(kind: Kind, other: Kind, actors: Iterable[Actor]) -> Iterator[tuple[Actor, Actor]]:
     """Return every (actor of the first kind, another actor of the second kind)."""
     actors = tuple(actors)
     return ((a, b) for a in actors if kind.fits(a) for b in actors if b is not a and other.fits(b))
@@ -134,7 +134,7 @@ class RelativePosition(OfKind, frozen=True, tag="Beside"):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene, judged by the middles of what is drawn inside the frame."""
-        return some(self._pair(view, a, b) for a, b in pairs(self.kind, self.other, view.present))
+        return any_known(self._pair(view, a, b) for a, b in actor_pairs(self.kind, self.other, view.present))
 
     def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
         (x, y), (u, v) = middle(view, a.name), middle(view, b.name)
@@ -156,7 +156,7 @@ class Within(OfKind, frozen=True):
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         actors = (actor for actor in view.present if self.kind.fits(actor))
-        return some(view.unless_doubtful(self._one(*middle(view, actor.name)), actor) for actor in actors)
+        return any_known(view.unless_doubtful(self._one(*middle(view, actor.name)), actor) for actor in actors)
 
     def _one(self, x: float, y: float) -> Verdict:
         if self.region == "middle":
@@ -176,8 +176,10 @@ class Bigger(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: sizes of one name are too close to call."""
-        couples = pairs(self.kind, self.other, view.present)
-        return some(view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b) for a, b in couples)
+        couples = actor_pairs(self.kind, self.other, view.present)
+        return any_known(
+            view.unless_doubtful(None if a.size == b.size else a.radius > b.radius, a, b) for a, b in couples
+        )
 
 
 class Outermost(OfKind, frozen=True):
@@ -211,7 +213,7 @@ class Behind(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene: from a tenth covered on it does, below a fiftieth it does not."""
-        return some(self._pair(view, a, b) for a, b in pairs(self.kind, self.other, view.scene.actors))
+        return any_known(self._pair(view, a, b) for a, b in actor_pairs(self.kind, self.other, view.scene.actors))
 
     def _pair(self, view: SceneView, a: Actor, b: Actor) -> Verdict:
         share, sight = view.sights[a.name].behind.get(b.name, 0.0), view.sights[a.name]
@@ -228,7 +230,7 @@ class CutOff(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        return some(self._cut(sight) for sight in sights_of(self.kind, view))
+        return any_known(self._cut(sight) for sight in sights_of(self.kind, view))
 
     def _cut(self, sight: Sight) -> Verdict:
         edges = dict(zip(("left", "top", "right", "bottom"), sight.edges, strict=True))
@@ -244,7 +246,7 @@ class Entire(OfKind, frozen=True):
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
         shares = (sight.shown for sight in sights_of(self.kind, view))
-        return some(True if shown >= 0.98 else None if shown > 0.92 else False for shown in shares)
+        return any_known(True if shown >= 0.98 else None if shown > 0.92 else False for shown in shares)
 
 
 class NoOverlap(msgspec.Struct, frozen=True, tag="Apart"):
@@ -265,7 +267,7 @@ class Hidden(OfKind, frozen=True):
 
     def verdict(self, view: SceneView) -> Verdict:
         """Return whether it holds of the view's scene."""
-        return some(self._amount(sight.hidden) for sight in sights_of(self.kind, view))
+        return any_known(self._amount(sight.hidden) for sight in sights_of(self.kind, view))
 
     def _amount(self, hidden: float) -> Verdict:
         for amount, (low, high) in AMOUNTS.items():

@@ -43,7 +43,7 @@ class Sight(msgspec.Struct, frozen=True):
 _NOTHING = Sight(0.0, 0.0, 1.0, (0.0, 0.0, 0.0, 0.0), {}, (0.0, 0.0, 0.0, 0.0))
 
 
-def measure(scene: Scene, width: int, height: int) -> dict[str, Sight]:
+def measure_sights(scene: Scene, width: int, height: int) -> dict[str, Sight]:
     """Return each actor's sight by name, counted on a raster of width x height pixels, which belong to a silhouette if at least half
     of them is inside."""
     nearer: list[tuple[str, np.ndarray]] = []
@@ -114,7 +114,7 @@ class SceneView:
         """Each actor's sight by name."""
         aspect = self.scene.aspect
         size = (round(SHORT_SIDE * aspect), SHORT_SIDE) if aspect >= 1 else (SHORT_SIDE, round(SHORT_SIDE / aspect))
-        return measure(self.scene, *size)
+        return measure_sights(self.scene, *size)
 
     @cached_property
     def clear(self) -> tuple[Actor, ...]:

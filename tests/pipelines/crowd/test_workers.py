@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from ctxr.annotation.journal.journal import open_journal
 from ctxr.annotation.journal.results import Waited
-from ctxr.annotation.project_journal import journal_of, opened, remember
+from ctxr.annotation.project_journal import journal_of, project_journal, remember
 from ctxr.annotation.protocol import Protocol
 from ctxr.annotation.pseudonyms import PRIVATE, pseudonym, read_key
 from ctxr.annotation.records import Answer
@@ -66,7 +66,7 @@ def test_a_change_without_a_reason_or_of_a_stranger_changes_nothing(known: Path)
 
 def test_a_worker_can_be_named_by_a_beginning_or_by_an_invitation(known: Path) -> None:
     bob = pseudonym(read_key(known / "crowd" / PRIVATE), "local", "team/Bob")
-    with opened(known, read_only=False) as journal:
+    with project_journal(known, read_only=False) as journal:
         journal.enrol(bob, "local", NOW)
     assert run(Workers(workdir=known, block=("w-spam",), reason="x")).changed == ("blocked w-spammer: now blocked",)
     assert run(Workers(workdir=known, block=("Bob",), reason="x")).changed == (f"blocked {bob}: now blocked",)

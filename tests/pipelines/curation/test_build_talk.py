@@ -98,7 +98,7 @@ def test_sets_that_a_fallback_picked_say_so_again_when_nothing_is_to_do(
 ) -> None:
     for module in (hub, loading):
         monkeypatch.setattr(module, "cached_weights", lambda *_: None)
-    monkeypatch.setattr(hub, "answers", lambda *_: False)
+    monkeypatch.setattr(hub, "can_reach", lambda *_: False)
     config = BuildSets(
         sources=(str(footage / "videos" / "clip0.mp4"),), out=tmp_path / "sets", threshold=float(THRESHOLD)
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxr.pipelines.inspection.pages.edition import time_code
-from ctxr.pipelines.inspection.pages.plots import HEIGHT, LEFT, RIGHT, WIDTH, curve, histogram, plain, ticks
+from ctxr.pipelines.inspection.pages.plots import HEIGHT, LEFT, RIGHT, WIDTH, axis_number, curve, histogram, ticks
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 10))
@@ -76,7 +76,7 @@ def test_times_are_written_as_codes(time: Fraction, code: str) -> None:
 
 
 def test_numbers_have_no_needless_digits() -> None:
-    assert [plain(value) for value in (0.5, 3.0, 12000.0, 0.1569, 1 / 3)] == [
+    assert [axis_number(value) for value in (0.5, 3.0, 12000.0, 0.1569, 1 / 3)] == [
         "0.5",
         "3",
         "12,000",

@@ -16,7 +16,7 @@ from ctxr.engine.progress import Silent
 from ctxr.engine.report import Table
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.images import read_image
-from ctxr.models.dataset_vectors import vectors_of
+from ctxr.models.dataset_vectors import picture_vectors_of
 from ctxr.models.encoders import load_encoder
 from ctxr.models.picture_vectors import distances_of
 from ctxr.pipelines.curation.build_sets import run as build
@@ -289,7 +289,7 @@ def built(footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_embeddings_belong_to_their_images(built: Path) -> None:
     dataset = read_dataset(built)
-    vectors = vectors_of(dataset, None, "cpu", Silent())
+    vectors = picture_vectors_of(dataset, None, "cpu", Silent())
     assert vectors is not None
     assert vectors.rows.keys() == dataset.images.keys()
     again = distances_of(dataset, vectors)

@@ -24,7 +24,7 @@ from ctxr.pipelines.modelling import train
 from ctxr.pipelines.modelling.config import Eval, Train, TrainReport
 from ctxr.pipelines.modelling.eval import run as evaluate
 from ctxr.pipelines.modelling.train import load_recipe
-from ctxr.problems.entailment.classifiers import judged, learned, open_classifier
+from ctxr.problems.entailment.classifiers import claim_rows, learned, open_classifier
 from ctxr.problems.entailment.learner import ClassifierJob, _threshold
 from ctxr.problems.entailment.pairs import EntailmentPairs, open_pairs, refuse_seen
 from ctxr.store.artifacts import Parent
@@ -102,7 +102,7 @@ def test_a_claim_is_judged_by_the_head_that_there_is_for_it() -> None:
     for recipe, columns in (
         (ClassifierRecipe(), [0, 2, 1]), (ClassifierRecipe(image=""), [0, 0, 0]), (ClassifierRecipe(text=""), [1, 1, 1])
     ):  # fmt: skip
-        assert [one.theta.index(True) for one in judged(rows, recipe)] == columns
+        assert [one.theta.index(True) for one in claim_rows(rows, recipe)] == columns
 
 
 def test_a_trained_classifier_says_what_its_evaluation_says(made: Train, world: Path) -> None:

@@ -17,7 +17,7 @@ from ctxr.datasets.rounds import AuditSample, AuditVerdict, CandidateRow, stratu
 from ctxr.errors import UnfinishedError
 from ctxr.metrics.stratified import Stratum, reliability
 from ctxr.pipelines.crowd.export_tasks import run as export_tasks
-from ctxr.pipelines.revision.auditing import judged, reliability_table
+from ctxr.pipelines.revision.auditing import audited_sample, reliability_table
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.records import Judgment, Query
@@ -153,7 +153,7 @@ def test_agreement_is_that_on_what_the_round_uses() -> None:
     pairs = {"a": "ee", "b": "ee", "c": "nc", "d": "cn", "e": "en"}
     sample = [AuditSample(one, "c", "s", "added", 5, 5, 0.9, 1) for one in pairs]
     rows = tuple(row for query, answers in pairs.items() for row in said_of(query, answers))
-    found = judged(sample, Answered(Path(), judgments=rows), [])
+    found = audited_sample(sample, Answered(Path(), judgments=rows), [])
     # neutral or contradiction are one decision: people agree on 4 of 5 pairs, where they gave the same answer on 2
     assert found.between["Cohen's kappa"].value == pytest.approx((0.8 - 0.48) / (1 - 0.48))
     assert (found.disputed, found.ties) == (1, 1)

@@ -9,7 +9,7 @@ from ctxr.annotation.artifacts import Answered
 from ctxr.annotation.tasks.entail import ENTAILMENT
 from ctxr.datasets.rounds import AuditSample, Decision
 from ctxr.models.judges.cascade import Verdicts
-from ctxr.pipelines.revision.auditing import judged
+from ctxr.pipelines.revision.auditing import audited_sample
 from ctxr.pipelines.revision.candidates import Candidates
 from ctxr.pipelines.revision.decisions import decide
 from ctxr.store.records import Judgment
@@ -59,11 +59,11 @@ def test_blocked_workers_do_not_vote_in_an_audit_and_capped_pairs_are_called_ent
     votes = [vote(number, worker, 1.0) for number in range(2) for worker in ("a", "b")]
     votes += [vote(0, "bad", 0.0), vote(2, "a", 0.0), vote(2, "bad", 1.0), vote(2, "worse", 1.0)]
     answered = Answered(root=tmp_path, judgments=tuple(votes))
-    found = judged(sample, answered, ["bad", "worse"])
+    found = audited_sample(sample, answered, ["bad", "worse"])
     assert [row.entailed for row in found.looked] == [True, True, False]
     assert (found.ties, found.unseen) == (0, 0)
     assert (found.revision.called, found.classifier.called) == (10, 20)
-    everybody = judged(sample, answered, [])
+    everybody = audited_sample(sample, answered, [])
     assert [row.entailed for row in everybody.looked] == [True, True, True]
-    tied = judged(sample, answered, ["worse"])
+    tied = audited_sample(sample, answered, ["worse"])
     assert ([row.caption for row in tied.looked], tied.ties) == (["c0", "c1"], 1)

@@ -14,7 +14,7 @@ from ctxr.errors import DataError
 from ctxr.metrics.alternative import Preference
 from ctxr.pipelines.revision.auditing import favours_text, licence_facts
 from ctxr.pipelines.revision.config import ReviseLabels, ReviseReport
-from ctxr.pipelines.revision.licence import LEAST_CALLED, JudgedPairs, examine, read_licence
+from ctxr.pipelines.revision.licence import LEAST_CALLED, JudgedPairs, license_judge, read_licence
 from ctxr.pipelines.revision.revise_labels import run
 from scripts.licence_proof import JUDGES, audited, drawn
 from tests.pipelines.revision.stand_in import StandIn
@@ -102,7 +102,7 @@ def test_people_who_saw_train_pairs_alone_license_nobody(workdir: Path) -> None:
 
 def test_the_next_command_is_the_one_that_puts_pending_pairs_in_force(workdir: Path) -> None:
     config, pending = ReviseLabels(workdir=workdir), structs.replace(ROUND, pending=7)
-    licence = examine(config, ROUND, "c", pairs_of({}), ["test"])
+    licence = license_judge(config, ROUND, "c", pairs_of({}), ["test"])
     assert "next" not in licence_facts(config, ROUND, licence)
     assert "--unlicensed" in licence_facts(config, pending, licence)["next"]
     assert "--unlicensed" not in licence_facts(config, pending, replace(licence, passed=True))["next"]
@@ -181,13 +181,13 @@ def test_the_higher_threshold_of_both_halves_is_the_licensed_one() -> None:
         for number, p in enumerate(rng.random(100).tolist())
     }
     pairs = pairs_of(rows, unsure_below=0.4)
-    licence = examine(ReviseLabels(), ROUND, "c", pairs, ["test"])
+    licence = license_judge(ReviseLabels(), ROUND, "c", pairs, ["test"])
     assert licence.passed
     assert licence.threshold == pairs.thresholds(0.8).max()
     assert licence.unsure == int((pairs.at(pairs.thresholds(0.8)[pairs.half]) == UNSURE).sum()) > 0
     assert licence.items == 100 - licence.unsure
     # the toy never passes
-    assert not examine(ReviseLabels(), structs.replace(ROUND, toy=True), "c", pairs, ["test"]).passed
+    assert not license_judge(ReviseLabels(), structs.replace(ROUND, toy=True), "c", pairs, ["test"]).passed
 
 
 def test_a_coin_is_refused_and_a_judge_that_errs_as_seldom_as_people_passes() -> None:

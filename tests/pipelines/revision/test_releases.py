@@ -13,7 +13,7 @@ from ctxr.datasets.open import read_dataset
 from ctxr.datasets.rounds import SetConflict
 from ctxr.errors import DataError, UsageError
 from ctxr.models.entailment.base import Claim, Judge
-from ctxr.pipelines.revision.candidates import spread
+from ctxr.pipelines.revision.candidates import pairwise_spread
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.inputs import galleries_of
 from ctxr.pipelines.revision.revise_labels import run
@@ -83,8 +83,8 @@ def test_distances_are_those_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> No
     vectors = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = [float(np.linalg.norm(vectors[i] - vectors[j])) for i in range(8) for j in range(i)]
-    assert spread(vectors) == pytest.approx((min(pairs), np.mean(pairs)), abs=1e-5)
-    assert spread(vectors[:1]) == (0.0, 0.0)
+    assert pairwise_spread(vectors) == pytest.approx((min(pairs), np.mean(pairs)), abs=1e-5)
+    assert pairwise_spread(vectors[:1]) == (0.0, 0.0)
 
 
 def test_a_picture_alone_leaves_nothing_to_look_at_and_blank_captions_are_none(tmp_path: Path) -> None:

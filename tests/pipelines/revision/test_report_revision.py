@@ -12,7 +12,7 @@ from ctxr.datasets.rounds import AuditVerdict, folder_of, read_audit, read_figur
 from ctxr.engine.report import Table
 from ctxr.errors import DataError
 from ctxr.pipelines.inspection.config import Report
-from ctxr.pipelines.inspection.pages.revision import find_revised, strata_of, verdict
+from ctxr.pipelines.inspection.pages.revision import find_revised, round_verdict, strata_of
 from ctxr.pipelines.inspection.report import run as report
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
@@ -47,7 +47,7 @@ def test_a_project_of_captions_has_a_page_with_pictures_and_what_was_added(workd
     said = re.search(r'<b class="(good|half)">([0-9.]+)', content)
     assert said is not None
     precision = read_audit(workdir / "revision-audit" / "001")["revision"]["precision"]  # type: ignore[index]
-    assert said[1] == verdict(precision, 0.8)
+    assert said[1] == round_verdict(precision, 0.8)
     assert ("target of 80 %" in content) == (said[1] == "half")
     assert ">threshold 0.5, the judge&#39;s own</th>" in content
     assert 'class="note bad"' not in content

@@ -4,7 +4,7 @@ import pytest
 
 from ctxr.synthetic.world.outlines import outline
 from ctxr.synthetic.world.scenes import Actor, Backdrop, Overlay, Scene, sample_scene
-from ctxr.synthetic.world.sights import OVERLAY, measure
+from ctxr.synthetic.world.sights import OVERLAY, measure_sights
 
 Mask = npt.NDArray[np.bool_]
 
@@ -43,7 +43,7 @@ def test_shares_agree_with_a_slow_recount_of_every_pixel() -> None:
     compared = 0
     for seed in range(8):
         scene = sample_scene(np.random.default_rng([7, seed]), width / height)
-        sights = measure(scene, width, height)
+        sights = measure_sights(scene, width, height)
         masks = [slow_mask(actor, width, height, margin) for actor in scene.actors]
         for index, actor in enumerate(scene.actors):
             nearer = np.zeros_like(frame)
@@ -77,7 +77,7 @@ def square(name: str, x: float, y: float, radius: float = 0.1) -> Actor:
 def test_what_lies_beyond_an_edge_is_not_shown(
     x: float, y: float, beyond: float, edges: tuple[float, ...], box: tuple[float, ...]
 ) -> None:
-    sight = measure(Scene((square("a", x, y),), Backdrop("sand")), 200, 200)["a"]
+    sight = measure_sights(Scene((square("a", x, y),), Backdrop("sand")), 200, 200)["a"]
     assert (sight.shown, sight.beyond) == pytest.approx((1 - beyond, beyond), abs=0.03)
     assert sight.edges == pytest.approx(edges, abs=0.03)
     assert sight.box == pytest.approx(box, abs=0.01)
@@ -85,24 +85,24 @@ def test_what_lies_beyond_an_edge_is_not_shown(
 
 def test_only_nearer_actors_hide() -> None:
     scene = Scene((square("far", 0.5, 0.5), square("near", 0.5 + 0.084, 0.5)), Backdrop("sand"))
-    sights = measure(scene, 200, 200)
+    sights = measure_sights(scene, 200, 200)
     assert sights["far"].behind == {"near": pytest.approx(0.5, abs=0.03)}
     assert sights["near"].hidden == 0
 
 
 def test_what_is_hidden_twice_counts_once() -> None:
     scene = Scene((square("far", 0.5, 0.5), square("b", 0.5, 0.5), square("c", 0.5, 0.5)), Backdrop("sand"))
-    sight = measure(scene, 200, 200)["far"]
+    sight = measure_sights(scene, 200, 200)["far"]
     assert sight.covered == 1
     assert sight.behind == {"b": 1, "c": 1}
 
 
 def test_a_hole_hides_nothing() -> None:
     ring = Actor("ring", "ring", "blue", 0.3, 0.5, 0.5)
-    sights = measure(Scene((square("a", 0.5, 0.5), ring), Backdrop("sand")), 200, 200)
+    sights = measure_sights(Scene((square("a", 0.5, 0.5), ring), Backdrop("sand")), 200, 200)
     assert sights["a"].hidden == 0
 
 
 def test_a_text_panel_hides_what_is_below_it() -> None:
     scene = Scene((square("a", 0.5, 0.95, 0.05),), Backdrop("sand"), overlay=Overlay(("Chapter two",)))
-    assert measure(scene, 200, 200)["a"].behind == {OVERLAY: pytest.approx(1, abs=0.05)}
+    assert measure_sights(scene, 200, 200)["a"].behind == {OVERLAY: pytest.approx(1, abs=0.05)}

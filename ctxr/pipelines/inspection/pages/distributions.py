@@ -12,7 +12,7 @@ from ctxr.errors import plural
 from ctxr.metrics.votes import Doubles
 from ctxr.pipelines.inspection.pages.chain import Distances, number
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition, time_code
-from ctxr.pipelines.inspection.pages.plots import BOX, Plot, curve, histogram, plain, ticks
+from ctxr.pipelines.inspection.pages.plots import BOX, Plot, axis_number, curve, histogram, ticks
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.records import LedgerReason, LedgerRow
 from ctxr.store.units import SourceUnit
@@ -66,7 +66,13 @@ def _line(edition: Edition, unit: SourceUnit, opened: bool) -> dict[str, object]
     marks = []
     for at in seconds:
         whole, left = divmod(at, 60)
-        label = plain(at) if at < 120 else f"{int(whole)}:{left:04.1f}" if step < 1 else f"{int(whole)}:{int(left):02}"
+        label = (
+            axis_number(at)
+            if at < 120
+            else f"{int(whole)}:{left:04.1f}"
+            if step < 1
+            else f"{int(whole)}:{int(left):02}"
+        )
         marks.append((round(100 * (at - float(start)) / length, 3), label))
     return {
         "source": edition.source_numbers[unit.source.name],
@@ -107,7 +113,7 @@ def _facts(unit: SourceUnit) -> str:
     facts = [
         time_code(source.duration) if source.duration is not None else "",
         f"{source.width} × {source.height}" if source.width and source.height else "",
-        f"{plain(round(float(source.rate), 2))} frames/s" if source.rate else "",
+        f"{axis_number(round(float(source.rate), 2))} frames/s" if source.rate else "",
         plural(source.shots or len(unit.shots), "shot"),
         f"{source.considered} of {source.frames} frames considered",
         plural(len(unit.sets), "set"),
@@ -177,7 +183,7 @@ def _measured(title: str, label: str, measured: Doubles, limit: float | None, te
     shown = measured[measured > 0] if text else measured
     without = f"{len(measured) - len(shown)} of {len(measured)} measured images"
     note = f"{without} have no recognised word and are not drawn." if text else ""
-    line = None if limit is None else (limit, f"limit {plain(limit * 100)} %" if text else f"limit {limit:g}")
+    line = None if limit is None else (limit, f"limit {axis_number(limit * 100)} %" if text else f"limit {limit:g}")
     values = _parted(shown, limit, "within the limit", "above it, dropped", keep_above=False)
     return histogram(f"{title} of measured images", label, "images", values, line, percent=text, note=note)
 

@@ -53,10 +53,10 @@ class Plot:
     note: str = ""
 
 
-def plain(value: float) -> str:
+def axis_number(value: float) -> str:
     """A number for an axis: no needless zeros, thousands apart.
 
-    >>> plain(0.5), plain(12000.0)
+    >>> axis_number(0.5), axis_number(12000.0)
     ('0.5', '12,000')
     """
     return f"{value:,.0f}" if abs(value - round(value)) < 1e-9 else f"{value:.6g}"
@@ -117,15 +117,15 @@ def histogram(
         for at in np.flatnonzero(heights).tolist():
             left, right = across(edges[at]), across(edges[at + 1])
             y, foot = up(float(below[at] + heights[at])), up(float(below[at]))
-            interval = f"{plain(round(edges[at] * scale, 6))} to {plain(round(edges[at + 1] * scale, 6))}"
-            count = f"{interval}{' %' if percent else ''}: {plain(float(heights[at]))} {meaning}"
+            interval = f"{axis_number(round(edges[at] * scale, 6))} to {axis_number(round(edges[at + 1] * scale, 6))}"
+            count = f"{interval}{' %' if percent else ''}: {axis_number(float(heights[at]))} {meaning}"
             bars.append(Bar(left + 0.5, y, round(max(right - left - 1, 0.5), 2), round(foot - y, 2), name, count))
         below += heights
     says = f"{title}: {len(everything)} values"
     if len(everything):
-        says += f"; half of them are below {plain(round(float(np.median(everything)) * scale, 4))}"
-    x_ticks = [(across(value), plain(value * scale)) for value in ticks(start, end, 6)]
-    y_ticks = [(up(value), plain(value)) for value in y_values]
+        says += f"; half of them are below {axis_number(round(float(np.median(everything)) * scale, 4))}"
+    x_ticks = [(across(value), axis_number(value * scale)) for value in ticks(start, end, 6)]
+    y_ticks = [(up(value), axis_number(value)) for value in y_values]
     series = [(name, meaning) for name, meaning, _ in filled]
     line = _limit(across, limit)
     return Plot(title, x_label, y_label, f"{says}.", x_ticks, y_ticks, line, bars, series=series, note=note)
@@ -142,10 +142,10 @@ def curve(
     def across(value: float) -> float:
         return round(LEFT + (math.log2(value) - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 2)
 
-    says = f"{title}: from {plain(ys[0])} at {xs[0]:.2g} to {plain(ys[-1])} at {xs[-1]:.2g}."
+    says = f"{title}: from {axis_number(ys[0])} at {xs[0]:.2g} to {axis_number(ys[-1])} at {xs[-1]:.2g}."
     x_ticks = [(across(x), f"{x:.2g}") for x in xs[:: max(1, (len(xs) - 1) // 4)]]
-    y_ticks = [(up(value), plain(value)) for value in y_values]
-    line = [(across(x), up(y), f"{x:.4g}: {plain(y)} sets") for x, y in points]
+    y_ticks = [(up(value), axis_number(value)) for value in y_values]
+    line = [(across(x), up(y), f"{x:.4g}: {axis_number(y)} sets") for x, y in points]
     return Plot(title, x_label, y_label, says, x_ticks, y_ticks, _limit(across, limit), line=line)
 
 

@@ -170,7 +170,7 @@ def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, object]:
     precision = audit["revision"]["precision"]
     return {
         "precision": share_with_interval(precision),
-        "verdict": verdict(precision, shown.wanted or WANTED),
+        "verdict": round_verdict(precision, shown.wanted or WANTED),
         "licence": audit.get("licence"),
         "wanted": f"{100 * (shown.wanted or WANTED):.0f}",
         "recall": share_with_interval(audit["revision"]["recall"]),
@@ -183,10 +183,10 @@ def _audited(audit: Mapping[str, Any], shown: Round) -> dict[str, object]:
     }
 
 
-def verdict(precision: Mapping[str, float | None], wanted: float) -> str:
+def round_verdict(precision: Mapping[str, float | None], wanted: float) -> str:
     """The verdict on a round: `good` with the whole interval at the wanted precision, `bad` below one half, else `half`; "" if unknown.
 
-    >>> [verdict({"value": value, "low": low}, 0.8) for value, low in ((0.9, 0.8), (0.9, 0.7), (0.4, 0.3), (None, None))]
+    >>> [round_verdict({"value": value, "low": low}, 0.8) for value, low in ((0.9, 0.8), (0.9, 0.7), (0.4, 0.3), (None, None))]
     ['good', 'half', 'bad', '']
     """
     if precision["value"] is None:

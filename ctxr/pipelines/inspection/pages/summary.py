@@ -10,7 +10,7 @@ from ctxr.errors import plural
 from ctxr.media.sources import VIDEO_SUFFIXES
 from ctxr.pipelines.inspection.pages.chain import ALONE, Chain, runs_as_evaluated
 from ctxr.pipelines.inspection.pages.edition import REASONS, Edition
-from ctxr.pipelines.inspection.pages.plots import plain
+from ctxr.pipelines.inspection.pages.plots import axis_number
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
 from ctxr.store.kinds import IMAGE_SETS, RUNS
@@ -181,6 +181,10 @@ def _flat(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str,
             yield from _flat(value, f"{before}{name}.")
         elif value is not None:
             told = (
-                ("no", "yes")[value] if isinstance(value, bool) else plain(value) if isinstance(value, float) else value
+                ("no", "yes")[value]
+                if isinstance(value, bool)
+                else axis_number(value)
+                if isinstance(value, float)
+                else value
             )
             yield f"{before}{name}", ", ".join(map(str, told)) if isinstance(told, list) else str(told)

@@ -21,7 +21,7 @@ from ctxr.pipelines.crowd.aggregate import Dropped, run
 from ctxr.pipelines.crowd.config import Aggregate
 from ctxr.pipelines.crowd.people import Worker, author_skills, certificate
 from ctxr.pipelines.crowd.validation import coefficients, habits, is_full_share_complete
-from ctxr.pipelines.crowd.votes import consensus, decide, picks_of
+from ctxr.pipelines.crowd.votes import consensus, decide_picks, picks_of
 from ctxr.pipelines.sharing.config import Export
 from ctxr.pipelines.sharing.export import run as export
 from ctxr.store.artifacts import open_artifact
@@ -148,7 +148,7 @@ def test_authors_are_judged_by_others_and_text_by_text(answered: Answered) -> No
 
 def test_votes_of_blocked_workers_do_not_count_and_what_they_wrote_falls(answered: Answered) -> None:
     picks = picks_of(answered)
-    free, blocked = decide(picks, "paper", ()), decide(picks, "paper", ("w-spammer",))
+    free, blocked = decide_picks(picks, "paper", ()), decide_picks(picks, "paper", ("w-spammer",))
     wrote = {one.unit.id for one in picks if one.describer == "w-spammer"}
     assert wrote
     assert {blocked[name].reason for name in wrote} == {"writer_blocked"}
@@ -171,7 +171,7 @@ def literal_majority(answered: Answered) -> dict[str, str | None]:
 def test_majority_is_what_counting_by_hand_gives_and_a_tie_stays_a_tie(answered: Answered) -> None:
     found = consensus(picks_of(answered))
     assert found == literal_majority(answered)
-    tied = decide(picks_of(answered), "majority", ())
+    tied = decide_picks(picks_of(answered), "majority", ())
     assert {tied[unit].reason for unit, winner in found.items() if winner is None} <= {"tie", "writer_blocked"}
 
 
@@ -261,7 +261,7 @@ def test_an_audit_changes_no_decision(answered: Answered) -> None:
     audits = audit_units(answered.units.values(), answered.answers, 1.0, Protocol())
     looked = [answer(one, "w-auditor", 0, 7000 + n, {"pick": (one.images[0],)}) for n, one in enumerate(audits)]
     again = add(answered, audits, looked)
-    assert decide(picks_of(again), "paper", ()) == decide(picks_of(answered), "paper", ())
+    assert decide_picks(picks_of(again), "paper", ()) == decide_picks(picks_of(answered), "paper", ())
 
 
 def test_a_second_look_is_held_against_the_first(answered: Answered) -> None:
