@@ -52,6 +52,6 @@ MORE = {
 
 COMMANDS = {
     **VERBS,
-    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:show", resumes=True),
+    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:demo_tables", resumes=True),
 }
 """Commands by name, in order of use."""
