@@ -187,6 +187,7 @@ def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool =
     forms = FORMS[_case(predicate)]
     if whole:
         forms = tuple(form for form in forms if not form.startswith("~"))
+    form = choose(rng, forms)
     kind = getattr(predicate, "kind", Kind())
     singular = noun(rng, kind)
     slots = {"one": singular, "a": a(singular), "many": noun(rng, kind, plural=True)}
@@ -207,7 +208,7 @@ def say(rng: np.random.Generator, predicate: Predicate | Temporal, whole: bool =
             slots["place"] = choose(rng, words.PLACE_PHRASES[region])
         case FirstTime(inner) | LastTime(inner) | Now(inner):
             slots["clause"] = say(rng, inner, whole=True)
-    return choose(rng, forms).removeprefix("~").format(**slots)
+    return form.removeprefix("~").format(**slots)
 
 
 def sentence(clause: str) -> str:
