@@ -12,6 +12,7 @@ from ctxr.engine.report import SetsReport
 from ctxr.store.arrays import Vectors
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.kinds import IMAGE_SETS
+from ctxr.store.paths import rooted
 from ctxr.store.records import Failure
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, read_unit
@@ -23,7 +24,7 @@ def sets_report(path: Path, up_to_date: bool, curve: bool = False, read: Path | 
     report = SetsReport(
         artifact=path,
         up_to_date=up_to_date,
-        encoder=manifest.models["encoder"]["name"],
+        encoder=rooted(manifest.models["encoder"]["name"], path),
         threshold=manifest.models["selection"]["threshold"],
         counts=manifest.counts,
         failures=[msgspec.structs.asdict(row) for row in read_table(path / "failures.jsonl", Failure)],

@@ -11,6 +11,7 @@ from ctxr.errors import DataError
 from ctxr.models.encoders import load_encoder
 from ctxr.models.picture_vectors import PictureVectors, open_pictures
 from ctxr.store.artifacts import MANIFEST, open_artifact
+from ctxr.store.paths import rooted
 from ctxr.store.units import SOURCES, read_unit
 
 BATCH = 64
@@ -41,7 +42,7 @@ def picture_vectors_of(dataset: Dataset, encoder: str | None, device: str, progr
     if not blocks or len({block.shape[1] for block in blocks}) > 1:
         return None
     try:
-        name, threshold = str(models["encoder"]["name"]), float(models["selection"]["threshold"])
+        name, threshold = rooted(str(models["encoder"]["name"]), dataset.root), float(models["selection"]["threshold"])
     except (KeyError, TypeError, ValueError):
         return None
     return PictureVectors(name, threshold, rows, np.concatenate(blocks))

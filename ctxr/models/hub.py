@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ctxr.errors import CtxrError, UsageError, first_line
+from ctxr.store.paths import without_folder
 
 PATIENCE = 2.0
 """Seconds that a host may take to answer before weights count as out of reach."""
@@ -45,9 +46,8 @@ def makes_pairs(name: str) -> bool:
 
 
 def placeless(name: str) -> str:
-    """The name of an encoder without its place on this machine: a folder by its last part."""
-    kind, colon, value = name.rpartition(":")
-    return f"{kind}{colon}{Path(value).name}" if kind.rpartition(":")[2] in ("local-dir", "checkpoint") else name
+    """The name of a model without its place on this machine: a folder or file by its last part."""
+    return without_folder(from_root(name))
 
 
 def from_root(name: str) -> str:

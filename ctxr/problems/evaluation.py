@@ -16,6 +16,7 @@ from ctxr.engine.progress import Progress
 from ctxr.engine.project import CHAIN, chosen
 from ctxr.engine.report import Table
 from ctxr.metrics.columns import RatioColumn
+from ctxr.models.hub import placeless
 from ctxr.models.identity import model_identity
 from ctxr.problems.figures import Columns, Figure, Summariser
 from ctxr.problems.human_labels import verdict_artifacts
@@ -76,7 +77,7 @@ class EvalRequest:
             regions = open_artifact(options.workdir / REGIONS / options.regions, REGION_FEATURES)
             yield Parent(options.regions, REGION_FEATURES, regions.sha256)
         for name in sorted({one for one in (options.encoder, options.rerank_by) if one}):
-            yield Parent(name, MODEL, model_identity(name, options.workdir))
+            yield Parent(placeless(name), MODEL, model_identity(name, options.workdir))
         for kind, path in (("judgments", options.judgments), ("positives", options.positives)):
             if path is not None:
                 files = [path] if path.is_file() else sorted([*path.glob("*.json*"), *path.glob("*.csv")])

@@ -71,6 +71,12 @@ def rooted(names: NamesT, project: Path) -> NamesT:
     return cast("NamesT", f"{head}{colon}{(project / path).resolve()}") if path.startswith("./") else names
 
 
+def without_folder(name: str) -> str:
+    """A name of `portable`, or one with a path from the root, with the last part of its path alone."""
+    head, colon, path = name.rpartition(":")
+    return f"{head}{colon}{Path(path).name}" if path.startswith("./") or Path(path).is_absolute() else name
+
+
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 """Names of files and folders that need no escape and lead nowhere else."""
 

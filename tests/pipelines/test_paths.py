@@ -95,5 +95,6 @@ def test_a_path_decides_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert run(os.pardir, line) == [True], name
     for name, line in OPENED.items():
         assert run(os.pardir, line) == [False], name
-    for file in [*(root / "work").rglob("manifest.json"), *(root / "work").rglob("seed0/config.json")]:
-        assert str(root) not in file.read_text(), file
+    for folder, name in (("work", "manifest.json"), ("work", "seed0/config.json"), ("made", "manifest.json")):
+        for file in (root / folder).rglob(name):
+            assert str(root) not in file.read_text(), file

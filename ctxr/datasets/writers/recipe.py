@@ -19,7 +19,7 @@ from ctxr.media.images import JPEG_QUALITY, Pixels, encode_jpeg, read_image
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes, sha256_of
-from ctxr.store.paths import CACHE
+from ctxr.store.paths import CACHE, without_folder
 from ctxr.store.records import Image, Source, Split
 from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json, write_tables
 
@@ -57,6 +57,8 @@ def write(job: ExportJob) -> ExportResult:
     tables |= {"images": rows, "sets": dataset.sets, "sources": [sources[name] for name in by_source], "splits": splits}
     write_tables(job.out, tables)
     models = open_artifact(job.origin).manifest.models
+    encoder = models["encoder"]
+    models = models | {"encoder": encoder | {"name": without_folder(encoder["name"])}}
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, pretty_json(head))
     read_rebuild_recipe(job.out)  # what would be refused is not written

@@ -17,6 +17,7 @@ from ctxr.media.decoder_process import Scanner
 from ctxr.media.scan import SCAN_LIMITS, ScanOptions
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder, check_encoder_name
+from ctxr.models.hub import from_root
 from ctxr.models.identity import model_identity
 from ctxr.pipelines.curation.config import BuildSets
 from ctxr.pipelines.curation.copies import CopyRule, SourceHashes, shared_footage
@@ -34,7 +35,7 @@ from ctxr.pipelines.curation.videos import (
 from ctxr.store.artifacts import Artifact, Content, Manifest, Parent, earlier_manifest, open_artifact, package_versions
 from ctxr.store.hashing import sha256_if_readable, sha256_of
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import last_path, remember_paths
+from ctxr.store.paths import last_path, portable, remember_paths, rooted
 from ctxr.store.records import Failure, Split, SplitName
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, read_unit, scanned_unit, unit_sources
@@ -83,7 +84,9 @@ class BuildStage(SetsStage[BuildInputs]):
                 hint="name the place of the missing sources too, or --yes to go on without them",
             )
         earlier = earlier_manifest(out)
-        encoder = earlier.models["encoder"]["name"] if earlier and options.encoder == "auto" else options.encoder
+        encoder = options.encoder
+        if earlier and encoder == "auto":
+            encoder = rooted(earlier.models["encoder"]["name"], out)
         return BuildInputs(parents, options.key(), sources=search.found, encoder=encoder)
 
     def _earlier_sources(self) -> Iterator[str]:
@@ -156,7 +159,8 @@ class BuildStage(SetsStage[BuildInputs]):
             videos=[WorkUnit(video.name, stamps[video.name], video) for video in videos],
             stamps={album.name: stamps[album.name] for album in albums},
             models={
-                "encoder": encoder.describe() | {"threshold": threshold, "identity": identity},
+                "encoder": encoder.describe()
+                | {"name": portable(from_root(encoder.name), out), "threshold": threshold, "identity": identity},
                 "selection": selection,
                 "quality": instruments,
             },

@@ -28,7 +28,7 @@ from ctxr.pipelines.curation.videos import Embedder, Picking, UnitContext, pick_
 from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
-from ctxr.store.paths import last_path
+from ctxr.store.paths import last_path, portable, rooted
 from ctxr.store.records import Failure, SharedFootage, Source, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
@@ -99,6 +99,7 @@ class FilterStage(SetsStage[FilterInputs]):
         models = built.manifest.models
         quality = QualityGate(QualityLimits.of(options), options.brisque_weights, options.ocr)
         selection, encoder = models["selection"], models["encoder"]
+        encoder_name = rooted(encoder["name"], built.path)
         picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
         named = [parent.name for parent in built.manifest.parents if parent.kind in ("video", "photos")]
         units = [read_unit(built.path, name) for name in named if unit_folder(built.path, name).is_dir()]
@@ -107,7 +108,7 @@ class FilterStage(SetsStage[FilterInputs]):
             unit.source.name: Stamp(unit.stamp.scan, sha256_of([unit.stamp.scan, unit.stamp.select, limits]), measures)
             for unit in units
         }
-        embedder = Embedder(encoder["name"], options.device, encoder["precision"], progress, encoder["fingerprint"])
+        embedder = Embedder(encoder_name, options.device, encoder["precision"], progress, encoder["fingerprint"])
         # the search reports no progress: it runs inside another progress line
         locator = SourceLocator(built.path, options.videos, SILENT)
         retry, albums = options.decisive().command_line(), [unit for unit in units if unit.source.kind == "photos"]
@@ -122,7 +123,7 @@ class FilterStage(SetsStage[FilterInputs]):
             ],
             stamps={unit.source.name: stamps[unit.source.name] for unit in albums},
             models={
-                "encoder": encoder | {"threshold": selection["threshold"]},
+                "encoder": encoder | {"name": portable(encoder_name, out), "threshold": selection["threshold"]},
                 "selection": selection,
                 "quality": quality.describe(),
             },

@@ -38,6 +38,7 @@ from ctxr.store.artifacts import (
     take_manifest,
 )
 from ctxr.store.kinds import IMAGE_SETS, JUDGMENTS, TASKS
+from ctxr.store.paths import rooted
 from ctxr.store.records import BETWEEN, Facts, Failure, ImageSet, SharedFootage, Source, Split, SplitName
 from ctxr.store.tables import read_table, write_table
 from ctxr.store.units import (
@@ -265,14 +266,15 @@ class SetsRun(ABC):
         files = merge_units(self.artifact, self.units.values())
         shared = [row for row in self.footage if row.first in self.units and row.second in self.units]
         tables: dict[str, Sequence[Any]] = {
-            "failures.jsonl": [*self.earlier, *self.failures],
             GROUPS: shared,
             SPLITS_TABLE: [Split(name, self.splits[name]) for name in self.units],
         }
-        for name, rows in tables.items():
+        failures = [*self.earlier, *self.failures]
+        # not among the files of the manifest: its rows hold paths and commands of this machine
+        for name, rows in {"failures.jsonl": failures, **tables}.items():
             write_table(self.artifact / name, rows)
         tidy(self.artifact, self.units)
-        failed = {"failed": len(tables["failures.jsonl"])}
+        failed = {"failed": len(failures)}
         return Content(
             [*files, *tables], counts_of(self.units.values(), self.splits, shared) | failed, dict(self.models)
         )
@@ -281,7 +283,10 @@ class SetsRun(ABC):
         """What a rank did."""
         counts = {"sources": len(self.videos), "finished": len(self.units), "failed": len(self.failures)}
         failures = [*map(msgspec.structs.asdict, self.failures)]
-        encoder, threshold = self.models["encoder"]["name"], self.models["selection"]["threshold"]
+        encoder, threshold = (
+            rooted(self.models["encoder"]["name"], self.artifact),
+            self.models["selection"]["threshold"],
+        )
         rank = f"{self.options.rank} of {self.options.world_size}"
         return SetsReport(self.artifact, False, encoder, threshold, counts, failures, read=read, rank=rank)
 

@@ -36,6 +36,7 @@ from ctxr.store.artifacts import MANIFEST, MARKER, Content, Manifest, Parent, op
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT, RUNS
+from ctxr.store.paths import without_folder
 from ctxr.store.records import Source
 from ctxr.store.scores import read_scores
 
@@ -98,7 +99,7 @@ def _origin(job: ExportJob, manifest: Manifest, fingerprint: str) -> str:
     if encoder and selection:
         threshold = selection.get("threshold")
         lines.append(
-            f"- frames of a video set are further apart than {text(threshold)} (encoder {text(encoder.get('name', ''))})"
+            f"- frames of a video set are further apart than {text(threshold)} (encoder {text(without_folder(encoder.get('name', '')))})"
         )
     limits = [name for name in ("brisque", "max_text", "min_size") if manifest.config.get(name) is not None]
     lines += [f"- {name.replace('_', ' ')}: {text(manifest.config[name])}" for name in limits]
