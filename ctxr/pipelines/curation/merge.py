@@ -1,13 +1,15 @@
 """`ctxr merge`: the units that ranks made become an artifact."""
 
+from pathlib import Path
 from typing import Any
 
 from ctxr.datasets.image_sets import sets_report
-from ctxr.engine.options import NotDecisive, Options, typed
+from ctxr.engine.options import typed
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.report import SetsReport
 from ctxr.errors import DataError, UnfinishedError, UsageError
 from ctxr.media.scan import SCAN_LIMITS
+from ctxr.models.hub import from_root
 from ctxr.pipelines.curation.build_sets import BuildStage
 from ctxr.pipelines.curation.config import BuildSets, Filter, Merge
 from ctxr.pipelines.curation.filter import FilterStage
@@ -38,13 +40,17 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
             hint=f"run the ranks first: {first_rank.command_line('videos/', rank=0, world_size=2)}",
         )
     (first, ran), *others = ranks.items()
+    kind, stage = VERBS[ran.verb]
+    options = kind.parse(ran.options, f"{folder / SOURCES}: rank {first}")
+    decisive = _decisive(ran, options)
     for rank, other in others:
-        if different := " and ".join(_differences(ran, other) or _differences(other, ran)):
+        theirs = VERBS[other.verb][0].parse(other.options, f"{folder / SOURCES}: rank {rank}")
+        found = _decisive(other, theirs)
+        if names := sorted(name for name in decisive.keys() | found.keys() if decisive.get(name) != found.get(name)):
+            different = "; ".join(f"{typed(name)} {decisive.get(name)} and {found.get(name)}" for name in names)
             raise DataError(
                 f"ranks {first} and {rank} ran with different options: {different}", hint="run one of them again"
             )
-    kind, stage = VERBS[ran.verb]
-    options = kind.parse(ran.options, f"{folder / SOURCES}: rank {first}")
     if options.folder().resolve() != folder.resolve():
         raise UsageError(
             f"the ranks wrote to {options.folder()}, which is another folder from here",
@@ -54,14 +60,11 @@ def run(config: Merge, progress: Progress = SILENT) -> SetsReport:
     return report
 
 
-def _differences(one: RankRun, other: RankRun) -> list[str]:
-    """Options of a run that the other does not have, without those in which ranks may differ."""
-    rows, theirs = ({"world_size": run.world} | run.options for run in (one, other))
-    free = _free(VERBS[one.verb][0])
-    return [f"{typed(name)} {value}" for name, value in rows.items() if theirs.get(name) != value and name not in free]
-
-
-def _free(kind: type[Options]) -> set[str]:
-    """Options in which ranks may differ: limits of scans, and what decides no result; but what is read and the encoder do."""
-    free = {name for name, option in kind.describe().items() if NotDecisive in option.markers}
-    return (free | SCAN_LIMITS) - {"sources", "encoder", "precision"}
+def _decisive(run: RankRun, options: BuildSets | Filter) -> dict[str, object]:
+    """What must be equal in all ranks, with the names of options; paths from the root."""
+    values = {name: value for name, value in options.key().items() if name not in SCAN_LIMITS}
+    values |= {"verb": run.verb, "world_size": run.world}
+    if isinstance(options, Filter):
+        return values | {"input": options.source().resolve()}
+    sources = [str(Path(source).resolve()) for source in options.sources]
+    return values | {"sources": sources, "encoder": from_root(options.encoder), "precision": options.precision}

@@ -1,5 +1,6 @@
 """Ranks and engines: whoever makes the units, and however often they are killed, the artifact has the same bytes."""
 
+import os
 import pickle  # noqa: TID251 (what the test itself wrote)
 import shutil
 import signal
@@ -186,10 +187,15 @@ def test_a_rank_is_at_work_once_and_among_one_number_of_ranks(tmp_path: Path) ->
         read_ranks(tmp_path)
 
 
-def test_ranks_may_differ_in_what_decides_no_result(rough: Path, whole: Path, tmp_path: Path) -> None:
+def test_ranks_may_differ_in_what_decides_no_result(
+    rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "sets"
     make(rough, out, rank=0, world_size=2)
-    make(rough, out, rank=1, world_size=2, time_limit=600.0, stall_seconds=90.0, neighbours="fp32", yield_curve=True)
+    monkeypatch.chdir(tmp_path)
+    elsewhere = Path(os.path.relpath(rough, tmp_path))
+    limits = {"time_limit": 600.0, "stall_seconds": 90.0, "neighbours": "fp32", "yield_curve": True}
+    make(elsewhere, Path("sets"), rank=1, world_size=2, **limits)
     merge(Merge(artifact=out))
     assert open_artifact(out).manifest.config == open_artifact(whole).manifest.config
     assert same_tree(out / "sources", whole / "sources")
@@ -198,7 +204,7 @@ def test_ranks_may_differ_in_what_decides_no_result(rough: Path, whole: Path, tm
 def test_ranks_of_two_kinds_are_not_merged(rough: Path, tmp_path: Path) -> None:
     make(rough, tmp_path / "sets", rank=1, world_size=4)
     make(rough, tmp_path / "sets", rank=0, world_size=4, workers=2, rate=4.0)
-    with pytest.raises(DataError, match=r"ranks 0 and 1 .*: --rate 4"):
+    with pytest.raises(DataError, match=r"ranks 0 and 1 .*: --rate 4.0 and 5.0"):
         merge(Merge(artifact=tmp_path / "sets"))
     (tmp_path / "sets").rename(tmp_path / "moved")
     make(rough, tmp_path / "moved", rank=0, world_size=1)
