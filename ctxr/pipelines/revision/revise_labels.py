@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 
 from msgspec import structs
 
-from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, read_rounds, refuse_changed_rounds
+from ctxr.datasets.rounds import Base, Round, RoundInputs, Rounds, link_base, read_rounds, refuse_changed_rounds
 from ctxr.engine.progress import SILENT, Progress
 from ctxr.engine.stage import execute
 from ctxr.models.entailment.base import Judge
@@ -29,7 +29,7 @@ from ctxr.pipelines.revision.project import open_project, switch_round
 from ctxr.pipelines.revision.results import reported
 from ctxr.pipelines.revision.threshold import choose_threshold
 from ctxr.problems.gallery.truth import TRUTH
-from ctxr.store.artifacts import Artifact, Content
+from ctxr.store.artifacts import Artifact, Content, take_manifest
 from ctxr.store.hashing import sha256_of
 
 
@@ -110,5 +110,7 @@ class Revision(Rounds):
     def write(self, inputs: RoundInputs, out: Path, progress: Progress) -> Content:
         """Make the round, then write what `Rounds` does."""
         refuse_changed_rounds(out)
-        made: Round = resolve_name("ctxr.pipelines.revision.revising:make")(self._new, inputs.rounds, progress)
+        made, sets = resolve_name("ctxr.pipelines.revision.revising:make")(self._new, inputs.rounds, progress)
+        take_manifest(out)
+        link_base(out, self.base, sets, progress)
         return super().write(replace(inputs, rounds=(*inputs.rounds, made)), out, progress)

@@ -5,10 +5,8 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from ctxr.datasets.rounds import (
-    Base,
     Round,
     folder_of,
-    link_base,
     read_figures,
     read_rounds,
     text_of,
@@ -165,8 +163,10 @@ def _described(one: Round) -> str:
     return f"{one.number} ({', '.join([f'{one.added:,} added by {one.classifier}', *(w for w, so in words.items() if so)])})"
 
 
-def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> Round:
-    """Write the files of a round beside those of the earlier ones. Raises what `pipelines.revise_labels.run` says."""
+def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> tuple[Round, Sequence[ImageSet]]:
+    """Write the files of a round beside those of the earlier ones; the round, and the sets of the dataset, with their distances.
+
+    Raises what `pipelines.revise_labels.run` says."""
     config, base, out = new.options, new.inputs.base, new.options.folder()
     encoder = open_encoder(new.by, config.workdir, config.device, progress)
     if new.inputs.before:
@@ -177,8 +177,10 @@ def make(new: NewRound, rounds: Sequence[Round], progress: Progress) -> Round:
             f"{new.inputs.rejected:,} pairs that {new.cascade.name} rejected or left unsure before are left out"
         )
     revised = _revised(new, encoder, progress)
-    link_base(out, base, _sets(config, base, encoder, progress), progress)
-    return write(config, revised, len(rounds) + 1, new.decides)
+    sets = base.dataset.sets
+    if base.tables is None:  # of a release, with distances where there are vectors to measure them by
+        sets = with_distances(base.dataset, encoder, config.workdir, progress)
+    return write(config, revised, len(rounds) + 1, new.decides), sets
 
 
 def _revised(new: NewRound, encoder: Encoder, progress: Progress) -> Revised:
@@ -200,10 +202,3 @@ def _revised(new: NewRound, encoder: Encoder, progress: Progress) -> Revised:
         inputs, tuple(pools), tuple(verdicts), tuple(reasons), new.threshold, encoder, cascade, frozenset(new.leaked),
         own, texts, new.force, new.licence,
     )  # fmt: skip
-
-
-def _sets(config: ReviseLabels, base: Base, encoder: Encoder, progress: Progress) -> tuple[ImageSet, ...]:
-    """The sets of the dataset, of a release with their distances where there are vectors to measure them by."""
-    if base.tables is not None:
-        return base.dataset.sets
-    return with_distances(base.dataset, encoder, config.workdir, progress)

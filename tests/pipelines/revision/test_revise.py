@@ -16,7 +16,7 @@ from ctxr.models.training.checkpoint import Checkpoint
 from ctxr.models.training.recipe import HeadShape, ScorerShape
 from ctxr.pipelines.modelling.config import Train
 from ctxr.pipelines.modelling.train import run as train
-from ctxr.pipelines.revision import decisions
+from ctxr.pipelines.revision import decisions, revise_labels
 from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import MANIFEST, Content, finish
@@ -150,6 +150,27 @@ def test_a_stop_while_a_round_is_put_in_force_is_mended(workdir: Path) -> None:
     (workdir / "revised" / "judgments.jsonl").unlink()
     assert run(options(workdir), classifier=StandIn(workdir / "dataset")).did == "up to date"
     assert bytes_of(workdir / "revised") == before
+
+
+def test_a_run_stopped_among_the_tables_of_the_dataset_is_unfinished(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = StandIn(workdir / "dataset")
+    run(options(workdir, per_image=1), classifier=judge)
+
+    def stopped(out: Path, *_others: object) -> None:
+        (out / "sets.jsonl").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(revise_labels, "link_base", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(options(workdir, per_image=2), classifier=judge)
+    assert not (workdir / "revised" / MANIFEST).exists()
+    run(options(workdir, per_image=2), classifier=judge)
+    for per_image in (1, 2):
+        run(options(workdir, per_image=per_image, out=workdir / "whole"), classifier=judge)
+    assert bytes_of(workdir / "revised") == bytes_of(workdir / "whole")
 
 
 def test_who_was_trained_on_evaluated_pictures_may_not_judge_them(workdir: Path) -> None:
