@@ -21,7 +21,7 @@ from ctxr.pipelines.revision.config import ReviseLabels
 from ctxr.pipelines.revision.revise_labels import run
 from ctxr.store.artifacts import MANIFEST, Content, finish
 from ctxr.store.records import Judgment
-from ctxr.store.tables import read_table
+from ctxr.store.tables import read_table, write_table
 from ctxr.synthetic.captions import write_captions
 from tests.pipelines.revision.conftest import DRAWN
 from tests.pipelines.revision.stand_in import Listening, StandIn, ledger_of, truth_of
@@ -159,7 +159,7 @@ def test_a_run_stopped_among_the_tables_of_the_dataset_is_unfinished(
     run(options(workdir, per_image=1), classifier=judge)
 
     def stopped(out: Path, *_others: object) -> None:
-        (out / "sets.jsonl").unlink()
+        write_table(out / "sets.jsonl", [])
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
