@@ -4,6 +4,7 @@ Statistics, audits, exports and evaluation look at this and not at files, so eac
 releases alike.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -121,6 +122,12 @@ class Dataset:
                     backwards = reversed([*enumerate(image_set.images)])
                     positions[image_set.id] = {image: position for position, image in backwards}
                 yield query, image_set, positions[image_set.id][judgment.candidate]
+
+    def sole_targets(self, worker: str = "gold") -> Iterator[tuple[Query, ImageSet, int]]:
+        """As `targets`, without queries that have several."""
+        found = [*self.targets(worker)]
+        counts = Counter(query.id for query, _, _ in found)
+        return (row for row in found if counts[row[0].id] == 1)
 
     def picture(self, image: Image) -> Path | None:
         """The file of an image; None if unavailable."""

@@ -61,13 +61,18 @@ def captioned(
             holds.add((pick.query, pick.candidate))
         elif pick.value > 0:
             chosen[pick.query].append(pick.candidate)
-    for query, image in ((query.id, image_set.images[place]) for query, image_set, place in dataset.targets()):
+    targets = defaultdict[str, list[str]](list)
+    for question, image_set, place in dataset.targets():
+        targets[question.id].append(image_set.images[place])
+    for query, images in targets.items():
         if query in accepted:
-            own[image].append(texts[query])
-            wrong = [(query, other, "wrong_choice") for other in chosen[query] if (query, other) not in holds]
-            claims += [(query, image, "entailment"), *wrong[:1]]
-        elif len(chosen[query]) >= _REJECTED and image not in chosen[query]:
-            claims.append((query, image, "rejected"))
+            for image in images:
+                own[image].append(texts[query])
+                claims.append((query, image, "entailment"))
+            wrong = [other for other in chosen[query] if (query, other) not in holds and other not in images]
+            claims += [(query, other, "wrong_choice") for other in wrong[:1]]
+        elif len(chosen[query]) >= _REJECTED:
+            claims += [(query, image, "rejected") for image in images if image not in chosen[query]]
     for query, image, relation in claims:
         premise = " ".join(text for text in own[image] if text != texts[query])
         row, image_set = dataset.images[image], sets[image]

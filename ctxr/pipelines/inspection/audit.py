@@ -32,9 +32,9 @@ SEVERAL_CHOICES = ("position by length",)
 
 
 def trials_of(dataset: Dataset, worker: str) -> list[Trial]:
-    """Each query with its target, in the order of judgments; sets of one image are left out."""
+    """Each query with its target, in the order of judgments; sets of one image, and queries with several targets, are left out."""
     rows = []
-    for query, image_set, target in dataset.targets(worker):
+    for query, image_set, target in dataset.sole_targets(worker):
         if query.labels is None and len(image_set.images) > 1:
             words = sum(len(dataset.texts[name].text.split()) for name in query.texts)
             split = dataset.split_of(image_set)

@@ -92,7 +92,7 @@ def _listed(numbers: list[int]) -> str:
 def _check_targets(dataset: Dataset, numbers: dict[str, list[int]]) -> Iterator[Check]:
     """Ids of queries that end in a position, as those of the release do, against the places of their targets."""
     named, as_set, by_number = 0, 0, 0
-    for query, image_set, position in dataset.targets():
+    for query, image_set, position in dataset.sole_targets():
         match = re.fullmatch(re.escape(image_set.id) + r"/(\d{1,6})", query.id)
         if match is None or image_set.id not in numbers:
             continue
@@ -143,7 +143,7 @@ def check_scores(dataset: Dataset, runs: list[Run], reference: str, seed: int) -
         values = run.scorers[0].values
         # by side: the set, the position of the target, and the scores of the candidates of each query
         sides: dict[str, list[tuple[str, int, list[float]]]] = {}
-        for query, image_set, position in dataset.targets():
+        for query, image_set, position in dataset.sole_targets():
             own = values.get(query.id, {})
             if own.keys() >= set(image_set.images):
                 row = (image_set.id, position, [own[image] for image in image_set.images])

@@ -32,7 +32,7 @@ from ctxr.errors import DataError, UsageError, plural, some
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, Export, ExportReport
 from ctxr.problems.registry import question_about
 from ctxr.problems.runs import SCORES
-from ctxr.store.artifacts import MANIFEST, MARKER, Content, Manifest, Parent, open_artifact, require_ours
+from ctxr.store.artifacts import MANIFEST, MARKER, Content, Manifest, Parent, open_artifact
 from ctxr.store.atomic import disk_errors, link_or_copy, write_bytes
 from ctxr.store.hashing import sha256_file
 from ctxr.store.kinds import EXPORT, RUNS
@@ -247,8 +247,9 @@ def _scores_by(by: str, workdir: Path) -> tuple[str, dict[str, dict[str, float]]
 
 
 def _refuse_others(out: Path, to: str) -> None:
-    """Make the folder `out` ours. Raises UsageError for one that holds something that is no export, or one in another format."""
-    require_ours(out)
+    """Raises UsageError for an artifact in `out` that is no export, or one in another format."""
+    if not out.is_dir():
+        return
     with disk_errors(out):
         names = {path.name for path in out.iterdir()}
     if MANIFEST in names:
@@ -259,7 +260,7 @@ def _refuse_others(out: Path, to: str) -> None:
             raise UsageError(
                 f"{out} holds an export to {manifest.config.get('to')}, not to {to}", hint="choose another --out"
             )
-    elif names - {MARKER} and not names & {MAKING, LEAVING}:
+    elif MARKER in names and names - {MARKER} and not names & {MAKING, LEAVING}:
         raise UsageError(f"{out} holds an unfinished artifact of another kind", hint="choose another folder with --out")
 
 

@@ -144,6 +144,19 @@ def test_a_wrong_choice_takes_the_place_of_a_drawn_caption(tmp_path: Path) -> No
     ]
 
 
+def test_a_description_of_two_images_holds_for_both_and_gives_one_wrong_choice(tmp_path: Path) -> None:
+    dataset = read_dataset(write_world_dataset(tmp_path / "dataset"))
+    query, image_set, place = next(dataset.targets())
+    right, second, wrong = (image_set.images[(place + step) % len(image_set.images)] for step in range(3))
+    votes = [Judgment(query.id, image, "worker-1", 1) for image in (second, wrong)]
+    two = replace(dataset, judgments=(*dataset.judgments, Judgment(query.id, second, "gold", 1), *votes))
+    assert query.id not in {one.id for one, _, _ in two.sole_targets()}
+    text = " ".join(dataset.texts[name].text for name in query.texts)
+    rows = captioned(two, ORIGIN, dataset.queries, tmp_path, Silent()).rows
+    found = [(row.image, row.relation) for row in rows if row.hypothesis == text and row.relation != "other"]
+    assert sorted(found) == sorted([(right, "entailment"), (second, "entailment"), (wrong, "wrong_choice")])
+
+
 def test_published_pairs_are_converted_and_dealt_where_they_have_no_side(tmp_path: Path) -> None:
     file = tmp_path / "quora_duplicate_questions.tsv"
     lines = (f"{n}\t{2 * n}\t{2 * n + 1}\tWhy {n}?\tHow {n}?\t{n % 2}\n" for n in range(40))
