@@ -62,7 +62,7 @@ def test_a_judge_alone_keeps_its_fingerprint_and_a_cascade_has_that_of_its_judge
 
 
 def test_a_probability_at_the_limit_is_above_it_as_the_ledger_holds_both() -> None:
-    for p, threshold in ((0.9, 0.9), (0.7, 0.7), (0.9999998, 1.0), (0.6883771, 0.688377)):
+    for p, threshold in ((0.9, 0.9), (0.7, 0.7), (0.9999998, 1.0), (0.6883771, 0.688377), (0.123456, 0.1234564)):
         answers = np.array([p, p - 1e-3], np.float32)
         verdicts = Cascade((judge("only"),)).decide(partial(_among, answers), 2, (threshold, threshold))
         assert verdicts.values.tolist() == [1, 0]

@@ -172,16 +172,20 @@ def test_shared_footage_is_that_of_every_pair(seed: int) -> None:
         ids, some = [f"s{source}/{at}" for at in own], [hashes[at] for at in own]
         parts.append(SourceHashes(f"s{source}", "photos", ids, some, vectors[own]))
     slow: dict[tuple[str, str], set[int]] = {}
+    closest: dict[tuple[str, str], tuple[float, int, int]] = {}
     for one, other in combinations(range(count), 2):
         distance = float(np.linalg.norm(vectors[one].astype(np.float64) - vectors[other]))
         if owner[one] != owner[other] and are_copies(rule, hashes[one], hashes[other], distance, 3 * rule.bits):
-            slow.setdefault((f"s{owner[one]}", f"s{owner[other]}"), set()).add(other)
+            sources = f"s{owner[one]}", f"s{owner[other]}"
+            slow.setdefault(sources, set()).add(other)
+            closest[sources] = min(closest.get(sources, (np.inf, 0, 0)), (distance, one, other))
     found = shared_footage(reversed(parts), rule)
     assert {(one.first, one.second): one.shared for one in found} == {key: len(rows) for key, rows in slow.items()}
     assert slow
     for row in found:
         assert row.of == sum(hashes[at] != "" for at in np.flatnonzero(owner == int(row.second[1:])))
-        assert (row.example[0].split("/")[0], row.example[1].split("/")[0]) == (row.first, row.second)
+        distance, one, other = closest[row.first, row.second]
+        assert (row.example, row.distance) == ((f"{row.first}/{one}", f"{row.second}/{other}"), round(distance, 6))
 
 
 def pan(seed: int, frames: int = 75) -> list[Pixels]:
