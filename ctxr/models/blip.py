@@ -129,12 +129,7 @@ class BlipEncoder(nn.Module):
         query, candidate = mask.nonzero(as_tuple=True)
         tokens = cut(texts)[query]
         image = seen[candidates[query, candidate]]
-        joint = self.model.text_encoder(
-            input_ids=tokens,
-            attention_mask=(tokens != 0).long(),
-            encoder_hidden_states=image,
-            encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long, device=image.device),
-        ).last_hidden_state[:, 0]
+        joint = joint_vectors(self.model.text_encoder, tokens, image)
         joint = joint if joint.dtype == torch.float64 else joint.float()
         return cast("Tensor", joint.new_zeros((*mask.shape, self.width)).index_put((query, candidate), joint))
 
@@ -144,6 +139,17 @@ class BlipEncoder(nn.Module):
         head = self.model.itm_head
         weight, bias = head.weight[1] - head.weight[0], head.bias[1] - head.bias[0]
         return cast("Tensor", (pairs * weight).sum(-1) + bias)
+
+
+def joint_vectors(text_encoder: Any, tokens: Tensor, image: Tensor) -> Tensor:
+    """The [CLS] [B, D] of texts [B, T] that look at the tokens of an image each, [B, P, ...]."""
+    states = text_encoder(
+        input_ids=tokens,
+        attention_mask=(tokens != 0).long(),
+        encoder_hidden_states=image,
+        encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long, device=image.device),
+    ).last_hidden_state
+    return states[:, 0]  # type: ignore[no-any-return]
 
 
 def is_blip(name: str) -> bool:

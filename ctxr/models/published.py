@@ -206,10 +206,6 @@ def quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-BERT_WORDS = {"word_embeddings": "pieces", "position_embeddings": "places", "token_type_embeddings": "kinds"}
-"""Our names of the tables that embed a token, by those of BERT."""
-
-
 def renamed(
     state: Mapping[str, Tensor], names: Mapping[str, str], needless: Callable[[str], bool], path: Path
 ) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ctxr.errors import DataError
 from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
-from ctxr.models.published import BERT_WORDS, check_shapes, read_object, read_tensors, renamed
+from ctxr.models.published import check_shapes, read_object, read_tensors, renamed
 from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
@@ -190,6 +190,7 @@ _LAYER = {
     "attention_output.{}LayerNorm": "after_attention",
 }
 _FEED = {"intermediate.{}dense": "widen", "output.{}dense": "narrow", "output.{}LayerNorm": "after_widening"}
+_WORDS = {"word_embeddings": "pieces", "position_embeddings": "places", "token_type_embeddings": "kinds"}
 _VILBERT = {"image_embeddings": "features", "image_location_embeddings": "box", "LayerNorm": "norm"}
 _UNITER = {
     "image_embeddings": "features",
@@ -246,7 +247,7 @@ def _with_match(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _names(config: CrossConfig) -> Iterator[tuple[str, str]]:
     """(volta's name, ours) of every weight."""
-    for theirs, ours in BERT_WORDS.items():
+    for theirs, ours in _WORDS.items():
         yield f"bert.embeddings.{theirs}.weight", f"words.{ours}.weight"
     modules = {"bert.embeddings.LayerNorm": "words.norm"}
     module, parts = ("embeddings", _UNITER) if config.embedding == "uniter" else ("v_embeddings", _VILBERT)

@@ -7,21 +7,23 @@ and `vocab.txt`. The sizes of the vision transformer follow from its weights; it
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import make_tokenizer, read_vocabulary
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
-from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, paired, pixel_vision
+from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, text_model, vision_model
+from ctxr.models.entailment.image_branches import MEAN, PREMISE, STD, WORDS, dark_pixel, paired
 from ctxr.models.entailment.recipe import ClassifierRecipe
-from ctxr.models.entailment.vision import resized_positions
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import BERT_WORDS, check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
+from ctxr.models.published import check_shapes, checkpoint_files, fingerprint_of, read_tensors, renamed
+
+POSITIONS = "vision.embeddings.position_embedding"
 
 HEAD = 64
 """Width of each head of the vision transformer."""
@@ -32,23 +34,19 @@ _LEFT = re.compile(
 )
 """What a classifier of entailment does without: momentum copies, queues, other heads, other decoders."""
 
-_VISION = {"cls_token": "cls", "pos_embed": "places"}
-_VISION_LAYERS = {"patch_embed.proj": "stem.project", "norm": "norm"}
-_VISION_BLOCK = {
-    "norm1": "before_attention", "attn.qkv": "parted", "attn.proj": "out",
-    "norm2": "before_widening", "mlp.fc1": "widen", "mlp.fc2": "narrow",
-}  # fmt: skip
-_LAYER = {
-    "attention.self.query": "attention.query", "attention.self.key": "attention.key",
-    "attention.self.value": "attention.value", "attention.output.dense": "attention.out",
-    "attention.output.LayerNorm": "after_attention", "intermediate.dense": "widen", "output.dense": "narrow",
-    "output.LayerNorm": "after_widening",
-}  # fmt: skip
-_CROSSED = {
-    "crossattention.self.query": "crossed.query", "crossattention.self.key": "crossed.key",
-    "crossattention.self.value": "crossed.value", "crossattention.output.dense": "crossed.out",
-    "crossattention.output.LayerNorm": "after_crossed",
-}  # fmt: skip
+_OURS = (
+    ("visual_encoder.cls_token", "vision.embeddings.class_embedding"),
+    ("visual_encoder.pos_embed", POSITIONS),
+    ("visual_encoder.patch_embed.proj.", "vision.embeddings.patch_embedding."),
+    ("visual_encoder.norm.", "vision.post_layernorm."),
+    ("visual_encoder.blocks.", "vision.encoder.layers."),
+    (".norm1.", ".layer_norm1."),
+    (".norm2.", ".layer_norm2."),
+    (".attn.qkv.", ".self_attn.qkv."),
+    (".attn.proj.", ".self_attn.projection."),
+    ("text_encoder.", "words."),
+)
+"""Parts of ALBEF's names for weights, and those of transformers in their place."""
 
 
 def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
@@ -74,18 +72,22 @@ def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     size = recipe.image_size or vision["side"]
     if size % vision["patch"]:
         raise DataError(f"pictures of {size} pixels cannot be cut into patches of {vision['patch']}")
-    tensors = translate_albef(state, config, vision, path)
-    tensors["vision.places"] = resized_positions(tensors["vision.places"], (size // vision["patch"]) ** 2)
     dimensions = vision | {"side": size}
 
-    def build() -> FusionBranch:
+    def untrained() -> FusionBranch:
         with torch.random.fork_rng(devices=[]):
-            branch = FusionBranch(pixel_vision(**dimensions), FusionEncoder(config))
-        check_shapes(tensors, branch.state_dict(), path)
+            return FusionBranch(vision_model(**dimensions), text_model(config), dark_pixel())
+
+    parameters = dict(untrained().named_parameters())
+    tensors = translate_albef(state, parameters, path)
+    tensors[POSITIONS] = resized_positions(tensors[POSITIONS], (size // vision["patch"]) ** 2)
+    check_shapes(tensors, parameters, path)
+
+    def build() -> FusionBranch:
+        branch = untrained()
         branch.load_state_dict(tensors, strict=False)
         return branch
 
-    build()
     fingerprint = fingerprint_of(tensors, json.dumps([repr(config), dimensions, pieces]).encode())
     return ImageSource(
         name, fingerprint, config.width, build, make_tokenizer(pieces, most=WORDS),
@@ -93,34 +95,27 @@ def albef_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     )  # fmt: skip
 
 
-def translate_albef(
-    state: Mapping[str, Tensor], config: FusionConfig, vision: Mapping[str, int], path: Path
-) -> dict[str, Tensor]:
-    """A `FusionBranch`'s state, but for `vision.black`, from ALBEF's. Raises as `renamed` does."""
+def translate_albef(state: Mapping[str, Tensor], ours: Iterable[str], path: Path) -> dict[str, Tensor]:
+    """The parameters of a `FusionBranch`, by their names, from ALBEF's state. Raises as `renamed` does."""
     # pre-training keeps the encoder under the model for masked words, fine-tuning does not
     state = {re.sub(r"^text_encoder\.bert\.", "text_encoder.", key): tensor for key, tensor in state.items()}
-    names = dict(_names(config, vision["depth"]))
+    names = {}
+    for name in ours:
+        key = name
+        for albef, transformers in _OURS:
+            key = key.replace(transformers, albef)
+        names[key] = name
     return renamed(state, names, lambda key: _LEFT.fullmatch(key) is not None, path)
 
 
-def _names(config: FusionConfig, depth: int) -> Iterator[tuple[str, str]]:
-    """(ALBEF's name, ours) of every weight."""
-    for theirs, ours in _VISION.items():
-        yield f"visual_encoder.{theirs}", f"vision.{ours}"
-    for theirs, ours in BERT_WORDS.items():
-        yield f"text_encoder.embeddings.{theirs}.weight", f"words.{ours}.weight"
-    modules = {"text_encoder.embeddings.LayerNorm": "words.norm"}
-    modules |= {f"visual_encoder.{theirs}": f"vision.{ours}" for theirs, ours in _VISION_LAYERS.items()}
-    for block in range(depth):
-        at = f"visual_encoder.blocks.{block}."
-        modules |= {at + theirs: f"vision.blocks.{block}.{ours}" for theirs, ours in _VISION_BLOCK.items()}
-    for layer in range(config.text_layers + config.fusion_layers):
-        above = layer - config.text_layers
-        prefix = f"words.text.{layer}." if above < 0 else f"words.fusion.{above}."
-        parts = _LAYER if above < 0 else _LAYER | _CROSSED
-        modules |= {f"text_encoder.encoder.layer.{layer}.{theirs}": prefix + ours for theirs, ours in parts.items()}
-    for theirs, ours in modules.items():
-        yield from ((f"{theirs}.{part}", f"{ours}.{part}") for part in ("weight", "bias"))
+def resized_positions(positions: Tensor, patches: int) -> Tensor:
+    """Positions [1, 1 + Q, D] of a square grid, interpolated to one of `patches`: [1, 1 + P, D]; that of [CLS] stays."""
+    old, new = math.isqrt(positions.shape[1] - 1), math.isqrt(patches)
+    if old == new:
+        return positions
+    grid = positions[:, 1:].transpose(1, 2).reshape(1, -1, old, old)
+    grid = functional.interpolate(grid, size=(new, new), mode="bicubic", align_corners=False)
+    return torch.cat([positions[:, :1], grid.flatten(2).transpose(1, 2)], dim=1)
 
 
 def _vision_sizes(state: Mapping[str, Tensor], path: Path) -> dict[str, int]:

@@ -7,14 +7,13 @@ Letters: V words, P cells, F features, E width of the encoder's space, D width o
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ctxr.errors import UsageError
 from ctxr.models.encoders import EncoderSource, find_source
-from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.entailment.fusion import FusionBranch, WordsAlone
 from ctxr.models.modules import ImageTextModel
 
 WORDS_AT_ONCE = 64
@@ -53,22 +52,22 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     model = source.build()
     centre, axes, meaning = words_of(model, source, pieces, branch.width)
     weight, bias = into_space(model.visual)
-    vision, fusion = branch.vision, branch.words
-    stem: Any = vision.stem
-    stem.project.weight.copy_(axes.T @ weight)
-    stem.project.bias.copy_(axes.T @ (bias - centre))
-    fusion.pieces.weight.copy_(meaning)
-    for part in (fusion.places.weight, fusion.kinds.weight, vision.places):
+    cells, words = branch.vision.embeddings, branch.words.embeddings
+    cells.project.weight.copy_(axes.T @ weight)
+    cells.project.bias.copy_(axes.T @ (bias - centre))
+    words.word_embeddings.weight.copy_(meaning)
+    for part in (words.position_embeddings.weight, words.token_type_embeddings.weight, cells.position_embedding):
         part.mul_(LITTLE)
-    for layer in (*vision.blocks, *fusion.text, *fusion.fusion):
-        # at first a layer passes words and patches on nearly unchanged
-        for holder, name in ((layer, "narrow"), (layer, "out"), (getattr(layer, "attention", None), "out")):
-            if (added := getattr(holder, name, None)) is not None:
-                added.weight.mul_(LITTLE)
-    for layer in fusion.fusion:
-        crossed: Any = layer.crossed
-        for projection in (crossed.query, crossed.key, crossed.value, crossed.out):
-            nn.init.eye_(projection.weight)
+    # at first a layer passes words and patches on nearly unchanged, and a word that looks at its picture sees what it is like
+    for layer in branch.vision.encoder.layers:
+        layer.self_attn.projection.weight.mul_(LITTLE)
+        layer.mlp.fc2.weight.mul_(LITTLE)
+    for layer in branch.words.encoder.layer:
+        layer.attention.output.dense.weight.mul_(LITTLE)
+        layer.output.dense.weight.mul_(LITTLE)
+        if not isinstance(crossed := layer.crossattention, WordsAlone):
+            for projection in (crossed.self.query, crossed.self.key, crossed.self.value, crossed.output.dense):
+                nn.init.eye_(projection.weight)
     return branch
 
 

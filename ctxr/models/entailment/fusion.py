@@ -1,15 +1,18 @@
-"""A text transformer whose upper layers look at a picture (ALBEF): its [CLS] is hypothesis and picture together, h^v.
+"""A vision transformer, and a text transformer whose upper layers look at its picture (ALBEF), of the layers that transformers has of BLIP.
 
-Letters: B claims, T tokens, N pictures, P patches, D width.
+Letters: B claims, T tokens, N pictures, P patches, F features, D width.
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from ctxr.models.entailment.vision import VisionTransformer
-from ctxr.models.layers import EPSILON, Attention, Block, FeedForward, attend
+from ctxr.models.blip import joint_vectors
+from ctxr.models.layers import EPSILON
+from ctxr.models.regions import output_of
 
 
 @dataclass(frozen=True)
@@ -37,94 +40,107 @@ class FusionConfig:
     products: bool = False
 
 
-class CrossAttention(nn.Module):
-    """Every word looks at every token of its picture."""
+class WordsAlone(nn.Module):
+    """Stands for cross-attention in the layers that see words alone."""
 
-    def __init__(self, width: int, image_width: int, heads: int, dropout: float) -> None:
+    def forward(self, words: Tensor, **_: Any) -> tuple[Tensor, None]:
+        """The words as they are, and no attention."""
+        return words, None
+
+
+class ProductOutput(nn.Module):
+    """The output of cross-attention, with a product of each word with what it saw."""
+
+    def __init__(self, output: Any, width: int) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.query, self.out = nn.Linear(width, width), nn.Linear(width, width)
-        self.key, self.value = nn.Linear(image_width, width), nn.Linear(image_width, width)
+        self.dense, self.LayerNorm, self.dropout = output.dense, output.LayerNorm, output.dropout
+        self.products = nn.Linear(width, width)
 
-    def forward(self, words: Tensor, image: Tensor) -> Tensor:
-        """[B, T, D] of words [B, T, D] and tokens of an image [B, 1 + P, image width]."""
-        projected = self.query(words), self.key(image), self.value(image)
-        mixed: Tensor = self.out(attend(*projected, self.heads, None, dropout=self.dropout if self.training else 0.0))
-        return mixed
+    def forward(self, seen: Tensor, words: Tensor) -> Tensor:
+        """[B, T, D] of what the words saw and the words, [B, T, D] both."""
+        seen = self.dense(seen)
+        seen = seen + self.products(words * seen)
+        return cast("Tensor", self.LayerNorm(words + self.dropout(seen)))
 
 
-class CrossBlock(FeedForward):
-    """BERT's layer with a look at the picture between attention and widening, normalised behind it as they are."""
+def text_model(config: FusionConfig) -> Any:
+    """A BlipTextModel with the embeddings of BERT, whose lower layers see words alone."""
+    from transformers import BlipTextConfig, BlipTextModel
+    from transformers.models.bert.modeling_bert import BertEmbeddings
 
-    def __init__(
-        self, width: int, image_width: int, heads: int, inner: int, dropout: float, *, products: bool = False
-    ) -> None:
+    settings = BlipTextConfig(
+        vocab_size=config.vocabulary, hidden_size=config.width, encoder_hidden_size=config.image_width,
+        intermediate_size=config.inner, num_hidden_layers=config.text_layers + config.fusion_layers,
+        num_attention_heads=config.heads, max_position_embeddings=config.places, type_vocab_size=config.kinds,
+        hidden_act="gelu", layer_norm_eps=EPSILON, hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.dropout, pad_token_id=0, bos_token_id=None, eos_token_id=None, sep_token_id=0,
+    )  # fmt: skip
+    model = BlipTextModel(settings, add_pooling_layer=False)
+    model.embeddings = BertEmbeddings(settings)
+    for number, layer in enumerate(model.encoder.layer):
+        if number < config.text_layers:
+            layer.crossattention = WordsAlone()
+        elif config.products:
+            layer.crossattention.output = ProductOutput(layer.crossattention.output, config.width)
+    return model
+
+
+class CellEmbeddings(nn.Module):
+    """Cells [N, P, F] of another encoder's feature map, projected to D and then normalised, behind a [CLS].
+
+    An aligned projection keeps its meaning because nothing normalises the cells before it.
+    """
+
+    def __init__(self, cells: int, features: int, width: int) -> None:
         super().__init__()
-        self.products = nn.Linear(width, width) if products else None
-        self.attention = Attention(width, heads, dropout)
-        self.crossed = CrossAttention(width, image_width, heads, dropout)
-        self.widen, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
-        self.after_attention, self.after_crossed, self.after_widening = (
-            nn.LayerNorm(width, eps=EPSILON) for _ in range(3)
-        )
-        self.dropout = nn.Dropout(dropout)
+        self.class_embedding = nn.Parameter(torch.zeros(1, 1, width))
+        self.position_embedding = nn.Parameter(0.02 * torch.randn(1, 1 + cells, width))
+        self.project, self.norm = nn.Linear(features, width), nn.LayerNorm(width)
 
-    def forward(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
-        """[B, T, D] of words [B, T, D] that look at an image [B, 1 + P, image width]."""
-        words = self.after_attention(words + self.dropout(self.attention(words, mask)))
-        seen = self.crossed(words, image)
-        if self.products is not None:
-            seen = seen + self.products(words * seen)
-        return self.feed_forward(self.after_crossed(words + self.dropout(seen)))
+    def forward(self, cells: Tensor, **_: Any) -> Tensor:
+        """[N, 1 + P, D]."""
+        patches = self.norm(self.project(cells))
+        return torch.cat([self.class_embedding.expand(len(cells), -1, -1), patches], dim=1) + self.position_embedding
 
 
-class FusionEncoder(nn.Module):
-    """Words, layers over words alone, and layers that look at a picture."""
+def vision_model(side: int, patch: int, width: int, depth: int, heads: int, *, inner: int) -> Any:
+    """A BlipVisionModel over square pictures, with ALBEF's normalisation."""
+    from transformers import BlipVisionConfig, BlipVisionModel
 
-    def __init__(self, config: FusionConfig) -> None:
-        super().__init__()
-        self.config, width = config, config.width
-        self.pieces = nn.Embedding(config.vocabulary, width, padding_idx=0)
-        self.places, self.kinds = nn.Embedding(config.places, width), nn.Embedding(config.kinds, width)
-        self.norm, self.dropout = nn.LayerNorm(width, eps=EPSILON), nn.Dropout(config.dropout)
-        sizes = (config.heads, config.inner, config.dropout)
-        self.text = nn.ModuleList(Block(width, *sizes) for _ in range(config.text_layers))
-        self.fusion = nn.ModuleList(
-            CrossBlock(width, config.image_width, *sizes, products=config.products) for _ in range(config.fusion_layers)
-        )
-
-    def read(self, tokens: Tensor, kinds: Tensor | None = None) -> Tensor:
-        """[B, T, D] of token ids [B, T], 0 where there is none, and their types, by the layers that see words alone."""
-        kinds = torch.zeros_like(tokens) if kinds is None else kinds
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        words: Tensor = self.dropout(self.norm(self.pieces(tokens) + self.places(positions) + self.kinds(kinds)))
-        for layer in self.text:
-            words = layer(words, tokens != 0)
-        return words
-
-    def fuse(self, tokens: Tensor, image: Tensor) -> Tensor:
-        """[B, T, D] of token ids [B, T] and the tokens of an image each, [B, 1 + P, image width]."""
-        words = self.read(tokens)
-        for layer in self.fusion:
-            words = layer(words, tokens != 0, image)
-        return words
+    settings = BlipVisionConfig(
+        hidden_size=width, intermediate_size=inner, num_hidden_layers=depth, num_attention_heads=heads, image_size=side,
+        patch_size=patch, hidden_act="gelu", layer_norm_eps=1e-6, initializer_range=0.02,
+    )  # fmt: skip
+    return BlipVisionModel(settings)
 
 
 class FusionBranch(nn.Module):
-    """Picture and hypothesis to h^v, `width` wide: the [CLS] of the fusion encoder."""
+    """Picture and hypothesis to h^v, `width` wide: the [CLS] of the text model.
 
-    def __init__(self, vision: VisionTransformer, words: FusionEncoder) -> None:
+    Args:
+        vision: BlipVisionModel. words: BlipTextModel. black: a picture without light as `vision` takes it, [1, ...].
+    """
+
+    black: Tensor
+
+    def __init__(self, vision: Any, words: Any, black: Tensor) -> None:
         super().__init__()
-        self.vision, self.words, self.width = vision, words, words.config.width
+        self.vision, self.words, self.width = vision, words, int(words.config.hidden_size)
+        self.register_buffer("black", black)
 
     def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
         """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
-        return self.words.fuse(tokens, self.vision(images)[place])[:, 0]
+        return joint_vectors(self.words, tokens, self.vision(images).last_hidden_state[place])
 
     def cls_attention(self, images: Tensor) -> Tensor:
-        """How much [CLS] of the vision transformer looks at each patch, [N, P]."""
-        return self.vision.cls_attention(images)
+        """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
+        _, looks = cast("Any", output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images))
+        return cast("Tensor", looks[:, :, 0, 1:].mean(1))
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
-        """The pictures without light in the patches where `hidden` [N, P] is True."""
-        return self.vision.blackened(images, hidden)
+        """The pictures without light in the patches of a square grid where `hidden` [N, P] is True."""
+        if images.ndim == 3:
+            return torch.where(hidden[..., None], self.black, images)
+        size = round(hidden.shape[1] ** 0.5)
+        cover = functional.interpolate(hidden.view(-1, 1, size, size).float(), size=images.shape[-2:], mode="nearest")
+        return torch.where(cover > 0, self.black, images)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +14,8 @@ from ctxr.media.images import Pixels
 from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabulary
 from ctxr.models.entailment.aligned import start_aligned
 from ctxr.models.entailment.base import ImageSource
-from ctxr.models.entailment.fusion import FusionBranch, FusionConfig, FusionEncoder
+from ctxr.models.entailment.fusion import CellEmbeddings, FusionBranch, FusionConfig, text_model, vision_model
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
-from ctxr.models.entailment.vision import CellStem, PatchStem, VisionTransformer
 from ctxr.models.hub import placeless
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.regions import Extractor, GridRegions
@@ -54,7 +54,7 @@ def random_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     vision = {"side": size, "patch": patch, "width": width, "depth": depth, "heads": heads, "inner": inner}
 
     def build() -> FusionBranch:
-        return new_branch(lambda: pixel_vision(**vision), config)
+        return new_branch(lambda: vision_model(**vision), config, dark_pixel())
 
     preprocess = Preprocess((size, size), MEAN, STD, resize_mode="squash")
     return untrained(name, build, config, pieces, preprocess, decides=([vision, preprocess.describe()], SEED))
@@ -72,12 +72,13 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
         products=True,
     )  # fmt: skip
 
-    def vision() -> VisionTransformer:
-        stem = CellStem(features, width)
-        return VisionTransformer(stem, cells, dark, width, recipe.vision_layers, heads=heads, inner=2 * width)
+    def vision() -> Any:
+        model = vision_model(1, 1, width, recipe.vision_layers, heads, inner=2 * width)
+        model.embeddings = CellEmbeddings(cells, features, width)
+        return model
 
     def build() -> FusionBranch:
-        return start_aligned(new_branch(vision, config), encoder, pieces)
+        return start_aligned(new_branch(vision, config, dark), encoder, pieces)
 
     return untrained(name, build, config, pieces, encoder, decides=([grid.describe(), recipe.vision_layers], SEED))
 
@@ -92,12 +93,9 @@ def cells_of(grid: Extractor, pictures: Sequence[Pixels]) -> Array:
     return np.stack([regions[1:, : grid.features] for regions in grid.regions(pictures)])
 
 
-def pixel_vision(side: int, patch: int, width: int, depth: int, heads: int, *, inner: int) -> VisionTransformer:
-    """A vision transformer over pixels of ALBEF's scale."""
-    dark = -torch.tensor(MEAN).view(1, 3, 1, 1) / torch.tensor(STD).view(1, 3, 1, 1)
-    return VisionTransformer(
-        PatchStem(patch, width), (side // patch) ** 2, dark, width, depth, heads=heads, inner=inner
-    )
+def dark_pixel(mean: Sequence[float] = MEAN, std: Sequence[float] = STD) -> Tensor:
+    """A pixel without light, [1, 3, 1, 1], by the mean and the deviation of each channel."""
+    return -torch.tensor(mean).view(1, 3, 1, 1) / torch.tensor(std).view(1, 3, 1, 1)
 
 
 def untrained(
@@ -123,18 +121,18 @@ def untrained(
     )
 
 
-def new_branch(vision: Callable[[], VisionTransformer], config: FusionConfig) -> FusionBranch:
+def new_branch(vision: Callable[[], Any], config: FusionConfig, black: Tensor) -> FusionBranch:
     """A branch whose first weights are normal (`spread_of`) and follow from the seed, without bias."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        branch = FusionBranch(vision(), FusionEncoder(config))
+        branch = FusionBranch(vision(), text_model(config), black)
         spread = spread_of(branch.width)
         for part in branch.modules():
             if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d):
                 nn.init.normal_(part.weight, std=spread)
                 if getattr(part, "bias", None) is not None:
                     nn.init.zeros_(part.bias)  # type: ignore[arg-type]
-        nn.init.normal_(branch.vision.cls, std=spread)
+        nn.init.normal_(branch.vision.embeddings.class_embedding, std=spread)
     return branch
 
 

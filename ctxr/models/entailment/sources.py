@@ -5,50 +5,17 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import BlipEncoder, is_blip, load_blip
 from ctxr.models.entailment.albef import albef_source
 from ctxr.models.entailment.base import ImageSource, TextSource
 from ctxr.models.entailment.classifier import EntailmentClassifier
-from ctxr.models.entailment.image_branches import RANDOM, aligned_source, random_source
+from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.entailment.image_branches import RANDOM, aligned_source, dark_pixel, random_source
 from ctxr.models.entailment.recipe import SHARED, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
-from ctxr.models.entailment.vision import black_patches, by_head, cls_shares
-from ctxr.models.regions import output_of
-
-
-class BlipBranch(nn.Module):
-    """A branch as `FusionBranch` is one.
-
-    Args:
-        black: a picture without light, as it looks at it, [1, 3, 1, 1].
-    """
-
-    black: Tensor
-
-    def __init__(self, encoder: BlipEncoder, black: Tensor) -> None:
-        super().__init__()
-        self.encoder, self.width = encoder, encoder.width
-        self.register_buffer("black", black)
-
-    def forward(self, images: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
-        """h^v [B, D] of hypotheses [B, T] about the pictures in rows `place` [B] of `images`; each is encoded once."""
-        mask = torch.ones(len(place), 1, dtype=torch.bool, device=place.device)
-        return self.encoder.pairs(images, tokens, place[:, None], mask)[:, 0]
-
-    def cls_attention(self, images: Tensor) -> Tensor:
-        """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
-        vision = self.encoder.model.vision_model
-        last = vision.encoder.layers[-1]
-        seen = output_of(last.layer_norm1, vision, images)
-        query, key, _ = by_head(last.self_attn.qkv(seen), last.self_attn.num_heads)
-        return cls_shares(query, key)
-
-    def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
-        """The pictures without light in the patches where `hidden` [N, P] is True."""
-        return black_patches(images, hidden, self.black)
 
 
 def blip_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
@@ -57,10 +24,12 @@ def blip_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
     preprocess = source.preprocess
     if preprocess is None or recipe.image_size not in (0, preprocess.size[0]):
         raise UsageError(f"{name} looks at pictures of its own size", hint="--set image_size=0")
-    dark = -torch.tensor(preprocess.mean).view(1, 3, 1, 1) / torch.tensor(preprocess.std).view(1, 3, 1, 1)
 
-    def build() -> BlipBranch:
-        return BlipBranch(cast("BlipEncoder", source.build()), dark).requires_grad_(True)
+    def build() -> FusionBranch:
+        model = cast("BlipEncoder", source.build()).model
+        return FusionBranch(
+            model.vision_model, model.text_encoder, dark_pixel(preprocess.mean, preprocess.std)
+        ).requires_grad_(True)
 
     return ImageSource(name, source.fingerprint, source.width, build, source.tokenize, preprocess)
 

@@ -18,7 +18,7 @@ from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import LITTLE, words_of
 from ctxr.models.entailment.base import TextSource
-from ctxr.models.entailment.fusion import FusionBranch
+from ctxr.models.entailment.fusion import FusionBranch, WordsAlone
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
@@ -158,7 +158,13 @@ class SharedBranch(nn.Module):
 
     def forward(self, ids: Tensor, types: Tensor) -> Tensor:
         """[B, D] of ids and types [B, T], 0 where there is none."""
-        return self._image[0].words.read(ids, types)[:, 0]
+        model = self._image[0].words
+        words = model.embeddings(ids, types)
+        mask = torch.zeros_like(ids, dtype=words.dtype).masked_fill(ids == 0, torch.finfo(words.dtype).min)
+        for layer in model.encoder.layer:
+            if isinstance(layer.crossattention, WordsAlone):
+                words = layer(words, attention_mask=mask[:, None, None])
+        return cast("Tensor", words[:, 0])
 
 
 def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.entailment.albef import albef_source
+from ctxr.models.entailment.albef import albef_source, resized_positions
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import find_image
-from ctxr.models.entailment.vision import resized_positions
 from tests.models.entailment.albef_folder import SIDE, Spelled, make_albef, make_state
 
 AS_PUBLISHED = ClassifierRecipe(image_size=0)
@@ -61,7 +60,7 @@ def test_a_larger_picture_has_more_patches_at_places_in_between(tmp_path: Path) 
     assert source.preprocess is not None
     assert source.preprocess.size == (48, 48)
     branch = source.build()
-    assert branch.vision(source.preprocess([np.zeros((9, 9, 3), np.uint8)])).shape == (1, 37, 128)
+    assert branch.vision(source.preprocess([np.zeros((9, 9, 3), np.uint8)])).last_hidden_state.shape == (1, 37, 128)
     places = torch.arange(5.0)[None, :, None].expand(1, 5, 2)
     larger = resized_positions(places, 9)
     assert larger.shape == (1, 10, 2)
@@ -82,7 +81,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         albef_source(f"albef:{foreign}", AS_PUBLISHED)
     with pytest.raises(DataError, match="does not fit: 3 of 3 layers fuse"):
         albef_source(f"albef:{make_albef(tmp_path / 'high', state, fusion_layer=3)}", AS_PUBLISHED)
-    with pytest.raises(DataError, match=r"words\.text\.0\.widen\.weight is \(48, 32\), wanted \(40, 32\)"):
+    with pytest.raises(
+        DataError, match=r"words\.encoder\.layer\.0\.intermediate\.dense\.weight is \(48, 32\), wanted \(40, 32\)"
+    ):
         albef_source(f"albef:{make_albef(tmp_path / 'shape', state, intermediate_size=40)}", AS_PUBLISHED)
     with pytest.raises(UsageError, match="no folder") as caught:
         albef_source(f"albef:{tmp_path / 'nowhere'}", AS_PUBLISHED)

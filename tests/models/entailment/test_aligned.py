@@ -33,7 +33,10 @@ def test_words_and_cells_fit_as_the_encoder_says(source: ImageSource) -> None:
     words = word_vectors(model, encoder, tiny_vocabulary())
     wanted = functional.normalize(cells @ weight.T + bias - words.mean(0), dim=-1) @ (words - words.mean(0)).T
     branch: Any = source.build()
-    found = branch.vision.stem(cells) @ branch.words.pieces.weight.T
+    found = (
+        branch.vision.embeddings.norm(branch.vision.embeddings.project(cells))
+        @ branch.words.embeddings.word_embeddings.weight.T
+    )
     assert np.corrcoef(found[..., 1:].flatten(), wanted[..., 1:].flatten())[0, 1] > 0.9
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from ctxr.errors import DataError, UsageError
-from ctxr.models.blip import TINY
+from ctxr.models.blip import TINY, load_blip
 from ctxr.models.entailment.classifier import (
     EntailmentClassifier,
     PairBatch,
@@ -124,7 +125,8 @@ def test_a_shared_text_encoder_is_counted_once(branches: Branches) -> None:
     assert not any(name.startswith("text.") for name in model.state_dict())
     batch = batch_of(found)
     ids = batch.text[:1, : int((batch.text[0] != 0).sum())]
-    seen = model.image.words.read(ids, batch.types[:1, : ids.shape[1]])[:, 0]
+    seen = model.image.words.eval().embeddings(ids, batch.types[:1, : ids.shape[1]])
+    seen = model.image.words.encoder.layer[0](seen)[:, 0]  # the one that sees words alone
     torch.testing.assert_close(model(batch)[0, TEXT], model.heads[str(TEXT)].eval()(seen)[0], rtol=1e-4, atol=1e-5)
     with pytest.raises(DataError, match="random:blip-tiny has no"):
         find_branches(replace(shared, image=TINY))
@@ -142,7 +144,7 @@ def test_positives_with_a_picture_come_again_masked_and_not_entailed(
     assert torch.equal(grown.hypotheses[4], batch.hypotheses[2])
     shares = model.image.cls_attention(batch.images[2:3])[0]
     hidden = {int(patch) for patch in shares.argsort(descending=True)[:6]}  # of 16
-    black = model.image.vision.black.reshape(3)
+    black = model.image.black.reshape(3)
     for patch in range(16):
         top, left = patch // 4 * 8, patch % 4 * 8
         part = grown.images[3, :, top : top + 8, left : left + 8]
@@ -173,10 +175,9 @@ def test_blip_is_a_branch_too() -> None:
     tokens = source.tokenize(["a red star", "a cat"])
     told = branch(pictures, torch.tensor([1, 0]), tokens)
     mask = torch.ones(2, 1, dtype=torch.bool)
-    assert torch.equal(told, branch.encoder.pairs(pictures, tokens, torch.tensor([[1], [0]]), mask)[:, 0])
-    vision = branch.encoder.model.vision_model
-    vision.set_attn_implementation("eager") if hasattr(vision, "set_attn_implementation") else None
-    shown = vision(pixel_values=pictures, output_attentions=True).attentions[-1][:, :, 0, 1:].mean(1)
+    encoder: Any = load_blip(TINY).build()
+    assert torch.equal(told, encoder.pairs(pictures, tokens, torch.tensor([[1], [0]]), mask)[:, 0])
+    shown = branch.vision(pixel_values=pictures, output_attentions=True).attentions[-1][:, :, 0, 1:].mean(1)
     torch.testing.assert_close(branch.cls_attention(pictures), shown, rtol=1e-5, atol=1e-6)
     dark = source.preprocess([np.zeros((8, 8, 3), np.uint8)])
     torch.testing.assert_close(branch.blackened(pictures, torch.ones(2, 4, dtype=torch.bool))[:1], dark)
