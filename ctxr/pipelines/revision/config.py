@@ -43,7 +43,8 @@ class ReviseLabels(JudgeEndpointOptions):
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
     """Round to undo, redo or audit; 0 = the latest."""
     by: Text = "auto"
-    """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets."""
+    """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets; auto: that of the
+    latest round, in the first round ViT-B-32:openai."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
     """Judge of the candidates: classifier:NAME, nli:DIRECTORY, itm:MODEL, endpoint:URL or endpoint:URL#MODEL, file:FILE (rows of image,
     caption and p, by the ids in the ledger of a round) or toy; default: the only classifier of the project, or the toy that ships

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxr.datasets.dataset import Dataset
 from ctxr.datasets.pairs import seen_pictures
-from ctxr.datasets.rounds import JUDGMENTS, Base, Round, ThresholdFrom, folder_of, read_figures
+from ctxr.datasets.rounds import JUDGMENTS, Base, Round, ThresholdFrom, folder_of
 from ctxr.datasets.truth import UNSURE
 from ctxr.engine.progress import Progress
 from ctxr.engine.project import command_in
@@ -298,16 +298,6 @@ def refuse_leaked(config: ReviseLabels, inputs: RevisionInput, cascade: Cascade,
     if leaked:
         progress.warn(f"{cascade.name}: trained on pictures that it is to judge: {leaked[0]}{and_more(len(leaked))}")
     return leaked
-
-
-def retriever_of(config: ReviseLabels, rounds: Sequence[Round]) -> str:
-    """The retriever that is meant: `auto` is the one that the latest round with `--by auto` was made by."""
-    made = (
-        row
-        for row in reversed(rounds)
-        if read_figures(config.folder() / folder_of(row.number))["settings"]["by"] == "auto"
-    )
-    return config.by if config.by != "auto" else next((row.by for row in made), "auto")
 
 
 def retriever_identity(by: str, workdir: Path) -> str:

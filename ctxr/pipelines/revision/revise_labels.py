@@ -20,7 +20,6 @@ from ctxr.pipelines.revision.inputs import (
     refuse_leaked,
     refuse_nothing_left,
     retriever_identity,
-    retriever_of,
     revision_input,
     without_rejected,
 )
@@ -59,7 +58,7 @@ def _revise(config: ReviseLabels, progress: Progress, classifier: Judge | None) 
     base, out, typed = open_project(config, progress), config.folder(), config
     rounds = read_rounds(out)
     cascade, config = open_judges(config, progress, classifier)
-    by = retriever_of(config, rounds)
+    by = rounds[-1].by if rounds and config.by == "auto" else config.by
     identity = retriever_identity(by, config.workdir)
     licence = read_licence(config.workdir, cascade.fingerprint, base.content)
     chosen = choose_threshold(config, base, cascade, licence.threshold if licence else None, progress)
