@@ -140,13 +140,14 @@ class BrokenChain(Exception):
 
 
 class ModelStub(BaseHTTPRequestHandler):
-    """Stands for a language model behind an endpoint: picks a number from 1 to 10 by the hash of what it is asked."""
+    """Stands for a language model behind an endpoint: picks a number from 1 to 10, or yes or no, by the hash of what it is asked."""
 
     def do_POST(self) -> None:
         """Answer a chat completion."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1]["content"]
         number = hashlib.sha256(json.dumps(asked).encode()).digest()[0] % 10 + 1
-        choice = {"index": 0, "message": {"role": "assistant", "content": str(number)}, "finish_reason": "stop"}
+        text = ("yes", "no")[number % 2] if "yes or no" in str(asked) else str(number)
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1000, "completion_tokens": number}
         content = json.dumps({"model": "stub", "choices": [choice], "usage": usage}).encode()
         self.send_response(200)

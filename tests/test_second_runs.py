@@ -26,6 +26,8 @@ from scripts.golden import model_stub
 from scripts.rehearse_audit import rehearse_audit
 from tests.counted_run import CountedRun, counted_run
 from tests.footage import two_shot_clip
+from tests.models.blip_folder import make_blip
+from tests.models.judges.nli_folder import make_nli
 from tests.pipelines.world_dataset import write_world_dataset
 
 SHARE = 1 / 20
@@ -53,6 +55,8 @@ LINES = {
     "eval entailment": "eval entailment-tiny -w captions --split test --resamples 50",
     "train gallery": f"train -w captions --dataset captions/drawn --recipe retrieval-clip {TRAINED} --set batch=16",
     "revise-labels": "revise-labels captions/drawn -w captions --entail --by ctxr-tiny --threshold 0.1 --per-image 3 --sample 6",
+    "revise-labels cascade": "revise-labels captions/drawn -w cascade --entail --threshold 0.1 --per-image 3 "
+    "--judge nli:nli@0.1-0.9 --judge itm:blip:itm@0.1-0.9 --judge endpoint:ENDPOINT#stub",
     "export-tasks entail": "export-tasks entail -w captions",
     "import-answers": "import-answers -w captions",
     "revise-labels audit": "revise-labels -w captions --audit",
@@ -138,6 +142,8 @@ def draw(root: Path) -> None:
     write_world_dataset(root / "people" / "drawn")
     write_benchmark(WorldBenchmark(root / "world", train=12, valid=6, test=6, video=0.5, side=48, workers=1))
     sizes = {"train": 16, "valid": 16, "test": 24, "pair_train": 8, "pair_valid": 8}
+    make_nli(root / "nli")
+    make_blip(root / "itm")
     write_captions(WorldCaptions(root / "captions" / "drawn", **sizes, side=32, workers=1))  # type: ignore[arg-type]
 
 
