@@ -131,7 +131,7 @@ class BlipEncoder(nn.Module):
         image = seen[candidates[query, candidate]]
         joint = joint_vectors(self.model.text_encoder, tokens, image)
         joint = joint if joint.dtype == torch.float64 else joint.float()
-        return cast("Tensor", joint.new_zeros((*mask.shape, self.width)).index_put((query, candidate), joint))
+        return joint.new_zeros((*mask.shape, self.width)).index_put((query, candidate), joint)
 
     def match(self, pairs: Tensor) -> Tensor:
         """Log-odds [B, K] that image and text match, by the published head, from pair features [B, K, D]."""
@@ -143,13 +143,13 @@ class BlipEncoder(nn.Module):
 
 def joint_vectors(text_encoder: Any, tokens: Tensor, image: Tensor) -> Tensor:
     """The [CLS] [B, D] of texts [B, T] that look at the tokens of an image each, [B, P, ...]."""
-    states = text_encoder(
+    states: Tensor = text_encoder(
         input_ids=tokens,
         attention_mask=(tokens != 0).long(),
         encoder_hidden_states=image,
         encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long, device=image.device),
     ).last_hidden_state
-    return states[:, 0]  # type: ignore[no-any-return]
+    return states[:, 0]
 
 
 def is_blip(name: str) -> bool:
