@@ -29,7 +29,7 @@ def measure(counts: Sequence[int] = (6_000, 20_000), repeat: int = 3) -> list[Ro
         vectors = photos(count)
         limits = {"bf16": 1.0, "fp32": 1.7} if has_bf16_units() else {"fp32": 1.7}
         calls: dict[str, Callable[[], object]] = {
-            engine: partial(nearest, vectors, NEIGHBOURS, engine=engine) for engine in limits
+            engine: partial(nearest, vectors, NEIGHBOURS, coarse=engine == "bf16") for engine in limits
         }
         note = "faiss is not installed: make peers"
         if find_spec("faiss"):

@@ -32,7 +32,6 @@ MAY_BE_SKIPPED = (
     "the ffmpeg program is not installed",
     # packages that are in no extra that the tests install, or that have no wheel for every Python: see `make peers`
     "eccv_caption is not installed",
-    "faiss is not installed",
     "fiftyone is not installed",
     "openvino is not installed",
     "tesserocr is not installed",

@@ -19,7 +19,6 @@ Indices = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 Pairs = tuple[Indices, Indices]
 
-MATCH_ENGINES = ("auto", "bf16", "fp32")
 GROUP = 32  # columns looked at through their maximum first
 PAIRS = 512  # pairs whose value is taken at a time: 2 MiB at 512 dimensions stay in the cache
 NO_MATCH = -1
@@ -39,36 +38,35 @@ class Matches:
 
 
 def best_matches(
-    queries: Vectors, pool: Vectors, k: int, without: Pairs | None = None, block: int = 512, *, engine: str = "auto"
+    queries: Vectors,
+    pool: Vectors,
+    k: int,
+    without: Pairs | None = None,
+    block: int = 512,
+    *,
+    coarse: bool | None = None,
 ) -> Matches:
     """The `k` candidates of the highest dot product for every query, equal ones by index.
 
-    The answer is that of a stable sort of all products in float64, whatever the engine and the block: approximate products only
+    The answer is that of a stable sort of all products in float64, whatever the block and `coarse`: approximate products only
     choose which pairs are computed so. Memory does not grow with Q x M: `block` rows of products are held at a time.
 
     Args:
         queries: [Q, D] float32. pool: [M, D] float32.
         k: how many, at least 1; cut to M.
         without: parallel columns (query, candidate) of pairs that are left out.
-        engine: `bf16` or `fp32` products, or `auto`: bf16 where this processor has units for it.
+        coarse: products in bf16, else in fp32; None: in bf16 where this processor has units for it.
 
-    Raises UsageError for an unknown engine, or `k` or `block` below 1; DataError for vectors that do not fit or are not finite.
+    Raises UsageError for `k` or `block` below 1; DataError for vectors that do not fit or are not finite.
     """
-    if engine not in MATCH_ENGINES:
-        raise UsageError(f"unknown engine {engine!r}", hint=f"choose one of {', '.join(MATCH_ENGINES)}")
     if k < 1 or block < 1:
         raise UsageError(f"cannot take {k} matches in blocks of {block}", hint="1 or more of each")
     if queries.ndim != 2 or pool.ndim != 2 or queries.shape[1] != pool.shape[1]:
         raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise DataError("a vector is not finite", hint="look at the pictures and the weights that it was made of")
-    indices, values = ExactSearch(queries, pool, is_coarse(engine), without).best(min(k, len(pool)), block)
+    indices, values = ExactSearch(queries, pool, coarse, without).best(min(k, len(pool)), block)
     return Matches(indices, values.astype(np.float32))
-
-
-def is_coarse(engine: str) -> bool:
-    """Whether an engine takes products in bf16."""
-    return engine == "bf16" or (engine == "auto" and has_bf16_units())
 
 
 def products(left: Vectors, right: Vectors) -> Doubles:
@@ -83,7 +81,7 @@ class ExactSearch:
     most |e||b| + |a'||f|. `bound` adds the rounding of D sums in fp32 and that of the product to bf16.
 
     Args:
-        coarse: products in bf16, else in fp32.
+        coarse: products in bf16, else in fp32; None: in bf16 where this processor has units for it.
         without: parallel columns (query, candidate) of pairs that are left out.
         exact: values of pairs, two times [n, D] -> [n]; higher is better.
         slack: by which the order of products can differ from that of `exact`.
@@ -93,7 +91,7 @@ class ExactSearch:
         self,
         queries: Vectors,
         pool: Vectors,
-        coarse: bool,
+        coarse: bool | None = None,
         without: Pairs | None = None,
         exact: Callable[[Vectors, Vectors], Doubles] = products,
         *,
@@ -104,6 +102,7 @@ class ExactSearch:
         self.queries, self.pool, self.exact = np.ascontiguousarray(queries), np.ascontiguousarray(pool), exact
         self.setting = cpu_matmul_precision()
         left, right = torch.from_numpy(self.queries), torch.from_numpy(self.pool)
+        coarse = has_bf16_units() if coarse is None else coarse
         self.left, rounded = (left.bfloat16(), right.bfloat16()) if coarse else (left, right)
         self.right: Any = torch.nn.functional.pad(rounded, (0, 0, 0, -len(pool) % GROUP))
         self.bound = slack
@@ -177,18 +176,16 @@ class ExactSearch:
 
 Neighbours = tuple[Indices, NDArray[np.float32]]
 
-ENGINES = ("auto", "bf16", "fp32", "faiss")
 NORM_ERROR = 1e-3  # how far from length 1 a vector may be
-SPARE = 16  # candidates that faiss is asked for beyond k
 
 
 def nearest(
-    vectors: Vectors, k: int, block: int = 512, engine: str = "auto", rows: slice | Indices = slice(None)
+    vectors: Vectors, k: int, block: int = 512, coarse: bool | None = None, rows: slice | Indices = slice(None)
 ) -> Neighbours:
     """The `k` nearest neighbours of every vector, its duplicates among them, and how far they are: ([N, k] int64, [N, k] float32).
 
     Euclidean distances on unit vectors, 0 to 2, ascending; equal distances by index. The answer is that of a stable sort of all
-    distances computed in float64 from the differences, whatever the engine: approximate products only choose which pairs are
+    distances computed in float64 from the differences, whatever the block and `coarse`: approximate products only choose which pairs are
     computed so, and a pair is left out only if the bound on their error rules it out. Memory does not grow with N beyond the
     vectors and `block` rows of products.
 
@@ -196,15 +193,11 @@ def nearest(
         vectors: [N, D] float32, each of length 1.
         k: how many neighbours, at most N - 1.
         block: rows of products at a time, 4 bytes x N each (6 in bf16): 300 MB at the most for 100,000 vectors.
-        engine: `bf16` or `fp32` products by torch, `faiss` (exact flat index, an optional extra), or `auto`: bf16 where this
-            processor has units for it, else fp32.
+        coarse: see `ExactSearch`.
         rows: vectors whose neighbours alone are found; stripes of them give what all at once give.
 
-    Raises UsageError for unknown engine, faiss not installed, or `k` or `block` out of range; DataError for what is not [N, D], or a
-    vector whose length is not 1 (or not finite).
+    Raises UsageError for `k` or `block` out of range; DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
     """
-    if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}", hint=f"choose one of {', '.join(ENGINES)}")
     pool = np.ascontiguousarray(vectors, np.float32)
     if pool.ndim != 2:
         raise DataError(f"vectors have shape {pool.shape}, not [N, D]")
@@ -217,13 +210,13 @@ def nearest(
     if wrong.size:
         raise DataError(f"vector {wrong[0]} has length {lengths[wrong[0]]:.4g}, not 1", hint="normalise the vectors")
     stripe = np.arange(len(pool))[rows]
-    if engine == "faiss":
-        return _by_faiss(pool, k, block, stripe)
-    search = euclidean_search(pool[stripe], pool, is_coarse(engine), (np.arange(len(stripe)), stripe))
-    return _as_distances(*search.best(k, block))
+    indices, values = euclidean_search(pool[stripe], pool, coarse, (np.arange(len(stripe)), stripe)).best(k, block)
+    return indices, np.sqrt(-values).astype(np.float32)
 
 
-def euclidean_search(queries: Vectors, pool: Vectors, coarse: bool, without: Pairs | None = None) -> ExactSearch:
+def euclidean_search(
+    queries: Vectors, pool: Vectors, coarse: bool | None = None, without: Pairs | None = None
+) -> ExactSearch:
     """The search for what is nearest to each query; values are squared distances below zero."""
     squares = np.einsum("nd,nd->n", pool, pool, dtype=np.float64)
     # half the spread of |b|²/2, by which the order of products can differ from that of distances
@@ -235,32 +228,3 @@ def euclidean_search(queries: Vectors, pool: Vectors, coarse: bool, without: Pai
         return cast("Doubles", -np.vecdot(difference, difference))
 
     return ExactSearch(queries, pool, coarse, without, minus_squares, slack=slack)
-
-
-def _as_distances(indices: Indices, values: Doubles) -> Neighbours:
-    return indices, np.sqrt(-values).astype(np.float32)
-
-
-def _by_faiss(pool: Vectors, k: int, block: int, rows: Indices) -> Neighbours:
-    """Candidates by faiss; rows in which one more could belong to the answer are searched again with products in fp32."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise UsageError("engine faiss is not installed", hint="pip install faiss-cpu, or use engine auto") from error
-    exact = euclidean_search(pool[rows], pool, False)
-    index = faiss.IndexFlatIP(pool.shape[1])
-    index.add(pool)
-    indices, distances = np.empty((len(rows), k), np.int64), np.empty((len(rows), k), np.float32)
-    wanted = min(len(pool), k + 1 + SPARE)
-    unsure = np.zeros(len(rows), bool)
-    for start in range(0, len(rows), block):
-        part = np.arange(start, min(start + block, len(rows)))
-        products, candidates = index.search(exact.queries[part], wanted)
-        others = candidates != rows[part, None]
-        kth = np.sort(np.where(others, products, -np.inf), axis=1)[:, -k]
-        unsure[part] = (products[:, -1] >= kth - 2 * exact.bound) & (wanted < len(pool))
-        query, column = np.nonzero(others)
-        indices[part], distances[part] = _as_distances(*exact.ranked(part, query, candidates[query, column], k))
-    if unsure.any():
-        indices[unsure], distances[unsure] = nearest(pool, k, block, "fp32", rows[unsure])
-    return indices, distances

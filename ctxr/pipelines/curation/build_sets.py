@@ -133,7 +133,7 @@ class BuildStage(SetsStage[BuildInputs]):
         picking = Picking(threshold, options.set_size, encoder.margin, quality)
         context = UnitContext(out, picking, embedder, scan)
         # of the encoder's own scale, whatever threshold was asked for
-        choice = PhotoPicking(CopyRule.of_encoder(encoder.threshold), options.sample, options.seed, options.neighbours)
+        choice = PhotoPicking(CopyRule.of_encoder(encoder.threshold), options.sample, options.seed)
         selection = {"threshold": threshold, "margin": encoder.margin, "set_size": options.set_size}
         selection |= choice.copies.record()
         # what decides the result is the content of the file of splits, but it is typed as a path

@@ -128,9 +128,6 @@ class BuildSets(ScanOptions, SetsOptions):
     """Sample this many photo sets instead of one per photo."""
     seed: Annotated[int, Range(0, inf, "a whole number, 0 or more")] = 0
     """Seed of the sample."""
-    neighbours: Annotated[str, NotDecisive, Choices(("auto", "bf16", "fp32", "faiss"))] = "auto"
-    """Search engine for the nearest photos: auto (torch), bf16, fp32, or faiss (an extra, for more than 100,000 photos). All
-    are exact and give the same sets."""
     splits: Path | None = None
     """CSV file `group,split` with the publisher's splits of sources (videos, and folders of photos by name); the others are dealt by
     salted hash."""

@@ -234,7 +234,7 @@ class SetsRun(ABC):
         for album in albums:
             sides[self.splits[album.name]].append(album)
         parts = [part_of_pool(pool, side) for side in sides.values()]
-        found = with_neighbours(self.artifact, parts, choice.engine, self.engine, self.progress)
+        found = with_neighbours(self.artifact, parts, self.engine, self.progress)
         pools = list(zip(found, sides.values(), strict=True))
         left, photos = choice.sample, len(pool.photos)
         with self.progress.task(label, photos) as task:

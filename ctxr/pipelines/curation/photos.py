@@ -219,21 +219,18 @@ class PhotoPicking:
     Attributes:
         copies: which photos are copies.
         sample: how many sets are wanted, drawn with `seed`; None = one per photo.
-        engine: what finds neighbours; see `models.neighbours`. All give the same answer.
     """
 
     copies: CopyRule
     sample: int | None
     seed: int
-    engine: str = "auto"
 
 
 @dataclass
 class Stripes(Job[Vectors]):
-    """Finds the neighbours of a stripe of photos, by the `engine` of a `PhotoPicking`, in pools of vectors."""
+    """Finds the neighbours of a stripe of photos in pools of vectors."""
 
     artifact: Path
-    engine: str
     pools: Sequence[Vectors]
 
     def __call__(self, unit: WorkUnit) -> Vectors:
@@ -242,14 +239,14 @@ class Stripes(Job[Vectors]):
         k, rows = min(NEIGHBOURS, len(self.pools[number]) - 1), slice(*ends)
 
         def make() -> tuple[dict[str, Any], Vectors]:
-            stripe = np.hstack(nearest(self.pools[number], k, engine=self.engine, rows=rows)) if k else np.zeros((1, 0))
+            stripe = np.hstack(nearest(self.pools[number], k, rows=rows)) if k else np.zeros((1, 0))
             return {}, stripe.astype(np.float32)
 
         return _kept(self.artifact, unit.name, unit.stamp, make)[1]
 
 
 def with_neighbours(
-    artifact: Path, pools: Sequence[PhotoPool], search: str, engine: UnitEngine, progress: Progress
+    artifact: Path, pools: Sequence[PhotoPool], engine: UnitEngine, progress: Progress
 ) -> Iterator[PhotoPool]:
     """The pools with the neighbours of their photos; stripes that an earlier run finished are taken as they are."""
     units = []
@@ -259,7 +256,7 @@ def with_neighbours(
         stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
         units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
     engine = engine if len(units) > len(pools) else Local()  # a stripe is not worth the start of a process
-    job = Stripes(artifact, search, [pool.vectors for pool in pools])
+    job = Stripes(artifact, [pool.vectors for pool in pools])
     stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
     for number, pool in enumerate(pools):
         around, distances = np.hsplit(stack_vectors([stripes[at] for at in sorted(stripes) if at[0] == number], 0), 2)

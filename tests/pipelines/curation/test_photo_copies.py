@@ -78,7 +78,7 @@ def pick(
     ]
     picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder("none"))
-    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], choice.engine, Local(), Silent())
+    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], Local(), Silent())
     stamps = {"album": Stamp("scan", "select", {})}
     (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, task=Silent())
     return photos, unit

@@ -263,7 +263,7 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
         picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
-        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], "auto", Local(), Silent())
+        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], Local(), Silent())
         choice = PhotoPicking(CopyRule(0.0), None, seed)
         (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, task=Silent())
         sets.append(unit.sets)
@@ -286,7 +286,7 @@ def pools_of(folder: Path, *counts: int) -> list[PhotoPool]:
 
 def searched(folder: Path, pools: Sequence[PhotoPool], workers: int = 1, **engine: Any) -> list[tuple[bytes, bytes]]:
     """Ids and distances, as bytes."""
-    complete = with_neighbours(folder, pools, "auto", Local(workers, **engine), Silent())
+    complete = with_neighbours(folder, pools, Local(workers, **engine), Silent())
     return [(around.tobytes(), distances.tobytes()) for around, distances in (pool.neighbours for pool in complete)]
 
 
