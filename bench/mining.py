@@ -37,7 +37,7 @@ def measure(pictures: int = 2000, repeat: int = 3) -> list[Row]:
 
     rows = []
     for engine in ("bf16", "fp32") if has_bf16_units() else ("fp32",):
-        search = partial(best_matches, asked, pool, BEST, engine=engine)
+        search = partial(best_matches, asked, pool, BEST, coarse=engine == "bf16")
         seconds, floor = in_turns(search, products, repeat=repeat)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         rows.append(

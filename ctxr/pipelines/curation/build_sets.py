@@ -147,7 +147,6 @@ class BuildStage(SetsStage[BuildInputs]):
         )
         identity = model_identity(encoder.name, out.resolve().parent)
         albums = [source for source in inputs.sources if source.kind == "photos"]
-        videos = [source for source in inputs.sources if source.kind == "video"]
         stamps = {
             source.name: unit_stamp(source, scan_key(source, scan, encoder, encoder.precision), picking, choice)
             for source in inputs.sources
@@ -156,7 +155,7 @@ class BuildStage(SetsStage[BuildInputs]):
             options=options,
             progress=progress,
             work=BuildVideos(context, retry, ""),
-            videos=[WorkUnit(video.name, stamps[video.name], video) for video in videos],
+            videos=[WorkUnit(one.name, stamps[one.name], one) for one in inputs.sources if one.kind == "video"],
             stamps={album.name: stamps[album.name] for album in albums},
             models={
                 "encoder": encoder.describe()
