@@ -92,9 +92,6 @@ are learned, and two ranks build sets. ENDPOINT is the address of `model_stub`, 
 
 LINKS = "--set encoder=ctxr-tiny --set features= --set text=encoder --set width=64"
 
-NOW: dict[str, str] = {}
-"""Words of the chain as BASE takes them, and as the working tree does; emptied when no BASE is older than the change."""
-
 PRINTED = "printed"
 """Folder of what the commands printed."""
 
@@ -321,7 +318,7 @@ def main(arguments: list[str]) -> int:
             if options.base:
                 with code_of(options.base, folder / "code") as code:
                     run_chain(code, folder, folder / "before", words)
-            run_chain(ROOT, folder, folder / "after", words | NOW)
+            run_chain(ROOT, folder, folder / "after", words)
         except BrokenChain as error:
             print(error, file=sys.stderr)
             return 1

@@ -101,7 +101,7 @@ class NotDecisive:
 Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
 """A seed that every generator accepts."""
 
-Text = Annotated[str, NotDecisive]
+FreeText = Annotated[str, NotDecisive]
 """An option that decides the result through what it resolves to, or not at all."""
 
 Switch = Annotated[bool, NotDecisive]
@@ -253,7 +253,7 @@ class EndpointOptions(Options):
     """Name of the model, as the server knows it."""
     side: Annotated[int, Range(16, math.inf, "pixels of the longer side, at least 16")] = 384
     """Longer side of the sent pictures, in pixels."""
-    key_from: Text = "CTXR_API_KEY"
+    key_from: FreeText = "CTXR_API_KEY"
     """Environment variable with the API key; a local endpoint needs none."""
     at_once: Annotated[int, NotDecisive, Range(1, math.inf, "a number of requests, at least 1")] = 4
     """Concurrent requests."""

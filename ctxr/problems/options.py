@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-from ctxr.engine.options import Choices, Device, NotDecisive, Options, Range, Seed, Switch, Text
+from ctxr.engine.options import Choices, Device, FreeText, NotDecisive, Options, Range, Seed, Switch
 from ctxr.problems.recipes import recipe_name
 from ctxr.store.kinds import RUNS
 
@@ -27,7 +27,7 @@ def invalid_name(name: str | None) -> Iterator[tuple[str, str]]:
 class TrainOptions(Options):
     """What a training is told beside the values of its recipe."""
 
-    recipe: Text = "clip-batch"
+    recipe: FreeText = "clip-batch"
     """clip, vilbert, uniter or blip with -zero-shot, -none, -batch, -module, -temporal; retrieval-clip, -uniter, -blip, also -weak;
     entailment, entailment-tiny; links-ap, -dc, -tk, -nostruct, -objects, -zero-shot; or a TOML file."""
     dataset: Path | None = None
@@ -37,7 +37,7 @@ class TrainOptions(Options):
     """Name of the run; default: that of its recipe."""
     seeds: Annotated[int, NotDecisive, Range(1, inf, "a number of trainings, at least 1")] = 1
     """Number of trainings, with the seeds 0, 1, 2 and so on."""
-    parity: Text = "fixed"
+    parity: FreeText = "fixed"
     """Fixed (published numbers without known errors), paper (its text to the letter) or code (as the released scripts)."""
     judgments: Path | None = None
     """More judgments (table or folder with judgments.jsonl), whose entailed pairs are weak positives: --set weak=extra-batch."""
@@ -100,12 +100,12 @@ class EvalOptions(Options):
     encoder: Annotated[str | None, NotDecisive] = None
     """Measure distances within sets with this encoder, if the pictures exist, and on documents spread and content; default: the
     distances recorded in the sets."""
-    regions: Text = ""
+    regions: FreeText = ""
     """Region features in the workdir, by name, for models of regions; default: those that a run was trained on."""
     rerank: Annotated[int | None, Range(0, inf, "a number of candidates; 0 rescores every pair")] = None
     """Number of shortlisted candidates a cross-encoder rescores per query, in both directions (0 = all); default: as a run was
     validated."""
-    rerank_by: Text = ""
+    rerank_by: FreeText = ""
     """Encoder that makes the shortlist, such as ViT-B-32:openai; candidates outside it rank below, in its order."""
     device: Device = "auto"
     """Device of the encoder: auto, cpu, cuda, mps."""

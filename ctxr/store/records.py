@@ -5,13 +5,14 @@ sorted and in which no two rows may agree. Times are exact `Fraction` seconds an
 """
 
 from fractions import Fraction
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 import msgspec
 
 from ctxr.store.kinds import SET_KINDS
 
 Kind = Literal["video", "photos"]
+SOURCE_KINDS: tuple[str, ...] = get_args(Kind)
 SplitName = Literal["train", "valid", "test"]
 
 

@@ -30,3 +30,8 @@ class Demo(Options):
     """Training images of the entailment classifier to draw; a quarter as many choose epoch and threshold."""
     gallery: Annotated[int, Range(24, math.inf, "at least 24, enough to evaluate")] = 60
     """Images to draw on which the classifier is tested."""
+
+    @property
+    def workdir(self) -> Path:
+        """The project that the demo makes."""
+        return self.out / "work"

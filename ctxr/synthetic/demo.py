@@ -87,7 +87,7 @@ def run(config: Demo, progress: Progress = SILENT) -> DemoReport:
     config.check()
     if config.out.exists() and not config.out.is_dir():
         raise UsageError(f"{config.out} is a file, not a folder", hint="choose another --out")
-    folder, work = config.out / "world", config.out / "work"
+    folder, work = config.out / "world", config.workdir
     wanted = WorldConfig(config.seed, config.videos, config.seconds, albums=2, photos_per_album=config.photos)
     progress.note(f"drawing {config.videos} videos and {2 * config.photos} photos into {folder}, unless they are there")
     with progress.task("draw", config.videos + 2) as task:

@@ -10,7 +10,7 @@ from ctxr.annotation.config import PROLIFIC_FLOOR, ExportTasks, listed
 from ctxr.annotation.cost import FLOOR, PLATFORMS, Forecast
 from ctxr.annotation.protocol import COUNT, DISJOINT, POSITIVE, SHARE, Protocol
 from ctxr.annotation.tasks import NAMES
-from ctxr.engine.options import Choices, Options, Range, Text
+from ctxr.engine.options import Choices, FreeText, Options, Range
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import FindingsError, plural
 
@@ -246,7 +246,7 @@ class Aggregate(Options):
     """Folder to write; default: `dataset` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    database: Text = ""
+    database: FreeText = ""
     """Database of `ctxr serve`, if it is not the file in the workdir."""
     rule: Annotated[str, Choices(("paper", "majority"))] = "paper"
     """Rule that keeps a description: paper (1 of 1 votes on train, 2 of 3 elsewhere, or as the tasks say), majority."""

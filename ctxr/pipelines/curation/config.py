@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar
 from ctxr.engine.options import (
     Choices,
     Device,
+    FreeText,
     NotDecisive,
     Options,
     Range,
     Seed,
     Switch,
-    Text,
     Workers,
 )
 from ctxr.engine.project import DOCUMENTS
@@ -111,7 +111,7 @@ class BuildSets(ScanOptions, SetsOptions):
 
     sources: Annotated[tuple[str, ...], NotDecisive] = ()
     """Videos, photos, folders of them, or quoted globs."""
-    encoder: Text = "auto"
+    encoder: FreeText = "auto"
     """open_clip `name:pretrained`, `local-dir:PATH` or `checkpoint:PATH` (open_clip_config.json and safetensors),
     `random:ARCH` (for measuring speed), `ctxr-tiny`, or `auto`: ViT-B-32:openai if its weights can be
     downloaded, else ctxr-tiny with a warning."""

@@ -29,7 +29,7 @@ from ctxr.store.artifacts import Artifact, Content, Parent, open_artifact
 from ctxr.store.hashing import sha256_of
 from ctxr.store.kinds import IMAGE_SETS
 from ctxr.store.paths import last_path, portable, rooted
-from ctxr.store.records import Failure, SharedFootage, Source, Split
+from ctxr.store.records import SOURCE_KINDS, Failure, SharedFootage, Source, Split
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, album_files, read_unit, unit_folder
 
@@ -101,7 +101,7 @@ class FilterStage(SetsStage[FilterInputs]):
         selection, encoder = models["selection"], models["encoder"]
         encoder_name = rooted(encoder["name"], built.path)
         picking = Picking(selection["threshold"], selection["set_size"], selection["margin"], quality)
-        named = [parent.name for parent in built.manifest.parents if parent.kind in ("video", "photos")]
+        named = [parent.name for parent in built.manifest.parents if parent.kind in SOURCE_KINDS]
         units = [read_unit(built.path, name) for name in named if unit_folder(built.path, name).is_dir()]
         limits, measures = vars(quality.limits), quality.stamps()
         stamps = {

@@ -366,31 +366,36 @@ class LedgerPass(SetPicker):
     for now and did not then, in a child process, from the file at `place`, which is looked up when it is first needed.
     """
 
-    def __init__(self, context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator) -> None:
+    def __init__(
+        self,
+        context: UnitContext,
+        old: SourceUnit,
+        origin: Path,
+        place: Path | SourceLocator,
+        measures: Mapping[str, str],
+    ) -> None:
         super().__init__(context, old.source.name)
         self.rows = {row.index: _undecided(row) for row in old.ledger}
         self.exact = {
             row.index: np.asarray(old.exact[row.exact_row]) for row in old.ledger if row.exact_row is not None
         }
-        self._old, self._origin, self._place = old, origin, place
+        self._old, self._place = old, place
         self._before = {row.index: row.row for row in old.ledger if row.row is not None}
         self._fresh: list[Vectors] = []
         self._reader: ChildFrameReader | None = None
         self._recent: dict[int, Pixels] = {}
-
-    def know(self, measures: Mapping[str, str]) -> None:
-        """Take over facts, and the pictures they are about: of the unit, and of whatever else was measured on its source."""
-        old, quality = self._old, self.context.picking.quality
+        # facts, and the pictures they are about: of the unit, and of whatever else was measured on its source
         rows = {row.index: row for row in forget_other_measures(old.facts, old.stamp.measures, measures)}
         for image in old.images:
             if image.index is not None and image.index not in rows:
                 size = image.width, image.height
                 rows[image.index] = Facts(old.source.name, image.index, image.path, image.sha256, *size)
-        files = {index: self._origin / facts.path for index, facts in rows.items()}
-        known = {index for index, facts in rows.items() if quality.complete(facts)}
-        for index, (facts, file) in self.context.cache(old.source).load(measures, known).items():
+        files = {index: origin / facts.path for index, facts in rows.items()}
+        known = {index for index, facts in rows.items() if context.picking.quality.complete(facts)}
+        for index, (facts, file) in context.cache(old.source).load(measures, known).items():
             rows[index], files[index] = facts, file
-        self.facts, self.files = rows, {index: file for index, file in files.items() if file.is_file()}
+        self.facts |= rows
+        self.files |= {index: file for index, file in files.items() if file.is_file()}
 
     def pick(self) -> Vectors:
         """Decide on all frames. Returns the vectors at `places`."""
@@ -442,8 +447,7 @@ def pick_from_ledger(
     context: UnitContext, old: SourceUnit, origin: Path, place: Path | SourceLocator, stamp: Stamp
 ) -> SourceUnit:
     """Pick again from the ledger of a unit, and write the unit; see `LedgerPass`."""
-    with closing(LedgerPass(context, old, origin, place)) as again:
-        again.know(stamp.measures)
+    with closing(LedgerPass(context, old, origin, place, stamp.measures)) as again:
         vectors = again.pick()
         return context.save(again.unit(stamp, old.source, old.shots, vectors))
 

@@ -27,6 +27,7 @@ from ctxr.pipelines.inspection.config import Stats, StatsReport
 from ctxr.problems.figures import PARTS
 from ctxr.problems.registry import question_about
 from ctxr.store.atomic import write_bytes
+from ctxr.store.kinds import SET_KINDS
 from ctxr.store.records import ImageSet, Query
 from ctxr.store.tables import PAYLOADS, UNREADABLE
 
@@ -160,12 +161,16 @@ def mean_distances(
     `distances` is (mean, closest) by set id.
     """
     means = {}
-    for kind in ("video", "photos"):
+    for kind in SET_KINDS:
         pairs = [distances[one.id] for one in dataset.sets if one.kind == kind and one.id in distances]
         if pairs:
             mean, closest = (math.fsum(values) / len(pairs) for values in zip(*pairs, strict=True))
             means[kind] = len(pairs), mean, closest
-    ratio = means["photos"][1] / means["video"][1] if len(means) == 2 and means["video"][1] > 0 else None
+    ratio = (
+        means["photos"][1] / means["video"][1]
+        if {"photos", "video"} <= means.keys() and means["video"][1] > 0
+        else None
+    )
     return means, ratio
 
 

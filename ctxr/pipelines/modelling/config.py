@@ -11,11 +11,11 @@ from ctxr.engine.options import (
     Choices,
     Device,
     EndpointOptions,
+    FreeText,
     NotDecisive,
     Options,
     Range,
     Switch,
-    Text,
 )
 from ctxr.engine.report import Table, VerbReport
 from ctxr.errors import PartialError
@@ -120,7 +120,7 @@ class Listen(EndpointOptions):
 
     dataset: Path | None = None
     """Artifact or published release with queries and pictures; default: the latest finished one in the workdir."""
-    endpoint: Text = ""
+    endpoint: FreeText = ""
     """Address of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     split: Annotated[str, Choices(SPLITS)] = "valid"
     """Split to evaluate: train, valid, test or none."""

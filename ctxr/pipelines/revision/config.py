@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from ctxr.engine.options import (
     Choices,
     Device,
+    FreeText,
     JudgeEndpointOptions,
     NotDecisive,
     Range,
     Switch,
-    Text,
 )
 from ctxr.engine.report import Table, VerbReport
 from ctxr.store.kinds import REVISE_LABELS
@@ -42,7 +42,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Report precision and recall of a round, from the answers to `ctxr export-tasks entail`."""
     round: Annotated[int, NotDecisive, Range(0, inf, "a whole number, at least 0")] = 0
     """Round to undo, redo or audit; 0 = the latest."""
-    by: Text = "auto"
+    by: FreeText = "auto"
     """Retriever that proposes the candidates: an encoder of vectors, or a run of ctxr train without a head over sets; auto: that of the
     latest round, in the first round ViT-B-32:openai."""
     judge: Annotated[tuple[str, ...], NotDecisive] = ()
@@ -50,7 +50,7 @@ class ReviseLabels(JudgeEndpointOptions):
     caption and p, by the ids in the ledger of a round) or toy; default: the only classifier of the project, or the toy that ships
     with ctxr. Several, in order, make a cascade: each judge is asked only about pairs that those before it leave unsure, by default
     between 0.1 and 0.9; SPEC@0.2-0.95 sets other limits."""
-    classifier: Text = ""
+    classifier: FreeText = ""
     """The same as --judge classifier:NAME."""
     top_k: Annotated[int, Range(1, inf, "a whole number, at least 1")] = 30
     """Candidate captions per picture (with --both, candidate pictures per caption too)."""
@@ -90,7 +90,7 @@ class ReviseLabels(JudgeEndpointOptions):
     """Folder to write; default: `revised` in the workdir."""
     workdir: Path = Path("work")
     """Project folder, where each command finds what the one before it made."""
-    database: Text = ""
+    database: FreeText = ""
     """Database of `ctxr serve`, when it is not the file in the workdir (--audit)."""
     device: Device = "auto"
     """Where to compute: auto, cpu, cuda, mps."""

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from ctxr.engine.options import Choices, Options, Range, Text, Workers
+from ctxr.engine.options import Choices, FreeText, Options, Range, Workers
 from ctxr.engine.report import VerbReport
 
 DOCUMENT_FORMATS = ("links", "mmc4")
@@ -35,7 +35,7 @@ class Export(Options):
     """Leave out the answers about test sets (imagecode always does)."""
     shard_mb: Annotated[int, Range(1, math.inf, "megabytes, at least 1")] = 256
     """Maximum size of one shard in megabytes of images (hf, webdataset)."""
-    by: Text = ""
+    by: FreeText = ""
     """Run of the project, or file of scores, whose optimal assignment is written as links (links, mmc4); default: the known links."""
     videos: Path | None = None
     """Folder that now holds the sources, recognised by content (recipe)."""

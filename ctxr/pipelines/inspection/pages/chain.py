@@ -20,7 +20,7 @@ from ctxr.problems.results import RESULTS
 from ctxr.store.arrays import Vectors, pairwise_distances
 from ctxr.store.artifacts import MANIFEST, Artifact, Manifest, Parent, open_artifact
 from ctxr.store.kinds import EVALUATION, IMAGE_SETS, RELEASE, RUN, RUNS
-from ctxr.store.records import BETWEEN, Facts, Failure, Image, ImageSet, Source, Split, SplitName
+from ctxr.store.records import BETWEEN, SOURCE_KINDS, Facts, Failure, Image, ImageSet, Source, Split, SplitName
 from ctxr.store.tables import read_table
 from ctxr.store.units import SourceUnit, Stamp, photo_names, read_unit, unit_folder
 
@@ -294,7 +294,7 @@ def load_chain(workdir: Path, named: Path | None, progress: Progress) -> Chain:
 
 def _units_of_sets(last: ChainStage, notes: list[str]) -> tuple[SourceUnit, ...]:
     parents = last.manifest.parents if last.manifest else []
-    present = [parent.name for parent in parents if parent.kind in ("video", "photos")]
+    present = [parent.name for parent in parents if parent.kind in SOURCE_KINDS]
     finished = (read_unit(last.path, name) for name in sorted(present) if unit_folder(last.path, name).is_dir())
     # frames that were only held would fill the page
     units = tuple(replace(unit, ledger=[row for row in unit.ledger if row.reason != BETWEEN]) for unit in finished)

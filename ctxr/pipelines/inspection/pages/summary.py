@@ -14,7 +14,7 @@ from ctxr.pipelines.inspection.pages.plots import axis_number
 from ctxr.problems.results import RESULTS
 from ctxr.store.artifacts import Manifest
 from ctxr.store.kinds import IMAGE_SETS, RUNS
-from ctxr.store.records import LedgerReason
+from ctxr.store.records import SOURCE_KINDS, LedgerReason
 from ctxr.store.units import SourceUnit
 
 Steps = Sequence[tuple[str, Sequence[LedgerReason]]]
@@ -38,7 +38,7 @@ PHOTO_STEPS: Steps = (
 def make_summary(edition: Edition) -> Mapping[str, object]:
     """Headline, one row of figures per artifact, and the steps for frames and for photos."""
     chain = edition.chain
-    by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in ("video", "photos")}
+    by_kind = {kind: [unit for unit in chain.units if unit.source.kind == kind] for kind in SOURCE_KINDS}
     sets = {kind: sum(len(unit.sets) for unit in units) for kind, units in by_kind.items()}
     funnels = [
         (title, steps)
