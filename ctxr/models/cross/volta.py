@@ -1,21 +1,20 @@
 """Checkpoints of volta: its configuration as a `CrossConfig`, and its names for weights."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import torch
+from msgspec import Meta, Struct, ValidationError, convert
 from torch import Tensor
 
 from ctxr.errors import DataError
 from ctxr.models.cross.encoder import CrossConfig, RegionEncoder, Stage, Stream
+from ctxr.models.layers import require_heads
 from ctxr.models.published import check_shapes, read_object, read_tensors, renamed
-from ctxr.store.regions import BOX
 
 _HINT = "give the config of a ViLBERT or UNITER as volta publishes it, e.g. vilbert_base.json or ctrl_uniter_base.json"
-_EMBEDDINGS = ("vilbert", "uniter")
-_GATES = ("tt", "tv", "vt", "vv")
-_MOST = 1_000_000
 _STAGES: dict[tuple[str, ...], Stage] = {
     # gates of the attention, streams of the feed-forward layer
     ("tt", "t"): "text",
@@ -24,21 +23,69 @@ _STAGES: dict[tuple[str, ...], Stage] = {
     ("tv", "vt", "t", "v"): "crossed",
     ("tt", "tv", "vt", "vv", "t", "v"): "joint",
 }
-_EXPECTED: dict[str, tuple[object, ...]] = {
-    "hidden_act": ("gelu",),
-    "v_hidden_act": ("gelu",),
-    "fusion_method": ("mul",),
-    "add_global_imgfeat": ("first",),
-    "num_locs": (BOX,),
-    "model": ("bert",),
-    "bert_model": ("bert-base-uncased", "bert-large-uncased"),
-    "do_lower_case": (True,),
-}
-_SIZES = (
-    ("hidden_size", "sublayer2attn_hidden_size", "sublayer2v_attn_hidden_size"),
-    ("num_attention_heads", "sublayer2num_attention_heads", "sublayer2v_num_attention_heads"),
-    ("intermediate_size", "sublayer2intermediate_size", "sublayer2v_intermediate_size"),
-)
+
+Size = Annotated[int, Meta(ge=1, le=1_000_000)]
+Rate = Annotated[float, Meta(ge=0, lt=1)]
+Sublayers = frozenset[Annotated[int, Meta(ge=0, le=1_000_000)]]
+Sizes = dict[str, Size]
+
+
+class VoltaConfig(Struct):
+    """What of a config of volta decides the encoder, by volta's names; `v_` stands for vision."""
+
+    image_embeddings: Literal["vilbert", "uniter"]
+    hidden_size: Size
+    num_attention_heads: Size
+    intermediate_size: Size
+    v_hidden_size: Size
+    v_num_attention_heads: Size
+    v_intermediate_size: Size
+    pooler_size: Size
+    v_pooler_size: Size
+    vocab_size: Size
+    type_vocab_size: Size
+    max_position_embeddings: Size
+    v_feature_size: Size
+    hidden_dropout_prob: Rate = 0.1
+    attention_probs_dropout_prob: Rate = 0.1
+    v_hidden_dropout_prob: Rate = 0.1
+    v_attention_probs_dropout_prob: Rate = 0.1
+    layer_norm_eps: Rate = 1e-12
+    initializer_range: Rate = 0.02
+    tt_attn_sublayers: Sublayers = frozenset()
+    tv_attn_sublayers: Sublayers = frozenset()
+    vt_attn_sublayers: Sublayers = frozenset()
+    vv_attn_sublayers: Sublayers = frozenset()
+    t_ff_sublayers: Sublayers = frozenset()
+    v_ff_sublayers: Sublayers = frozenset()
+    shared_sublayers: Sublayers = frozenset()
+    sublayer2attn_hidden_size: Sizes = {}
+    sublayer2num_attention_heads: Sizes = {}
+    sublayer2intermediate_size: Sizes = {}
+    sublayer2v_attn_hidden_size: Sizes = {}
+    sublayer2v_num_attention_heads: Sizes = {}
+    sublayer2v_intermediate_size: Sizes = {}
+    # other values are other models
+    hidden_act: Literal["gelu"] = "gelu"
+    v_hidden_act: Literal["gelu"] = "gelu"
+    fusion_method: Literal["mul"] = "mul"
+    add_global_imgfeat: Literal["first"] = "first"
+    num_locs: Literal[5] = 5
+    model: Literal["bert"] = "bert"
+    bert_model: Literal["bert-base-uncased", "bert-large-uncased"] = "bert-base-uncased"
+
+    def stream(self, mark: str, layer: int) -> Stream:
+        """The sizes of a side in an attention sublayer and the feed-forward one behind it; -2 for those of all."""
+        width, heads, inner = (
+            getattr(self, f"sublayer2{mark}{name}").get(str(at), getattr(self, mark + name.removeprefix("attn_")))
+            for name, at in (
+                ("attn_hidden_size", layer),
+                ("num_attention_heads", layer),
+                ("intermediate_size", layer + 1),
+            )
+        )
+        require_heads(width, heads)
+        return Stream(width, heads, inner)
 
 
 def read_volta_config(path: Path) -> CrossConfig:
@@ -49,132 +96,63 @@ def read_volta_config(path: Path) -> CrossConfig:
 
     Raises DataError for a file that is not readable, or an architecture other than ViLBERT's and UNITER's.
     """
-    return _Reader(path, read_object(path)).config()
+    try:
+        return _cross_config(convert(read_object(path), VoltaConfig))
+    except (ValidationError, ValueError) as error:
+        raise DataError(f"{path}: {error}", hint=_HINT) from error
 
 
-def _is_size(value: object, least: int = 1) -> bool:
-    return type(value) is int and least <= value <= _MOST
-
-
-class _Reader:
-    def __init__(self, path: Path, raw: Mapping[str, object]) -> None:
-        self.path, self.raw = path, raw
-
-    def config(self) -> CrossConfig:
-        text, vision = self._stream(""), self._stream("v_")
-        stages = self._stages()
-        crossed = {self._crossed(2 * index) for index, kind in enumerate(stages) if kind == "crossed"}
-        if len(crossed) > 1:
-            raise self._wrong("has crossed sublayers of several sizes")
-        width, heads = crossed.pop() if crossed else (text.width, text.heads)
-        for key, values in _EXPECTED.items():
-            self._take(key, values[0], values.__contains__, " or ".join(map(repr, values)))
-        pooled = self._whole("pooler_size")
-        if self._whole("v_pooler_size") != pooled:
-            raise self._wrong("has poolers of two sizes")
-        if "joint" in stages and text != vision:
-            raise self._wrong("shares sublayers between streams of two sizes")
-        return CrossConfig(
-            text=text,
-            vision=vision,
-            stages=stages,
-            crossed_width=width,
-            crossed_heads=heads,
-            embedding=self._take("image_embeddings", None, _EMBEDDINGS.__contains__, " or ".join(_EMBEDDINGS)),
-            vocabulary=self._whole("vocab_size"),
-            kinds=self._whole("type_vocab_size"),
-            places=self._whole("max_position_embeddings"),
-            features=self._whole("v_feature_size"),
-            pooled=pooled,
-            dropout=self._dropout(),
-            epsilon=self._share("layer_norm_eps", 1e-12),
-            spread=self._share("initializer_range", 0.02),
-        )
-
-    def _stream(self, mark: str) -> Stream:
-        width, heads, inner = (self._whole(mark + key) for key, _, _ in _SIZES)
-        if width % heads:
-            raise self._wrong(f"has {heads} heads, which do not divide a width of {width}")
-        return Stream(width, heads, inner)
-
-    def _stages(self) -> tuple[Stage, ...]:
-        """One for each attention sublayer and the feed-forward one behind it."""
-        attending = {gate: self._sublayers(f"{gate}_attn_sublayers") for gate in _GATES}
-        feeding = {stream: self._sublayers(f"{stream}_ff_sublayers") for stream in ("t", "v")}
-        shared = self._sublayers("shared_sublayers")
-        count = len(set().union(*attending.values(), *feeding.values()))
-        if not count or count % 2:
-            raise self._wrong(f"has {count} sublayers, not pairs of attention and feed-forward ones")
-        stages = []
-        for layer in range(0, count, 2):
-            parts = tuple(gate for gate in _GATES if layer in attending[gate])
-            parts += tuple(stream for stream in ("t", "v") if layer + 1 in feeding[stream])
-            kind = _STAGES.get(parts)
-            both = {layer, layer + 1}
-            if kind is None or both & shared != (both if kind == "joint" else set()):
-                raise self._wrong(f"sublayers {layer} and {layer + 1} are neither ViLBERT's nor UNITER's")
-            self._check_sizes(layer, kind)
-            stages.append(kind)
-        return tuple(stages)
-
-    def _check_sizes(self, layer: int, kind: Stage) -> None:
-        """Sizes of single sublayers are for crossed attention alone."""
-        for key, table, v_table in _SIZES:
-            for mark, name in (("", table), ("v_", v_table)):
-                own = self._of_sublayer(name, layer + (key == "intermediate_size"), mark + key)
-                free = kind == "crossed" and key != "intermediate_size"
-                if not free and own != self._whole(mark + key):
-                    raise self._wrong(f"{name} gives sublayer {layer} a size of its own, which is not supported")
-
-    def _crossed(self, layer: int) -> tuple[int, int]:
-        """Width and heads of a crossed attention."""
-        sizes = []
-        for key, table, v_table in _SIZES[:2]:
-            sizes.append(self._of_sublayer(table, layer, key))
-            if sizes[-1] != self._of_sublayer(v_table, layer, f"v_{key}"):
-                raise self._wrong(f"sublayer {layer} has a {key} for each stream, and they look at each other")
-        width, heads = sizes
-        if width % heads:
-            raise self._wrong(f"sublayer {layer} has {heads} heads, which do not divide a width of {width}")
-        return width, heads
-
-    def _of_sublayer(self, table: str, layer: int, key: str) -> int:
-        sizes = self._take(
-            table, {}, lambda value: isinstance(value, dict) and all(map(_is_size, value.values())), "sizes"
-        )
-        return int(sizes.get(str(layer), self._whole(key)))
-
-    def _sublayers(self, key: str) -> set[int]:
-        def fits(value: object) -> bool:
-            return isinstance(value, list) and all(_is_size(item, 0) for item in value)
-
-        return set(self._take(key, [], fits, "a list of sublayers"))
-
-    def _dropout(self) -> float:
-        names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-        rates = {self._share(mark + name, 0.1) for mark in ("", "v_") for name in names}
-        if len(rates) > 1:
-            raise self._wrong("has several rates of dropout", "set the four *_dropout_prob to one value")
-        return rates.pop()
-
-    def _whole(self, key: str) -> int:
-        return int(self._take(key, None, _is_size, "a whole number"))
-
-    def _share(self, key: str, default: float) -> float:
-        def fits(value: object) -> bool:
-            return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
-
-        return float(self._take(key, default, fits, "a number from 0 to 1"))
-
-    def _take(self, key: str, default: object, fits: Callable[[object], bool], wanted: str) -> Any:
-        """The value of a key. Raises DataError for one that does not fit."""
-        value = self.raw.get(key, default)
-        if not fits(value):
-            raise self._wrong(f"{key} is {value!r}, wanted {wanted}")
-        return value
-
-    def _wrong(self, what: str, hint: str = _HINT) -> DataError:
-        return DataError(f"{self.path}: {what}", hint=hint)
+def _cross_config(raw: VoltaConfig) -> CrossConfig:
+    """Raises ValueError for what is neither ViLBERT nor UNITER."""
+    text, vision = (raw.stream(mark, -2) for mark in ("", "v_"))
+    attending = {gate: getattr(raw, f"{gate}_attn_sublayers") for gate in ("tt", "tv", "vt", "vv")}
+    feeding = {side: getattr(raw, f"{side}_ff_sublayers") for side in ("t", "v")}
+    count = len(frozenset().union(*attending.values(), *feeding.values()))
+    if not count or count % 2:
+        raise ValueError(f"has {count} sublayers, not pairs of attention and feed-forward ones")
+    stages: list[Stage] = []
+    crossed = set()
+    for layer in range(0, count, 2):
+        parts = tuple(gate for gate in attending if layer in attending[gate])
+        kind = _STAGES.get(parts + tuple(side for side in feeding if layer + 1 in feeding[side]))
+        both = {layer, layer + 1}
+        if kind is None or both & raw.shared_sublayers != (both if kind == "joint" else set()):
+            raise ValueError(f"sublayers {layer} and {layer + 1} are neither ViLBERT's nor UNITER's")
+        own = tuple(raw.stream(mark, layer) for mark in ("", "v_"))
+        if kind == "crossed":
+            crossed |= {(stream.width, stream.heads) for stream in own}
+            own = tuple(replace(one, inner=stream.inner) for one, stream in zip((text, vision), own, strict=True))
+        if own != (text, vision):
+            raise ValueError(f"sublayer {layer} has a size of its own, which is not supported")
+        stages.append(kind)
+    rates = {
+        getattr(raw, f"{mark}{name}_dropout_prob") for mark in ("", "v_") for name in ("hidden", "attention_probs")
+    }
+    faults = {
+        "has crossed sublayers of several sizes": len(crossed) > 1,
+        "has poolers of two sizes": raw.pooler_size != raw.v_pooler_size,
+        "has several rates of dropout": len(rates) > 1,
+        "shares sublayers between streams of two sizes": "joint" in stages and text != vision,
+    }
+    for fault in (fault for fault, found in faults.items() if found):
+        raise ValueError(fault)
+    width, heads = crossed.pop() if crossed else (text.width, text.heads)
+    return CrossConfig(
+        text=text,
+        vision=vision,
+        stages=tuple(stages),
+        crossed_width=width,
+        crossed_heads=heads,
+        embedding=raw.image_embeddings,
+        vocabulary=raw.vocab_size,
+        kinds=raw.type_vocab_size,
+        places=raw.max_position_embeddings,
+        features=raw.v_feature_size,
+        pooled=raw.pooler_size,
+        dropout=rates.pop(),
+        epsilon=raw.layer_norm_eps,
+        spread=raw.initializer_range,
+    )
 
 
 VOCABULARY = "vocab.txt"
