@@ -7,8 +7,8 @@ at the same time: every forward pass has the same number of rows, and what is mi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -482,27 +482,19 @@ _DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_un
 """Functions of tensors, and of torch.nn.init, that fill with random values."""
 
 
-@contextmanager
-def _undrawn() -> Iterator[None]:
-    """Leave out random first values, which cost more than reading the weights that replace every one of them."""
+def _undrawn() -> AbstractContextManager[object]:
+    """Leaves out random first values, which cost more than reading the weights that replace every one of them."""
     from torch.overrides import TorchFunctionMode
 
     class Undrawn(TorchFunctionMode):
         def __torch_function__(
-            self,
-            func: Callable[..., object],
-            types: object,
-            args: tuple[object, ...] = (),
-            kwargs: Mapping[str, object] | None = None,
+            self, func: Callable[..., object], types: object, args: Any = (), kwargs: Any = None
         ) -> object:
-            named = kwargs or {}
-            tensors = [*args[:1], *([named["tensor"]] if "tensor" in named else [])]
-            if tensors and getattr(func, "__name__", "") in _DRAWS:
-                return tensors[0]
-            return func(*args, **named)
+            if getattr(func, "__name__", "") in _DRAWS:
+                return args[0] if args else kwargs["tensor"]
+            return func(*args, **(kwargs or {}))
 
-    with Undrawn():
-        yield
+    return Undrawn()
 
 
 def _source(

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxr.errors import DataError, UsageError
+from ctxr.errors import DataError
 from ctxr.models.precision import cpu_matmul_precision, float32_matmul, has_bf16_units
 
 Vectors = NDArray[np.float32]
@@ -57,10 +57,8 @@ def best_matches(
         without: parallel columns (query, candidate) of pairs that are left out.
         coarse: products in bf16, else in fp32; None: in bf16 where this processor has units for it.
 
-    Raises UsageError for `k` or `block` below 1; DataError for vectors that do not fit or are not finite.
+    Raises DataError for vectors that do not fit or are not finite.
     """
-    if k < 1 or block < 1:
-        raise UsageError(f"cannot take {k} matches in blocks of {block}", hint="1 or more of each")
     if queries.ndim != 2 or pool.ndim != 2 or queries.shape[1] != pool.shape[1]:
         raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
@@ -196,15 +194,11 @@ def nearest(
         coarse: see `ExactSearch`.
         rows: vectors whose neighbours alone are found; stripes of them give what all at once give.
 
-    Raises UsageError for `k` or `block` out of range; DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
+    Raises DataError for what is not [N, D], or a vector whose length is not 1 (or not finite).
     """
     pool = np.ascontiguousarray(vectors, np.float32)
     if pool.ndim != 2:
         raise DataError(f"vectors have shape {pool.shape}, not [N, D]")
-    most = len(pool) - 1
-    if not 1 <= k <= max(most, 0) or block < 1:
-        message = f"cannot take {k} neighbours of {len(pool)} vectors in blocks of {block}"
-        raise UsageError(message, hint=f"at most {most}")
     lengths = np.sqrt(np.einsum("nd,nd->n", pool, pool))
     wrong = np.flatnonzero(~(np.abs(lengths - 1) <= NORM_ERROR))
     if wrong.size:

@@ -5,7 +5,7 @@ Letters: B queries, K candidates, N images, R regions, F features of a region, T
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar, cast
 
 import torch
@@ -45,15 +45,9 @@ class Batch:
 
     def to(self, device: str) -> "Batch":
         """The same on another device."""
-        return Batch(
-            self.images.to(device),
-            self.texts.to(device),
-            self.candidates.to(device),
-            self.mask.to(device),
-            self.ordered.to(device),
-            self.targets.to(device),
-            {name: tensor.to(device) for name, tensor in self.payload.items()},
-        )
+        payload = {name: tensor.to(device) for name, tensor in self.payload.items()}
+        tensors = {one.name: getattr(self, one.name).to(device) for one in fields(self) if one.name != "payload"}
+        return Batch(**tensors, payload=payload)
 
 
 def marks_at(positions: Tensor, candidates: int) -> Tensor:
