@@ -6,7 +6,6 @@ Letters: B queries, K candidates, N images, T tokens, P tokens of an image, D wi
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +17,16 @@ from ctxr.models.cross.sources import CrossSource
 from ctxr.models.encoders import fingerprint
 from ctxr.models.layers import cut
 from ctxr.models.preprocess import Preprocess
-from ctxr.models.published import CONFIG, WEIGHTS, careful, is_model_folder, load, model_folder, read_object
+from ctxr.models.published import (
+    CONFIG,
+    WEIGHTS,
+    careful,
+    is_model_folder,
+    load,
+    model_folder,
+    read_object,
+    vocabulary_hash,
+)
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
@@ -53,8 +61,8 @@ def read_preprocess(folder: Path) -> Preprocess:
     return Preprocess((int(height), int(width)), mean, std, interpolation, "squash")
 
 
-def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
-    """(texts to token ids int64 [B, T], 0 where there is none; hash over the vocabulary).
+def read_tokenizer(folder: Path) -> Any:
+    """A tokenizer of transformers, which reads at most `LONGEST` tokens.
 
     Raises DataError for a vocabulary that is missing, cannot be read, or has more words than the model.
     """
@@ -65,21 +73,16 @@ def read_tokens(folder: Path) -> tuple[Callable[[Sequence[str]], Tensor], str]:
         raise DataError(f"{folder} holds neither {' nor '.join(VOCABULARIES)}", hint=hint)
     try:
         tokenizer = BertTokenizerFast.from_pretrained(folder, local_files_only=True)
-        words = sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
         if tokenizer.pad_token_id != 0:
             raise ValueError(f"padding is token {tokenizer.pad_token_id}, not 0")
         config = read_object(folder / CONFIG).get("text_config") or {}
         size, longest = int(config.get("vocab_size", WORDS)), int(config.get("max_position_embeddings", LONGEST))
         if len(tokenizer) > size:
             raise ValueError(f"it has {len(tokenizer)} words, and the model knows {size}")
+        tokenizer.model_max_length = min(LONGEST, longest)
     except Exception as error:  # the library has errors of its own, down to its panics
         raise DataError(f"the vocabulary in {folder} cannot be read: {error}") from error
-
-    def tokenize(texts: Sequence[str]) -> Tensor:
-        encoded = tokenizer(list(texts), truncation=True, max_length=min(LONGEST, longest)) if texts else {}
-        return _padded(encoded.get("input_ids", []))
-
-    return tokenize, words
+    return tokenizer
 
 
 def _is_fetched(folder: Path) -> bool:
@@ -180,7 +183,12 @@ def load_blip(name: str) -> CrossSource:
         pixels = Preprocess((32, 32), (0.5,) * 3, (0.25,) * 3, resize_mode="squash")
         return _source(TINY, untrained, pixels, _hashed_words, "hashed")
     folder = blip_folder(name.removeprefix("blip:"))
-    preprocess, (tokenize, words) = read_preprocess(folder), read_tokens(folder)
+    preprocess, tokenizer = read_preprocess(folder), read_tokenizer(folder)
+
+    def tokenize(texts: Sequence[str]) -> Tensor:
+        """int64 [B, T], 0 where there is none."""
+        encoded = tokenizer(list(texts), truncation=True) if texts else {}
+        return _padded(encoded.get("input_ids", []))
 
     def build() -> Any:
         from transformers import BlipForImageTextRetrieval
@@ -188,7 +196,7 @@ def load_blip(name: str) -> CrossSource:
         hint = "name a model for image-text retrieval (itm): those for captions have no such head"
         return load(BlipForImageTextRetrieval, folder, hint)
 
-    return _source(name, careful(f"encoder {name!r}", build), preprocess, tokenize, words)
+    return _source(name, careful(f"encoder {name!r}", build), preprocess, tokenize, vocabulary_hash(tokenizer))
 
 
 def blip_folder(named: str) -> Path:

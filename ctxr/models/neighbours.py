@@ -4,9 +4,8 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +24,11 @@ NO_MATCH = -1
 PRODUCTS = Lock()  # held while multiplying: torch uses all cores, and its precision is a setting of the process
 
 
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """The best k of each of Q queries.
-
-    Attributes:
-        indices: [Q, k] int64 best first, `NO_MATCH` where there are fewer. scores: [Q, k] float32, -inf there.
-    """
+class Matches(NamedTuple):
+    """The best k of each of Q queries: indices [Q, k], best first, `NO_MATCH` where there are fewer; scores [Q, k], -inf there."""
 
     indices: Indices
-    scores: Vectors
+    scores: NDArray[np.floating[Any]]
 
 
 def best_matches(
@@ -63,8 +57,8 @@ def best_matches(
         raise DataError(f"vectors of shapes {queries.shape} and {pool.shape} do not share one space")
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise DataError("a vector is not finite", hint="look at the pictures and the weights that it was made of")
-    indices, values = ExactSearch(queries, pool, coarse, without).best(min(k, len(pool)), block)
-    return Matches(indices, values.astype(np.float32))
+    found = ExactSearch(queries, pool, coarse, without).best(min(k, len(pool)), block)
+    return found._replace(scores=found.scores.astype(np.float32))
 
 
 def products(left: Vectors, right: Vectors) -> Doubles:
@@ -115,14 +109,14 @@ class ExactSearch:
         order = np.argsort(rows, kind="stable")
         self.left_out = rows[order], columns[order]
 
-    def best(self, k: int, block: int) -> tuple[Indices, Doubles]:
-        """The best `k` of every query, best first, and their values, [Q, k] each; `NO_MATCH` and -inf where there are fewer."""
+    def best(self, k: int, block: int) -> Matches:
+        """The best `k` of every query with their values in float64."""
         import torch
 
         count = len(self.queries)
         indices, values = np.full((count, k), NO_MATCH, np.int64), np.full((count, k), -np.inf)
         if not k:
-            return indices, values
+            return Matches(indices, values)
         # written again for every block: fresh pages would cost more than the products
         coarse = torch.empty((min(block, count), len(self.right)), dtype=self.right.dtype)
         fine = torch.empty(coarse.shape) if coarse.dtype != torch.float32 else coarse
@@ -138,9 +132,9 @@ class ExactSearch:
             scores[self.left_out[0][first:last] - start, self.left_out[1][first:last]] = -np.inf
             row, column = self._candidates(scores, k)
             indices[start:stop], values[start:stop] = self.ranked(np.arange(start, stop), row, column, k)
-        return indices, values
+        return Matches(indices, values)
 
-    def ranked(self, queries: Indices, row: Indices, column: Indices, k: int) -> tuple[Indices, Doubles]:
+    def ranked(self, queries: Indices, row: Indices, column: Indices, k: int) -> Matches:
         """The best `k` among given pairs, equal ones by index, as `best`; `row` counts in `queries`."""
         exact = np.empty(len(row))
         for start in range(0, len(row), PAIRS):
@@ -152,7 +146,7 @@ class ExactSearch:
         kept = rank < k
         indices, values = np.full((len(queries), k), NO_MATCH, np.int64), np.full((len(queries), k), -np.inf)
         indices[row[kept], rank[kept]], values[row[kept], rank[kept]] = column[kept], exact[kept]
-        return indices, values
+        return Matches(indices, values)
 
     def _candidates(self, scores: Vectors, k: int) -> Pairs:
         """Pairs among which the k best of each row are sure to be: what reaches the k-th best less twice the bound.

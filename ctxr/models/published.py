@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ctxr.errors import CtxrError, DataError, UsageError, and_more, first_line
 from ctxr.models.hub import hub_folder
@@ -111,10 +111,17 @@ def refuse_code(folder: Path) -> None:
                     )
 
 
+class CheckpointFiles(NamedTuple):
+    """The config and the weights of a checkpoint."""
+
+    config: Path
+    weights: Path
+
+
 def checkpoint_files(
     folder: Path, configs: Sequence[str], weights: Sequence[Sequence[str]], missing: UsageError
-) -> tuple[Path, Path]:
-    """(config, weights) of a checkpoint's folder: the one file that the first patterns to match anything name.
+) -> CheckpointFiles:
+    """The files of a checkpoint's folder: the one that the first patterns to match anything name.
 
     Raises `missing` where there is no such folder; DataError where there is none or more than one of either.
     """
@@ -130,7 +137,7 @@ def checkpoint_files(
             problem = f"{folder}: wanted one file with the {what} ({wanted}), found {names}"
             raise DataError(problem, hint="leave exactly one there")
         chosen.append(files[0])
-    return chosen[0], chosen[1]
+    return CheckpointFiles(*chosen)
 
 
 def careful(what: str, make: Callable[[], Made]) -> Callable[[], Made]:
@@ -224,6 +231,11 @@ def renamed(
         faults += [f"holds {_some(foreign)} that nothing here takes"] * bool(foreign)
         raise DataError(f"{path}: {' and '.join(faults)}", hint="give the config that these weights were trained with")
     return {ours: state[key] for key, ours in names.items()}
+
+
+def vocabulary_hash(tokenizer: Any) -> str:
+    """sha256 in hex over the words of a tokenizer of transformers."""
+    return hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
 
 
 def check_shapes(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor], path: Path) -> None:

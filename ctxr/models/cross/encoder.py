@@ -246,19 +246,24 @@ class RegionEncoder(nn.Module):
             raise ValueError(
                 f"a region has {images.shape[-1]} numbers, and {self.config.features} features and {BOX} of a box are wanted"
             )
-        separate, crossing = self._split()
+        stages = list(self.stages)
+        # the others come before the streams meet
+        meeting = next((at for at, stage in enumerate(stages) if not isinstance(stage, Own)), len(stages))
         texts = cut(texts)
         boxes = images[..., -BOX:]
         words_mask, regions_mask = present(texts), present(boxes)
         kind = self.words.kinds.weight[1] if self.config.embedding == "uniter" else None
         words, regions = self.words(texts), self.regions(images[..., :-BOX], boxes, kind)
-        for stage in separate:
+        for stage in stages[:meeting]:
             words, regions = stage(words, regions, words_mask, regions_mask)
         query, candidate = mask.nonzero(as_tuple=True)
         image = candidates[query, candidate]
         passes = zip(torch.split(query, self.most), torch.split(image, self.most), strict=True)
         pairs = torch.cat(
-            [self._joined(words[of], regions[at], words_mask[of], regions_mask[at], crossing) for of, at in passes]
+            [
+                self._joined(words[of], regions[at], words_mask[of], regions_mask[at], stages[meeting:])
+                for of, at in passes
+            ]
         )
         return pairs.new_zeros(*mask.shape, self.width).index_put((query, candidate), pairs)
 
@@ -267,12 +272,6 @@ class RegionEncoder(nn.Module):
         # candidates of one set lie close together: autocast would make ties of them
         weight, bias = self.aligned.weight, self.aligned.bias
         return (pairs * (weight[0] - weight[1])).sum(-1) + (bias[0] - bias[1])
-
-    def _split(self) -> tuple[list[nn.Module], list[nn.Module]]:
-        """(stages before the streams meet, the others)."""
-        stages = list(self.stages)
-        count = next((at for at, stage in enumerate(stages) if not isinstance(stage, Own)), len(stages))
-        return stages[:count], stages[count:]
 
     def _joined(
         self, words: Tensor, regions: Tensor, words_mask: Tensor, regions_mask: Tensor, stages: Sequence[nn.Module]

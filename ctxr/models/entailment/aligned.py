@@ -7,6 +7,7 @@ Letters: V words, P cells, F features, E width of the encoder's space, D width o
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +23,21 @@ LITTLE = 0.1
 """What first positions, kinds and layers over words are beside what the words mean."""
 
 
+class WordSpace(NamedTuple):
+    """Words as a text tower has them.
+
+    Attributes:
+        centre: [E] their mean. axes: [E, D] along which they differ most. meaning: [V, D] of each, of the norm sqrt(D) on average.
+    """
+
+    centre: Tensor
+    axes: Tensor
+    meaning: Tensor
+
+
 @torch.no_grad()
-def words_of(
-    model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Words as the text tower has them: (their mean [E], axes [E, D] along which they differ most, the meaning [V, D] of each, of the
-    norm sqrt(D) on average) for a `width` of D. Raises UsageError for an encoder of fewer dimensions."""
+def words_of(model: ImageTextModel, source: EncoderSource, pieces: Sequence[str], width: int) -> WordSpace:
+    """The words of an encoder for a `width` of D. Raises UsageError for an encoder of fewer dimensions."""
     most = min(len(pieces), source.dim)
     if width > most:
         raise UsageError(
@@ -39,7 +49,7 @@ def words_of(
     meaning = (vectors - centre) @ axes
     meaning = meaning * (width**0.5 / meaning.norm(dim=-1).mean())
     meaning[0] = 0  # padding
-    return centre, axes, meaning
+    return WordSpace(centre, axes, meaning)
 
 
 @torch.no_grad()

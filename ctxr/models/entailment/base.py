@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,21 @@ class Judge(Protocol):
         return None
 
 
+class PairTokens(NamedTuple):
+    """Ids and types [B, T] of premises with their hypotheses, id 0 where there is none."""
+
+    ids: Tensor
+    types: Tensor
+
+
+class ClaimTokens(NamedTuple):
+    """What a classifier reads of claims: ids and types as in `PairTokens`, and ids [B, U] of the hypotheses for the image branch."""
+
+    ids: Tensor
+    types: Tensor
+    hypotheses: Tensor
+
+
 @dataclass(frozen=True)
 class TextSource:
     """A text branch.
@@ -82,7 +97,7 @@ class TextSource:
     Attributes:
         name: as it was given. fingerprint: sha256 over weights, config and vocabulary. width: D of h^t.
         build: makes the module, on the CPU, fp32: ids and types [B, T] to h^t [B, D].
-        tokenize: premises and hypotheses to ids and types int64 [B, T], id 0 where there is none.
+        tokenize: of premises and hypotheses.
         asked: the branch stays as it is: in place of ids stands h^t itself, float32 [B, D], and the module hands it on.
     """
 
@@ -90,7 +105,7 @@ class TextSource:
     fingerprint: str
     width: int
     build: Callable[[], nn.Module]
-    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]
+    tokenize: Callable[[Sequence[str], Sequence[str]], PairTokens]
     asked: bool = False
 
 
@@ -114,4 +129,4 @@ class ImageSource:
     tokenize: Callable[[Sequence[str]], Tensor]
     preprocess: Preprocess | None
     cells: str = ""
-    pairs: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]] | None = None
+    pairs: Callable[[Sequence[str], Sequence[str]], PairTokens] | None = None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ctxr.media.images import Pixels
 from ctxr.models.cross.wordpieces import END, START, make_tokenizer, tiny_vocabulary
 from ctxr.models.entailment.aligned import start_aligned
-from ctxr.models.entailment.base import ImageSource
+from ctxr.models.entailment.base import ImageSource, PairTokens
 from ctxr.models.entailment.fusion import CellEmbeddings, FusionBranch, FusionConfig, text_model, vision_model
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
@@ -145,7 +145,7 @@ def spread_of(width: int) -> float:
     return 0.02 if width >= BERT else float(width**-0.5)
 
 
-def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]]:
+def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequence[str]], PairTokens]:
     """A function from premises and hypotheses to ids and types [B, T]: [CLS] premise [SEP] hypothesis [SEP], then 0.
 
     An overlong premise is cut, its hypothesis never: `most` is the sum of what both may have.
@@ -153,7 +153,7 @@ def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequenc
     first, second = make_tokenizer(pieces, most - WORDS), make_tokenizer(pieces, WORDS + 1)
     start, end = pieces.index(START), pieces.index(END)
 
-    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
         ids = torch.zeros(len(premises), most, dtype=torch.int64)
         types = torch.zeros_like(ids)
         for row, (above, below) in enumerate(zip(first(premises), second(hypotheses), strict=True)):
@@ -163,6 +163,6 @@ def paired(pieces: Sequence[str], most: int) -> Callable[[Sequence[str], Sequenc
             whole = torch.cat([premise, hypothesis])
             ids[row, : len(whole)] = whole
             types[row, len(premise) : len(whole)] = 1
-        return ids, types
+        return PairTokens(ids, types)
 
     return tokenize

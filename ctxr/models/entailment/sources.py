@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 
 from ctxr.errors import DataError, UsageError
 from ctxr.models.blip import BlipEncoder, is_blip, load_blip
 from ctxr.models.entailment.albef import albef_source
-from ctxr.models.entailment.base import ImageSource, TextSource
+from ctxr.models.entailment.base import ClaimTokens, ImageSource, TextSource
 from ctxr.models.entailment.classifier import EntailmentClassifier
 from ctxr.models.entailment.fusion import FusionBranch
 from ctxr.models.entailment.image_branches import RANDOM, aligned_source, dark_pixel, random_source
@@ -87,12 +86,12 @@ class Branches:
     image: ImageSource | None
     shared: bool = False
 
-    def tokenize(self, premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
-        """(ids, types, ids of the hypotheses for the image branch), a row for each claim; one column of 0 for no branch."""
+    def tokenize(self, premises: Sequence[str], hypotheses: Sequence[str]) -> ClaimTokens:
+        """A row for each claim; one column of 0 for no branch."""
         nothing = torch.zeros(len(premises), 1, dtype=torch.int64)
         paired = self.text.tokenize if self.text else self.image.pairs if self.shared and self.image else None
         ids, types = paired(premises, hypotheses) if paired else (nothing, nothing)
-        return ids, types, self.image.tokenize(hypotheses) if self.image else nothing
+        return ClaimTokens(ids, types, self.image.tokenize(hypotheses) if self.image else nothing)
 
 
 def find_branches(recipe: ClassifierRecipe, device: str = "cpu") -> Branches:

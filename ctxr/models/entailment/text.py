@@ -17,13 +17,13 @@ from ctxr.errors import DataError, UsageError
 from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import LITTLE, words_of
-from ctxr.models.entailment.base import TextSource
+from ctxr.models.entailment.base import PairTokens, TextSource
 from ctxr.models.entailment.fusion import FusionBranch, WordsAlone
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
 from ctxr.models.layers import cut
-from ctxr.models.published import careful, fingerprint_of, load, model_folder
+from ctxr.models.published import careful, fingerprint_of, load, model_folder, vocabulary_hash
 from ctxr.models.training import checkpoint
 
 POOLING = "1_Pooling/config.json"
@@ -189,7 +189,7 @@ def tiny_source(recipe: ClassifierRecipe, encoder: str = "") -> TextSource:
         if not encoder:
             return BertBranch(model)
         source = find_source(encoder)
-        return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width)[2]))
+        return BertBranch(_comparing(model, words_of(source.build(), source, pieces, recipe.width).meaning))
 
     name = f"aligned:{encoder}" if encoder else TINY
     own = [checkpoint.model_fingerprint(find_source(encoder))] if encoder else []
@@ -254,12 +254,14 @@ def bert_source(name: str) -> TextSource:
     branch = LateBranch if separate else BertBranch
     what = f"text branch {name!r}"
     build = careful(what, lambda: branch(_pretrained(folder), pooling))
-    tokenize, words = careful(what, lambda: _tokenizer(folder, separate))()
+    tokenizer = careful(what, lambda: _tokenizer(folder))()
     model = build()
     config = model.model.config.to_dict() | {"_name_or_path": ""}
-    about = json.dumps([config, words], sort_keys=True, default=str).encode()
+    about = json.dumps([config, vocabulary_hash(tokenizer)], sort_keys=True, default=str).encode()
     how = f"{pooling} {LATE if separate else 'at once'}".encode() if separate or pooling != CLS else b""
-    return TextSource(name, fingerprint_of(model.state_dict(), about, how), model.width, build, tokenize)
+    return TextSource(
+        name, fingerprint_of(model.state_dict(), about, how), model.width, build, _tokenize_by(tokenizer, separate)
+    )
 
 
 def _pretrained(folder: Path) -> Any:
@@ -272,34 +274,36 @@ def _pretrained(folder: Path) -> Any:
     return model
 
 
-def _tokenizer(
-    folder: Path, separate: bool = False
-) -> tuple[Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor]], str]:
+def _tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if tokenizer.pad_token_id != 0:
         raise DataError(f"{folder}: padding is token {tokenizer.pad_token_id}, not 0", hint="take a BERT-like encoder")
-    most = min(LONGEST, int(tokenizer.model_max_length))
-    words = hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
+    return tokenizer
 
-    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+
+def _tokenize_by(tokenizer: Any, separate: bool) -> Callable[[Sequence[str], Sequence[str]], PairTokens]:
+    """Premise and hypothesis at once, or each with a [CLS] of its own."""
+    most = min(LONGEST, int(tokenizer.model_max_length))
+
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
         tokens = tokenizer(
             list(premises), list(hypotheses), truncation="longest_first", max_length=most, padding=True,
             return_token_type_ids=True, return_tensors="pt",
         )  # fmt: skip
-        return tokens["input_ids"], tokens["token_type_ids"]
+        return PairTokens(tokens["input_ids"], tokens["token_type_ids"])
 
-    def tokenize_separately(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def tokenize_separately(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
         first, second = (
             tokenizer(list(texts), truncation=True, max_length=most, padding=True, return_tensors="pt")["input_ids"]
             for texts in (premises, hypotheses)
         )
         ids = torch.cat([first, second], dim=1)
         types = torch.cat([torch.zeros_like(first), torch.ones_like(second)], dim=1)
-        return leftwards(ids, ids), leftwards(types, ids)
+        return PairTokens(leftwards(ids, ids), leftwards(types, ids))
 
-    return tokenize_separately if separate else tokenize, words
+    return tokenize_separately if separate else tokenize
 
 
 AT_ONCE = 16
@@ -323,7 +327,7 @@ def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
     encoders: list[nn.Module] = []
 
     @torch.no_grad()
-    def ask(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def ask(premises: Sequence[str], hypotheses: Sequence[str]) -> PairTokens:
         if not encoders:
             encoders.append(source.build().to(device).eval())
         hidden = torch.zeros(len(premises), source.width)
@@ -333,7 +337,7 @@ def frozen_text_source(source: TextSource, device: str = "cpu") -> TextSource:
             ids, types = source.tokenize([premises[row] for row in rows], [hypotheses[row] for row in rows])
             ids = cut(ids)
             hidden[rows] = encoders[0](ids.to(device), types[:, : ids.shape[1]].to(device)).float().cpu()
-        return hidden, torch.zeros(len(premises), 1, dtype=torch.int64)
+        return PairTokens(hidden, torch.zeros(len(premises), 1, dtype=torch.int64))
 
     fingerprint = hashlib.sha256(f"{source.fingerprint} as it is".encode()).hexdigest()
     return TextSource(source.name, fingerprint, source.width, lambda: CachedBranch(source.width), ask, asked=True)

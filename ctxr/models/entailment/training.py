@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ctxr.models.entailment.base import ClaimTokens
 from ctxr.models.entailment.classifier import EntailmentClassifier, PairBatch, joint_loss, to_mask, with_masked
 from ctxr.models.entailment.recipe import ClassifierRecipe
 from ctxr.models.entailment.sources import Branches
@@ -34,7 +35,7 @@ class PairTable:
     hypotheses: Sequence[str]
     label: Tensor
     theta: Tensor
-    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]
+    tokenize: Callable[[Sequence[str], Sequence[str]], ClaimTokens]
 
     def __len__(self) -> int:
         return len(self.label)
@@ -50,7 +51,7 @@ class PairTable:
 def make_claims(
     images: Images,
     claims: Sequence[tuple[int, str, str, int, Sequence[bool]]],
-    tokenize: Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]],
+    tokenize: Callable[[Sequence[str], Sequence[str]], ClaimTokens],
 ) -> PairTable:
     """A table of claims (row of the picture, premise, hypothesis, label, indicators)."""
     place, label = (torch.tensor([claim[part] for claim in claims], dtype=torch.int64) for part in (0, 3))
@@ -138,14 +139,14 @@ def probabilities(
 
 def looking_up(
     texts: Sequence[tuple[str, str]], hidden: npt.NDArray[np.float32], branches: Branches
-) -> Callable[[Sequence[str], Sequence[str]], tuple[Tensor, Tensor, Tensor]]:
+) -> Callable[[Sequence[str], Sequence[str]], ClaimTokens]:
     """As `Branches.tokenize`, from what was hidden [N, D] of premises and hypotheses; zeros for others, whose text counts in no loss."""
     table = torch.from_numpy(np.concatenate([hidden, np.zeros((1, hidden.shape[1]), np.float32)]))
     row = {pair: number for number, pair in enumerate(texts)}
 
-    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+    def tokenize(premises: Sequence[str], hypotheses: Sequence[str]) -> ClaimTokens:
         rows = [row.get(pair, len(texts)) for pair in zip(premises, hypotheses, strict=True)]
         nothing = torch.zeros(len(rows), 1, dtype=torch.int64)
-        return table[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing
+        return ClaimTokens(table[rows], nothing, branches.image.tokenize(hypotheses) if branches.image else nothing)
 
     return tokenize

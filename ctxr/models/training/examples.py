@@ -5,7 +5,7 @@ Letters: Q queries, K candidates, N images, R regions, F features of a region, D
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,13 @@ from torch import Tensor
 
 from ctxr.models.preprocess import Preprocess
 from ctxr.models.scorers import Batch, marks_at, only_position
+
+
+class Positives(NamedTuple):
+    """Pairs as parallel columns: int64 [n] rows of captions and rows of images."""
+
+    captions: Tensor
+    images: Tensor
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class PositivePairs:
     def part(self, captions: Tensor) -> "PositivePairs":
         """For which pictures these captions [b] hold, the first of them as row 0."""
         sizes = self.starts.diff()[captions]
-        return PositivePairs(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions)[1])
+        return PositivePairs(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), self._pairs(captions).images)
 
     def turned(self, images: int) -> "PositivePairs":
         """For which captions each of `images` pictures holds."""
@@ -70,19 +77,19 @@ class PositivePairs:
         owner = torch.arange(captions).repeat_interleave(self.starts.diff())
         return PositivePairs.of(zip(self.images.tolist(), owner.tolist(), strict=True), images)
 
-    def draw(self, rows: Tensor, chance: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """One partner for each of `rows` that has any: (those rows, their partners), by `chance` or torch's own generator."""
+    def draw(self, rows: Tensor, chance: torch.Generator | None = None) -> Positives:
+        """One picture for each of `rows` that has any, by `chance` or torch's own generator."""
         starts, sizes = self.starts[rows], self.starts.diff()[rows]
         some = sizes > 0
         offsets = (torch.rand(int(some.sum()), generator=chance) * sizes[some]).long().clamp(max=sizes[some] - 1)
-        return rows[some], self.images[starts[some] + offsets]
+        return Positives(rows[some], self.images[starts[some] + offsets])
 
-    def _pairs(self, captions: Tensor) -> tuple[Tensor, Tensor]:
-        """(place in `captions`, picture) of every pair."""
+    def _pairs(self, captions: Tensor) -> Positives:
+        """Every pair, by the place in `captions`."""
         sizes = self.starts.diff()[captions]
         rows = torch.arange(len(captions)).repeat_interleave(sizes)
         within = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        return rows, self.images[self.starts[captions].repeat_interleave(sizes) + within]
+        return Positives(rows, self.images[self.starts[captions].repeat_interleave(sizes) + within])
 
 
 class Images(Protocol):

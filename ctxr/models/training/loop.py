@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,13 @@ from ctxr.models.training.state import Epoch, TrainingState, load_state, save_st
 Gradients = list[Tensor | None]
 
 
+class LossGradients(NamedTuple):
+    """A loss, and its gradient by each weight; None for one that it does not depend on."""
+
+    loss: float
+    gradients: Sequence[Tensor | None]
+
+
 Encode = Callable[[], Tensor]
 """Makes the vectors [n, D] of some rows of a batch, by chance as torch has it at that time."""
 
@@ -40,8 +47,8 @@ def cached_gradients(
     loss_of: Callable[[Sequence[Tensor]], Tensor],
     weights: Sequence[Tensor],
     device: str = "cpu",
-) -> tuple[float, Gradients]:
-    """The loss of a whole batch and its gradient by each weight, None for one that it does not depend on.
+) -> LossGradients:
+    """The loss of a whole batch and its gradients.
 
     Args:
         towers: the parts of each tower (images, texts).
@@ -51,7 +58,7 @@ def cached_gradients(
     """
     if all(len(parts) <= 1 for parts in towers):
         whole = loss_of([_joined([encode() for encode in parts]) for parts in towers])
-        return float(whole.detach()), list(torch.autograd.grad(whole, weights, allow_unused=True))
+        return LossGradients(float(whole.detach()), torch.autograd.grad(whole, weights, allow_unused=True))
     states: list[list[tuple[Tensor, Tensor | None]]] = []
     vectors: list[Tensor] = []
     with torch.no_grad():
@@ -79,7 +86,7 @@ def cached_gradients(
                 own = gradient[start : start + len(encoded)]
                 _add(total, torch.autograd.grad(encoded, weights, own, allow_unused=True))
             start += len(encoded)
-    return float(loss.detach()), total
+    return LossGradients(float(loss.detach()), total)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -295,10 +302,11 @@ class Trainer(Generic[ObjectiveT]):
         share = 1.0 if averages else weight if self.objective.sums else weight / step.queries
         summed: Gradients = [None] * len(self.weights)
 
-        def differentiate(part: Step[object]) -> tuple[float, Sequence[Tensor | None]]:
+        def differentiate(part: Step[object]) -> LossGradients:
             encoded = [self._encode(tower, rows, part.facts) for tower, rows in enumerate(part.towers)]
             loss = self.objective.loss(self.scorer, encoded, part)
-            return float(loss.detach()), torch.autograd.grad(loss * share, self.weights, allow_unused=True)
+            gradients = torch.autograd.grad(loss * share, self.weights, allow_unused=True)
+            return LossGradients(float(loss.detach()), gradients)
 
         while done < rows:
             stop = min(done + self.progress.at_once, rows)
@@ -318,7 +326,7 @@ class Trainer(Generic[ObjectiveT]):
         return total
 
     def _accumulate_whole(self, step: Step[object], weight: float) -> float:
-        def differentiate() -> tuple[float, Gradients]:
+        def differentiate() -> LossGradients:
             towers = [
                 [partial(self._encode, tower, part, step.facts) for part in torch.split(rows, self.progress.at_once)]
                 for tower, rows in enumerate(step.towers)

@@ -65,7 +65,7 @@ class FileRegions:
                 f"{folder} has no .npz for any of {len(images)} pictures, such as {image}",
                 hint=f"name the files as the pictures: {image}{SUFFIX}",
             )
-        self.features = _read(next(iter(self._files.values())))[0].shape[1]
+        self.features = _read(next(iter(self._files.values())), most).shape[1] - BOX
 
     def describe(self) -> dict[str, object]:
         """The settings; the files themselves are in `keys`."""
@@ -86,11 +86,11 @@ class FileRegions:
             if file is None:
                 arrays.append(None)
                 continue
-            features, boxes = _read(file)
-            if features.shape[1] != self.features:
-                sentence = f"{file}: x has {features.shape[1]} features where other files have {self.features}"
+            array = _read(file, self._most)
+            if (features := array.shape[1] - BOX) != self.features:
+                sentence = f"{file}: x has {features} features where other files have {self.features}"
                 raise DataError(sentence, hint="extract all pictures with one detector")
-            arrays.append(with_whole(features[: self._most], boxes[: self._most]))
+            arrays.append(array)
         return arrays
 
     def why(self, content: str) -> str:
@@ -98,8 +98,8 @@ class FileRegions:
         return f"{self._folder} has no {SUFFIX} for it"
 
 
-def _read(file: Path) -> tuple[Array, Array]:
-    """Features float32 [R, F] and boxes [R, 4] as shares of the picture. Raises DataError naming the file."""
+def _read(file: Path, most: int) -> Array:
+    """float32 [1 + R, F + BOX], R at most `most`. Raises DataError naming the file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             if sum(member.file_size for member in arrays.zip.infolist()) > MOST_BYTES:
@@ -134,7 +134,7 @@ def _read(file: Path) -> tuple[Array, Array]:
         raise DataError(
             f"{file}: bbox leaves the picture of {width:g} by {height:g} pixels, or holds a value that is not finite"
         )
-    return features.astype(np.float32), boxes.clip(0, 1).astype(np.float32)
+    return with_whole(features[:most].astype(np.float32), boxes[:most].clip(0, 1).astype(np.float32))
 
 
 SHARD = 128
