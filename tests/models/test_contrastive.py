@@ -246,7 +246,7 @@ def test_no_memory_for_one_query_is_said(tmp_path: Path) -> None:
         trainer(tmp_path, scorer=scorer, callbacks=Callbacks()).run()
 
 
-@pytest.mark.parametrize("weak", ["off", "extra-batch", "loss-weight"])
+@pytest.mark.parametrize("weak", ["off", "extra-batch"])
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path, weak: str) -> None:
     recipe = replace(SMALL, weak=weak, at_once=4)
     pairs = make(weak=weak != "off")

@@ -118,22 +118,6 @@ def test_a_candidate_within_twice_the_bound_is_compared_exactly() -> None:
     assert search.best(1, 8)[0].tolist() == [[1]]
 
 
-@pytest.mark.parametrize("coarse", ENGINES.values(), ids=ENGINES)
-def test_all_others_can_be_asked_for(coarse: bool | None) -> None:
-    vectors = scattered(5)
-    assert (nearest(vectors, 4, coarse=coarse)[0] == slow(vectors, 4)[0]).all()
-
-
-@pytest.mark.parametrize("coarse", ENGINES.values(), ids=ENGINES)
-def test_equal_distances_are_in_the_order_of_their_index(coarse: bool | None) -> None:
-    vectors = np.repeat(np.eye(3, 8, dtype=np.float32), 50, axis=0)
-    indices, distances = nearest(vectors, 60, coarse=coarse)
-    same = [row for row in range(100, 150) if row != 120]
-    assert indices[120].tolist() == same + list(range(11))
-    assert distances[120, :49].tolist() == [0.0] * 49
-    assert distances[120, 49:] == pytest.approx(np.sqrt(2))
-
-
 def test_lengths_that_are_nearly_one_do_not_change_the_order() -> None:
     stretched = clustered(200) * np.random.default_rng(3).uniform(0.9995, 1.0005, (200, 1)).astype(np.float32)
     assert (nearest(stretched, 9, coarse=True)[0] == slow(stretched, 9)[0]).all()

@@ -14,7 +14,6 @@ from ctxr.models.regions import (
     GridRegions,
     averaging,
     build,
-    coarser,
     feature_map,
     grid_boxes,
     weights_here,
@@ -125,12 +124,6 @@ def test_averaging_weighs_by_how_much_of_a_cell_lies_in_a_part(cells: int, kept:
     for point in range(fine):
         slow[point * kept // fine, point * cells // fine] += kept / fine
     np.testing.assert_allclose(averaging(cells, kept).numpy(), slow, atol=1e-6)
-
-
-def test_a_coarser_grid_has_at_most_the_wanted_cells() -> None:
-    for most in range(1, 40):
-        height, width = coarser(7, 5, most)
-        assert 1 <= height * width <= most
 
 
 def test_a_detector_gives_distinct_boxes_with_the_features_of_its_head_at_these_boxes(

@@ -3,9 +3,6 @@
 import json
 import math
 import re
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -39,16 +36,6 @@ from tests.pipelines.revision.stand_in import Listening
 KEY = "sk-Very.Secret_1"
 
 OPTIONS = JudgeEndpointOptions(model="fake", at_once=1, side=32)
-
-CHILD = """
-import sys
-from pathlib import Path
-from tests.models.judges.test_endpoint import OPTIONS, claims
-from ctxr.engine.progress import Silent
-from ctxr.models.judges.endpoint import EndpointJudge
-
-EndpointJudge(sys.argv[1], OPTIONS, Path(sys.argv[2]), Silent()).probabilities(claims(6))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -217,28 +204,6 @@ def test_a_busy_server_is_asked_again_and_a_broken_one_loses_nothing(tmp_path: P
         assert judge(whole, tmp_path / "other").probabilities(claims(4)).tolist() == [np.float32(0.6)] * 4
 
 
-def test_killed_in_the_middle_only_what_was_on_the_way_is_asked_again(tmp_path: Path) -> None:
-    told = says("yes", **probabilities_of("yes", yes=0.6, no=0.4))
-    hold, waiting = threading.Event(), threading.Event()
-
-    def behave(_body: Body, number: int) -> Answer:
-        if number == 3:
-            waiting.set()
-            hold.wait(60)
-        return told
-
-    with serving(behave) as server:
-        child = subprocess.Popen([sys.executable, "-c", CHILD, server.url, str(tmp_path)])
-        assert waiting.wait(timeout=60)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        hold.set()
-        one = judge(server, tmp_path)
-        assert len(journal(one, tmp_path).splitlines()) == 3
-        assert one.probabilities(claims(6)).tolist() == [np.float32(0.6)] * 6
-        assert len(server.asked) == 4 + 3
-
-
 def test_answers_stand_in_the_order_of_claims_whatever_arrives_first(tmp_path: Path) -> None:
     others = threading.Semaphore(0)
 
@@ -354,12 +319,6 @@ def test_an_address_that_is_none_or_would_leak_is_refused(tmp_path: Path, url: s
     with pytest.raises(UsageError, match="--judge endpoint") as refused:
         EndpointJudge(url, OPTIONS, tmp_path, Silent())
     assert "secret" not in str(refused.value)
-
-
-def test_without_a_key_another_machine_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CTXR_API_KEY")
-    with pytest.raises(CtxrError, match="CTXR_API_KEY"):
-        EndpointJudge("https://example.org/v1", OPTIONS, tmp_path, Silent()).probabilities(claims(1))
 
 
 def test_the_options_of_an_endpoint_decide_no_round_but_through_its_judge() -> None:

@@ -143,15 +143,6 @@ def test_the_threshold_reaches_the_wanted_precision_on_dev(made: Train, world: P
     assert any("flatter it" in note for note in report.notes)
 
 
-def test_equal_trainings_are_equal_bytes_and_a_finished_one_is_left(made: Train, tmp_path: Path) -> None:
-    again = replace(made, workdir=tmp_path)
-    first = train.run(again)
-    weights = Path("classifiers/entailment-tiny/seed0/weights.safetensors")
-    assert (tmp_path / weights).read_bytes() == (made.workdir / weights).read_bytes()
-    assert not first.up_to_date
-    assert train.run(again).up_to_date
-
-
 def test_a_stopped_training_goes_on_to_the_same_end(
     made: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

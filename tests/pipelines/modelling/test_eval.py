@@ -242,20 +242,6 @@ def test_every_row_of_every_run_is_in_the_artifact(dataset: Path) -> None:
     assert found["overall", "all", "accuracy"]["clusters"] == 3
 
 
-def test_evaluating_again_does_nothing_and_is_byte_equal_elsewhere(dataset: Path) -> None:
-    file = write_scores(dataset.parent / "a.jsonl", dataset, at_random(1))
-    first = evaluate(dataset, file)
-    assert not first.up_to_date
-    assert evaluate(dataset, file).up_to_date
-    other = evaluate(dataset, file, out=dataset.parent / "elsewhere")
-    names = sorted(path.relative_to(first.results) for path in first.results.rglob("*") if path.is_file())
-    assert len(names) > 6
-    assert [(first.results / name).read_bytes() for name in names] == [
-        (other.results / name).read_bytes() for name in names
-    ]
-    assert not evaluate(dataset, file, seed=1).up_to_date
-
-
 def test_what_an_earlier_evaluation_left_goes(dataset: Path) -> None:
     out = dataset.parent / "out"
     evaluate(dataset, write_scores(dataset.parent / "a.jsonl", dataset, at_random(1)), out=out)

@@ -122,14 +122,6 @@ def test_several_seeds_are_one_run_with_their_mean_and_a_further_seed_keeps_thos
     assert scorers == {f"clip-module/seed{seed}" for seed in range(3)}
 
 
-def test_equal_runs_are_byte_equal_but_for_the_clock(train: Trains, tmp_path: Path) -> None:
-    folders = [train("clip-temporal", workdir=tmp_path / name).folder for name in ("a", "b")]
-    files = [{file.relative_to(one): file.read_bytes() for file in one.rglob("*") if file.is_file()} for one in folders]
-    clocks = [one.pop(Path("clock.jsonl")) for one in files]
-    assert files[0] == files[1]
-    assert all(clocks)
-
-
 @pytest.mark.parametrize("recipe", ["clip-none", "clip-temporal"])
 def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_path: Path, recipe: str) -> None:
     whole = train(recipe, "epochs=3", workdir=tmp_path / "whole").folder

@@ -48,22 +48,6 @@ def pictures(dataset: Path, side: str) -> list[Path]:
     return [dataset / row.path for row in read_table(dataset / "images.jsonl", Image) if row.group.startswith(side)]
 
 
-@pytest.mark.parametrize("what", ["train", "regions", "listen"])
-def test_a_picture_that_is_younger_than_the_manifest_is_looked_at_again(
-    build: Build, copied: Path, what: str, tmp_path: Path
-) -> None:
-    one, other = pictures(copied, "valid")[:2]
-    kept = one.read_bytes()
-    one.touch()
-    build(what)
-    one.write_bytes(other.read_bytes())
-    shutil.rmtree(tmp_path / "work" / "runs", ignore_errors=True)  # a finished run opens no picture
-    with pytest.raises(DataError, match=rf"{one.name} was changed"):
-        build(what)
-    one.write_bytes(kept)
-    build(what)
-
-
 @pytest.mark.parametrize("what", ["train", "regions"])
 def test_nothing_is_kept_of_a_changed_picture_that_looks_old(
     build: Build, copied: Path, what: str, tmp_path: Path

@@ -25,7 +25,6 @@ from ctxr.store.records import Score
 from ctxr.store.tables import read_table
 from tests.models.blip_folder import make_blip
 from tests.pipelines.modelling.training.conftest import Trains
-from tests.pipelines.modelling.training.test_train import Note
 from tests.problems.scores import scores_of
 
 BLIP = "encoder=random:blip-tiny"
@@ -97,16 +96,6 @@ def test_pair_features_are_computed_once_for_equal_weights(train: Trains, monkey
     assert sum(calls) == 24
     train("blip-temporal", BLIP, "frozen=false", name="joint")
     assert sum(calls) > 24
-
-
-def test_a_training_of_pairs_that_was_interrupted_goes_on_to_the_same_bits(train: Trains, tmp_path: Path) -> None:
-    changes = ("blip-temporal", BLIP, "frozen=false", "loss=binary")
-    whole = train(*changes, workdir=tmp_path / "whole").folder
-    with pytest.raises(KeyboardInterrupt):
-        train(*changes, progress=Note("epoch 1 of 2"))
-    cut = train(*changes).folder
-    for name in ("scores.jsonl", "history.jsonl", "manifest.json"):
-        assert (cut / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_a_head_over_another_encoder_is_refused(train: Trains, blip: str) -> None:
