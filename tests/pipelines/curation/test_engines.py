@@ -17,7 +17,7 @@ from ctxr.pipelines.curation.photos import SHARD
 from ctxr.store.artifacts import open_artifact
 from ctxr.store.records import ImageSet
 from ctxr.store.tables import read_table
-from tests.models.test_openvino import uninstall
+from tests.models.test_openvino_tower import uninstall
 from tests.pipelines.curation.test_build_sets import build, same_tree
 from tests.pipelines.curation.test_filter import refilter
 
