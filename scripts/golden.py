@@ -96,7 +96,7 @@ PRINTED = "printed"
 """Folder of what the commands printed."""
 
 UNEQUAL = {
-    "clock.jsonl": "seconds that epochs took",
+    "clock.jsonl": "seconds that epochs took, in runs of commits before this file went",
 }
 """Names of files that differ between equal runs, and why. Besides them only the order of indexes in databases does (`dump`)."""
 

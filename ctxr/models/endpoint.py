@@ -170,12 +170,12 @@ class Endpoint:
         """
         import httpx
 
-        content = json.dumps(body).encode()
+        request = json.dumps(body).encode()
         trouble, answered = "", False
         for number in range(TRIES):
             wait = 2.0**number
             try:
-                status, headers, reply = self._post(content)
+                status, headers, reply = self._post(request)
             except httpx.TimeoutException:
                 trouble, answered = f"no answer within {self.timeout:g} seconds", False
             except httpx.RequestError as error:  # no connection, or a body that does not decompress
@@ -187,11 +187,11 @@ class Endpoint:
                 self._reached = True
                 if len(reply) >= MOST_BYTES:
                     raise Unreadable(f"the endpoint answered with more than {MOST_BYTES} bytes")
-                completion = _decoded(reply)
-                failed = completion is not None and bool(completion.get("error"))
-                if status == httpx.codes.OK and completion is not None and not failed:
-                    return {self.clean(name): self._cleaned(item) for name, item in completion.items()}
-                detail = self._detail(reply)
+                content = _parsed(reply)
+                failed = isinstance(content, dict) and bool(content.get("error"))
+                if status == httpx.codes.OK and isinstance(content, dict) and "choices" in content and not failed:
+                    return {self.clean(name): self._cleaned(item) for name, item in content.items()}
+                detail = self._detail(content)
                 answered = status == httpx.codes.OK and not failed
                 trouble = f"what is not a completion: {detail}" if answered else f"{status}: {detail}"
                 if status != httpx.codes.OK and status not in BUSY and status < SERVER_ERROR:
@@ -208,9 +208,12 @@ class Endpoint:
         """The text without the key: hosts repeat it when they refuse it."""
         return text.replace(self.key, "[key]") if self.key else text
 
-    def _detail(self, reply: bytes) -> str:
+    def _detail(self, content: object) -> str:
         """The beginning of what a host says about an error, on one line; cut only once the key is out of it."""
-        return " ".join(self.clean(_complaint(reply)).split())[:MOST_SAID] or "nothing"
+        error = (content.get("error") or content) if isinstance(content, dict) else content
+        parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
+        complaint = " ".join(str(part) for part in parts if part)
+        return " ".join(self.clean(complaint).split())[:MOST_SAID] or "nothing"
 
     def _cleaned(self, value: object) -> object:
         if isinstance(value, str):
@@ -259,19 +262,6 @@ def _parsed(reply: bytes) -> object:
         return json.loads(reply)
     except (ValueError, RecursionError):
         return reply.decode(errors="replace")
-
-
-def _decoded(reply: bytes) -> dict[str, object] | None:
-    content = _parsed(reply)
-    return content if isinstance(content, dict) and ("choices" in content or content.get("error")) else None
-
-
-def _complaint(reply: bytes) -> str:
-    """What a host says about an error, without the JSON around it."""
-    content = _parsed(reply)
-    error = (content.get("error") or content) if isinstance(content, dict) else content
-    parts = [error.get("code"), error.get("message")] if isinstance(error, dict) else [error]
-    return " ".join(str(part) for part in parts if part)
 
 
 def _hint(status: int) -> str:

@@ -7,6 +7,7 @@ The two ways of counting differ, so every result carries the name of the one tha
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -25,20 +26,20 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _END = re.compile(r"[.!?]+(?=\s|$)")
 
 
+@dataclass(frozen=True)
 class Tokenizer:
     """Takes texts apart. `name` says how, `why_no_depth` why there are no trees ("" when there are)."""
 
-    def __init__(self, name: str, take_apart: Callable[[list[str]], list[Parsed]], why_no_depth: str) -> None:
-        self.name = name
-        self.why_no_depth = why_no_depth
-        self._take_apart = take_apart
+    name: str
+    take_apart: Callable[[list[str]], list[Parsed]]
+    why_no_depth: str
 
     def parse(self, texts: Mapping[str, str]) -> list[Parsed]:
         """The texts (by id) in order. Raises DataError for one that is far too long."""
         for name, text in texts.items():
             if len(text) > MOST_LETTERS:
                 raise DataError(f"text {name!r} has {len(text)} characters", hint=f"at most {MOST_LETTERS} are read")
-        return self._take_apart(list(texts.values()))
+        return self.take_apart(list(texts.values()))
 
 
 def load_tokenizer(choice: str = "auto", parser: str | None = None) -> Tokenizer:

@@ -19,6 +19,7 @@ from ctxr.models.endpoint import (
     Rejected,
     ServerLimits,
     Unreadable,
+    _parsed,
     key_of,
     resolve_address,
 )
@@ -155,7 +156,7 @@ def test_a_completion_that_names_an_error_of_none_is_one() -> None:
 def test_a_key_where_a_complaint_is_cut_does_not_leave_its_beginning(before: int) -> None:
     one = Endpoint(resolve_address("http://127.0.0.1/v1", insecure=False), KEY, 5.0)
     for said in (f'{{"error": {{"message": "{"a" * before}{KEY}"}}}}', "a" * before + KEY):
-        assert set(one._detail(said.encode())) <= {"a", *"[key]"}
+        assert set(one._detail(_parsed(said.encode()))) <= {"a", *"[key]"}
     one.close()
 
 

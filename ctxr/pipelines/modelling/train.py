@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ctxr.models.training.state import Epoch
     from ctxr.problems.training import TrainJob
 
-HISTORY, CLOCK = "history.jsonl", "clock.jsonl"
+HISTORY = "history.jsonl"
 
 FEW = 50
 """Queries of a split below which the figures of a run mean nothing."""
@@ -225,23 +225,10 @@ class HistoryRow(Record, frozen=True):
     accuracy: float | None
 
 
-class ClockRow(Record, frozen=True):
-    """How long an epoch took: the one table that differs between equal runs, so no manifest lists it."""
-
-    KEY = ("seed", "epoch")
-
-    seed: int
-    epoch: int
-    seconds: float
-
-
 def write_history(run: Path, kept: Container[int], seed: int = 0, epochs: "Sequence[Epoch]" = ()) -> None:
     """Keep the epochs of some seeds, and add those of one."""
     rows = [HistoryRow(seed, row.epoch, row.loss, row.accuracy) for row in epochs]
-    clocks = [ClockRow(seed, row.epoch, round(row.seconds, 3)) for row in epochs]
     write_table(run / HISTORY, [*(row for row in read_history(run) if row.seed in kept), *rows])
-    earlier = read_table(run / CLOCK, ClockRow) if (run / CLOCK).exists() else []
-    write_table(run / CLOCK, [*(row for row in earlier if row.seed in kept), *clocks])
 
 
 def read_history(run: Path) -> list[HistoryRow]:

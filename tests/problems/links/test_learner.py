@@ -37,7 +37,7 @@ FEW: Any = {"train": 5, "valid": 2, "test": 2}
 
 def files_of(run: Path) -> dict[str, bytes]:
     """Of a run, but for clocks."""
-    paths = sorted(path for path in run.rglob("*") if path.is_file() and path.name != "clock.jsonl")
+    paths = sorted(path for path in run.rglob("*") if path.is_file())
     return {str(path.relative_to(run)): path.read_bytes() for path in paths if path.name != "manifest.json"}
 
 

@@ -97,14 +97,12 @@ def test_a_run_holds_scores_of_every_candidate_and_scores_again_to_the_same_bits
     assert train(recipe).up_to_date
 
 
-def test_history_and_clock_have_a_row_for_each_epoch(train: Trains, tmp_path: Path) -> None:
+def test_a_history_has_a_row_for_each_epoch(train: Trains, tmp_path: Path) -> None:
     progress = Note()
     report = train("clip-module", progress=progress, seeds=2)
     rows = [json.loads(line) for line in (report.folder / "history.jsonl").read_text().splitlines()]
     assert [(row["seed"], row["epoch"]) for row in rows] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(rows[0]) == ["seed", "epoch", "loss", "accuracy"]
-    assert len((report.folder / "clock.jsonl").read_text().splitlines()) == 4
-    assert "clock.jsonl" not in open_artifact(report.folder).manifest.files
     assert any(text.startswith("seed 1, epoch 2 of 2: loss ") and ", valid " in text for text in progress.said)
 
 
