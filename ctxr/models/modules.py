@@ -1,4 +1,4 @@
-"""What models of libraries hold, as far as it is used here, for type checkers: a library makes them, and nobody these classes."""
+"""The parts of open_clip's models that are used here, for type checkers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -15,24 +15,8 @@ from tests.models.encoder_folder import PREPROCESS, make_folder
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_folder(tmp_path_factory.mktemp("encoder") / "small")
-
-
-@pytest.fixture(scope="module")
-def encoder(folder: Path) -> Encoder:
-    return load_encoder(f"local-dir:{folder}", device="cpu")
-
-
-@pytest.fixture(scope="module")
 def rounded(folder: Path) -> Encoder:
     return load_encoder(f"local-dir:{folder}", device="cpu", precision="bf16")
-
-
-@pytest.fixture
-def pictures() -> list[np.ndarray]:
-    rng = np.random.default_rng(5)
-    return [rng.integers(0, 256, (50 + 3 * (n % 4), 70 + n, 3), dtype=np.uint8) for n in range(21)]
 
 
 def test_vectors_are_float32_of_length_one_in_the_order_of_the_images(

@@ -17,22 +17,11 @@ from ctxr.errors import CtxrError, UsageError
 from ctxr.models import openvino_tower
 from ctxr.models.encoders import Encoder, load_encoder
 from ctxr.models.openvino_tower import OpenVinoTower, fastest
-from tests.models.encoder_folder import make_folder
 
 BROKEN = ("import", "convert", "infer", "wrong", "nan")
 """Ways in which an installed OpenVINO does not work."""
 
 needs_openvino = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_folder(tmp_path_factory.mktemp("encoder") / "small")
-
-
-@pytest.fixture(scope="module")
-def encoder(folder: Path) -> Encoder:
-    return load_encoder(f"local-dir:{folder}", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +52,6 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
         monkeypatch.setattr("openvino.InferRequest.infer", fail)
     else:
         monkeypatch.setattr(OpenVinoTower, "__call__", rough)
-
-
-@pytest.fixture
-def pictures() -> list[np.ndarray]:
-    rng = np.random.default_rng(5)
-    return [rng.integers(0, 256, (50 + 3 * (n % 4), 70 + n, 3), dtype=np.uint8) for n in range(21)]
 
 
 @needs_openvino

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ctxr.errors import UsageError
 from ctxr.models.encoders import EncoderSource, find_source
-from ctxr.models.entailment.fusion import FusionBranch, WordsAlone
+from ctxr.models.entailment.fusion import FusionBranch, NoCrossAttention
 from ctxr.models.modules import ImageTextModel
 
 WORDS_AT_ONCE = 64
@@ -75,7 +75,7 @@ def start_aligned(branch: FusionBranch, encoder: str, pieces: Sequence[str]) -> 
     for layer in branch.words.encoder.layer:
         layer.attention.output.dense.weight.mul_(LITTLE)
         layer.output.dense.weight.mul_(LITTLE)
-        if not isinstance(crossed := layer.crossattention, WordsAlone):
+        if not isinstance(crossed := layer.crossattention, NoCrossAttention):
             for projection in (crossed.self.query, crossed.self.key, crossed.self.value, crossed.output.dense):
                 nn.init.eye_(projection.weight)
     return branch

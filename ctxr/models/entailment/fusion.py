@@ -40,7 +40,7 @@ class FusionConfig:
     products: bool = False
 
 
-class WordsAlone(nn.Module):
+class NoCrossAttention(nn.Module):
     """Stands for cross-attention in the layers that see words alone."""
 
     def forward(self, words: Tensor, **_: Any) -> tuple[Tensor, None]:
@@ -79,7 +79,7 @@ def text_model(config: FusionConfig) -> Any:
     model.embeddings = BertEmbeddings(settings)
     for number, layer in enumerate(model.encoder.layer):
         if number < config.text_layers:
-            layer.crossattention = WordsAlone()
+            layer.crossattention = NoCrossAttention()
         elif config.products:
             layer.crossattention.output = ProductOutput(layer.crossattention.output, config.width)
     return model

@@ -18,7 +18,7 @@ from ctxr.models.cross.wordpieces import tiny_vocabulary
 from ctxr.models.encoders import find_source
 from ctxr.models.entailment.aligned import LITTLE, words_of
 from ctxr.models.entailment.base import PairTokens, TextSource
-from ctxr.models.entailment.fusion import FusionBranch, WordsAlone
+from ctxr.models.entailment.fusion import FusionBranch, NoCrossAttention
 from ctxr.models.entailment.image_branches import PREMISE, paired, spread_of
 from ctxr.models.entailment.recipe import SEED, ClassifierRecipe
 from ctxr.models.hub import placeless
@@ -162,7 +162,7 @@ class SharedBranch(nn.Module):
         words = model.embeddings(ids, types)
         mask = torch.zeros_like(ids, dtype=words.dtype).masked_fill(ids == 0, torch.finfo(words.dtype).min)
         for layer in model.encoder.layer:
-            if isinstance(layer.crossattention, WordsAlone):
+            if isinstance(layer.crossattention, NoCrossAttention):
                 words = layer(words, attention_mask=mask[:, None, None])
         return cast("Tensor", words[:, 0])
 

@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps, resumed where they were stopped, of which the best is kept.
+"""The training loop. It resumes a stopped training and keeps the best epoch.
 
 What is learned is an `Objective`: it plans the steps of an epoch as rows, encodes them, and computes their loss. The loop cuts steps
 into passes that fit into memory, applies the optimiser, and keeps the best epoch. All randomness of an epoch follows from the seed

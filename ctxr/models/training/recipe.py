@@ -9,9 +9,8 @@ from ctxr.engine.options import Choices, NotDecisive, Options, Range
 from ctxr.store.kinds import MODEL, REGION_FEATURES, RUN
 
 WEAK = ("off", "mask-only", "extra-batch", "loss-weight", "soft-label")
-"""What is done with weak positives: nothing (they are negatives like any other), only that they are no negatives, a step of their
-own at alpha times the rate, a part of the loss times alpha, or alpha of a positive among the others (specs A3.2). Images of which
-judges are unsure are no negatives either, unless it is off."""
+"""How weak positives count (specs A3.2): as negatives (off); not at all (mask-only); in a step of their own, at alpha times the rate
+(extra-batch); in the loss, times alpha (loss-weight); as alpha of a positive (soft-label). Unless off, unsure images do not count."""
 
 HEADS = ("module", "temporal")
 """Variants of scorers with a head over all candidates of a query."""

@@ -66,9 +66,9 @@ def resolved(precision: str, device: str) -> str:
 
 
 def accuracy_of(scores: Tensor, targets: Tensor) -> float | None:
-    """Share of queries 0..1 of which a target scores highest; of n candidates that share the top each counts 1/n.
+    """The share of queries, 0..1, whose target scores highest; None without a known target. A tie of n candidates counts 1/n.
 
-    None where no query has a known target. `scores` [Q, K], `targets` bool [Q, K].
+    `scores` [Q, K], `targets` bool [Q, K].
     """
     known = targets.any(1)
     if not bool(known.any()):

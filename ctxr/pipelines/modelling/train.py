@@ -101,8 +101,8 @@ class Training(Stage[TrainInputs]):
             parents.append(Parent(table.name, JUDGMENTS, sha256_file(table)))
         # people may have decided pairs of which judges were unsure
         if any((folder / ROUNDS).is_file() for folder in judged):
-            said = verdict_artifacts(judged, workdir)
-            parents += [Parent(one.path.name, one.manifest.kind, one.content) for one in said]
+            verdicts = verdict_artifacts(judged, workdir)
+            parents += [Parent(one.path.name, one.manifest.kind, one.content) for one in verdicts]
         seeds = options.seeds if recipe.learns else 1
         return TrainInputs(parents, {**portable(recipe.key(), workdir), "seeds": seeds}, recipe)
 
@@ -158,7 +158,7 @@ class Training(Stage[TrainInputs]):
 
 
 def _named(kind: str, name: str, workdir: Path) -> Iterator[Parent]:
-    """What a recipe names, by content; nothing for what is missing, which whoever opens it says."""
+    """What a recipe names, by content. A missing thing has no content: opening it raises the error."""
     if kind == MODEL:
         yield Parent(Path(name).name, MODEL, model_identity(name, workdir))
     elif kind in (RUN, REGION_FEATURES):
