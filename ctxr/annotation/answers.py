@@ -133,14 +133,6 @@ def arrive(config: ImportAnswers, file: Path | None, exported: Exported, progres
     return arrivals
 
 
-def keep_identities(private: Path, arrivals: Arrivals) -> None:
-    """Store who is behind the pseudonyms of the workers."""
-    if arrivals.people:
-        with closing(Identities(private, read_key(private))) as identities:
-            for platform, identity in arrivals.people.values():
-                identities.worker(platform, identity)
-
-
 REJECTED_SINCE = "rejected_since"
 """Code of a refusal whose answer was taken before, and counts."""
 
@@ -413,7 +405,12 @@ class JudgmentStage(Stage[ImportInputs]):
             "refused": dict(sorted(Counter(refusal.code for refusal in taken.refused).items())),
             "unanswered": sum(unit.purpose == "work" and name not in answered.units for name, unit in units),
         }
-        keep_identities(private_folder(config.workdir), arrivals)
+        # store who is behind the pseudonyms of the workers
+        private = private_folder(config.workdir)
+        if arrivals.people:
+            with closing(Identities(private, read_key(private))) as identities:
+                for platform, identity in arrivals.people.values():
+                    identities.worker(platform, identity)
         return Content([*content.files, REFUSED], content.counts | found, {})
 
 

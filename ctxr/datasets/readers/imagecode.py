@@ -172,12 +172,6 @@ def collection_of(image_set: ImageSet) -> str:
     return (match[1] or match[2]) if match else image_set.source
 
 
-def split_named(path: Path) -> SplitName | None:
-    """The split that a file of descriptions is named after."""
-    match = DESCRIPTIONS.fullmatch(path.name)
-    return _SPLITS[match[1]] if match else None
-
-
 def _origin(name: str) -> tuple[str, int | None]:
     """The source of a set and its shot, from the published form of names `<source>-shot<N>_<M>`."""
     match = None if STATIC in name else _VIDEO_SET.fullmatch(name)
@@ -186,7 +180,9 @@ def _origin(name: str) -> tuple[str, int | None]:
 
 def _add(described: dict[str, _Described], path: Path) -> str:
     """Adds the sets of a file; a sentence where it hides targets although it should not."""
-    file, split = read_json(path), split_named(path)
+    # the split that a file of descriptions is named after
+    match = DESCRIPTIONS.fullmatch(path.name)
+    file, split = read_json(path), (_SPLITS[match[1]] if match else None)
     sets: dict[str, object] = as_record(file.value, dict[str, object], partial(str, path))
     for name, value in sets.items():
         refuse_unsafe(partial(file.locate, name), name)
@@ -199,11 +195,7 @@ def _add(described: dict[str, _Described], path: Path) -> str:
         if isinstance(texts, dict):
             pairs = [(int(key), text) for key, text in texts.items()]
         described[name] = _Described(split, file, pairs)
-    return _hidden(file, split)
-
-
-def _hidden(file: JsonFile, split: SplitName | None) -> str:
-    """A sentence where a file hides targets that its name promises; "" else. Raises DataError where it hides some alone."""
+    # a sentence where a file hides targets that its name promises; "" else
     hidden = [name for name, value in file.value.items() if isinstance(value, list)]
     if not hidden or split == "test":
         return ""

@@ -11,7 +11,7 @@ from ctxr.datasets.writers.job import ExportJob, ExportResult, check_names
 from ctxr.errors import DataError, some
 from ctxr.store.atomic import write_bytes
 from ctxr.store.hashing import sha256_bytes
-from ctxr.store.records import Image, ImageSet, Query
+from ctxr.store.records import Image, Query
 from ctxr.store.tables import pretty_json
 
 STATIC = "open-images"
@@ -34,7 +34,8 @@ def write(job: ExportJob) -> ExportResult:
                     f"the set {image_set.id} is in none of train, valid and test, which this format needs",
                     hint="give its group a side with --splits when the sets are built",
                 )
-            name = release_name(image_set)
+            # the set's name in the release: static sets say so
+            name = image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
             if name.lower() in taken:
                 raise DataError(f"two sets would be named {name!r}", hint="give one of the albums another name")
             taken.add(name.lower())
@@ -65,11 +66,6 @@ def _numbers(members: list[Image]) -> Sequence[int]:
     """What says the place of each image in order: frame numbers where they are known and rise, else positions."""
     numbers = [image.index for image in members if image.index is not None]
     return numbers if len(numbers) == len(members) and numbers == sorted(set(numbers)) else range(len(members))
-
-
-def release_name(image_set: ImageSet) -> str:
-    """The set's name in the release: static sets say so."""
-    return image_set.id if image_set.kind == "video" or STATIC in image_set.id else f"{STATIC}-{image_set.id}"
 
 
 def _labelled(job: ExportJob, queries: list[Query], skipped: list[str]) -> dict[str, str]:

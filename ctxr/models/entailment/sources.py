@@ -17,22 +17,6 @@ from ctxr.models.entailment.recipe import SHARED, ClassifierRecipe
 from ctxr.models.entailment.text import LATE, TINY, SharedBranch, bert_source, frozen_text_source, tiny_source
 
 
-def blip_source(name: str, recipe: ClassifierRecipe) -> ImageSource:
-    """The image branch of "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny". Raises what `load_blip` raises."""
-    source = load_blip(name)
-    preprocess = source.preprocess
-    if preprocess is None or recipe.image_size not in (0, preprocess.size[0]):
-        raise UsageError(f"{name} looks at pictures of its own size", hint="--set image_size=0")
-
-    def build() -> FusionBranch:
-        model = cast("BlipEncoder", source.build()).model
-        return FusionBranch(
-            model.vision_model, model.text_encoder, dark_pixel(preprocess.mean, preprocess.std)
-        ).requires_grad_(True)
-
-    return ImageSource(name, source.fingerprint, source.width, build, source.tokenize, preprocess)
-
-
 def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> ImageSource:
     """The image branch of that name.
 
@@ -46,7 +30,19 @@ def find_image(name: str, recipe: ClassifierRecipe, device: str = "cpu") -> Imag
     if name.startswith("albef:"):
         return albef_source(name, recipe)
     if is_blip(name):
-        return blip_source(name, recipe)
+        # the image branch of "blip:DIRECTORY", "blip:OWNER/NAME" or "random:blip-tiny"
+        source = load_blip(name)
+        preprocess = source.preprocess
+        if preprocess is None or recipe.image_size not in (0, preprocess.size[0]):
+            raise UsageError(f"{name} looks at pictures of its own size", hint="--set image_size=0")
+
+        def build() -> FusionBranch:
+            model = cast("BlipEncoder", source.build()).model
+            return FusionBranch(
+                model.vision_model, model.text_encoder, dark_pixel(preprocess.mean, preprocess.std)
+            ).requires_grad_(True)
+
+        return ImageSource(name, source.fingerprint, source.width, build, source.tokenize, preprocess)
     if name.startswith("aligned:"):
         return aligned_source(name, recipe, device)
     if name in RANDOM:

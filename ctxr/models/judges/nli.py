@@ -42,7 +42,17 @@ class NliJudge(Judge):
     def __init__(self, source: str, device: str = "cpu") -> None:
         folder = nli_folder(source)
         self.name = f"nli:{Path(source).resolve().name}"
-        self.entailment, self.device = entailment_class(folder / "config.json"), "cpu"
+        # the class that a model's config calls entailment, in whatever case
+        config = folder / "config.json"
+        labels = read_object(config).get("id2label")
+        names = [str(labels.get(str(row))) for row in range(len(labels))] if isinstance(labels, dict) else []
+        rows = [row for row, name in enumerate(names) if name.strip().casefold() == "entailment"]
+        if len(rows) != 1:
+            raise DataError(
+                f"{config} must call one class entailment, and has {', '.join(names) or 'no names'}",
+                hint=f"in id2label of {config} write entailment for the class that means it",
+            )
+        self.entailment, self.device = rows[0], "cpu"
         self.model, self.tokenizer = careful(self.name, lambda: _read(folder))()
         places = getattr(self.model.config, "max_position_embeddings", None) or LONGEST
         self.most = min(places - RESERVED, int(self.tokenizer.model_max_length))
@@ -84,19 +94,6 @@ class NliJudge(Judge):
 def nli_folder(source: str) -> Path:
     """Where the files of a model lie. Raises what `model_folder` raises."""
     return model_folder("nli", source, [[*_TEXTS, "model*.safetensors*"], [*_TEXTS, "pytorch_model.bin"]])
-
-
-def entailment_class(config: Path) -> int:
-    """The class that a model's config calls entailment, in whatever case. Raises DataError unless there is exactly one."""
-    labels = read_object(config).get("id2label")
-    names = [str(labels.get(str(row))) for row in range(len(labels))] if isinstance(labels, dict) else []
-    rows = [row for row, name in enumerate(names) if name.strip().casefold() == "entailment"]
-    if len(rows) != 1:
-        raise DataError(
-            f"{config} must call one class entailment, and has {', '.join(names) or 'no names'}",
-            hint=f"in id2label of {config} write entailment for the class that means it",
-        )
-    return rows[0]
 
 
 def _read(folder: Path) -> tuple[Any, Any]:

@@ -183,13 +183,6 @@ class Card:
     warning: str = ""
 
 
-def classifier_view(artifacts: Sequence[Artifact]) -> View:
-    """Accuracy and calibration of every classifier that was evaluated. Raises DataError for a damaged file."""
-    edited = [f"results/{one.path.name}/{names[0]}" for one in artifacts if (names := one.changed_files())]
-    cards = [card for one in artifacts for card in _cards(one)]
-    return View("tables", "Tables", __package__, {"cards": cards, "edited": edited})
-
-
 def _cards(artifact: Artifact) -> Iterator[Card]:
     file, split = artifact.path / TABLES, str(artifact.manifest.counts.get("split"))
     try:
@@ -260,4 +253,7 @@ class Entailment(Question):
 
     def view(self, results: ProblemResults) -> View:
         """A table of each classifier."""
-        return classifier_view(results.artifacts)
+        # accuracy and calibration of every classifier that was evaluated
+        edited = [f"results/{one.path.name}/{names[0]}" for one in results.artifacts if (names := one.changed_files())]
+        cards = [card for one in results.artifacts for card in _cards(one)]
+        return View("tables", "Tables", __package__, {"cards": cards, "edited": edited})

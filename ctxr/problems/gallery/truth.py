@@ -61,21 +61,6 @@ def sampled_of(
     )
 
 
-def audited_strata(labels: Mapping[Pair, bool], people: HumanLabels) -> tuple[Stratum, ...]:
-    """All strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts. Pairs that a cap left
-    out are not among the judged ones."""
-    seen: dict[str, list[bool]] = {}
-    for pair, entailed in labels.items():
-        if pair in people.strata:
-            seen.setdefault(people.strata[pair].name, []).append(entailed)
-    rounds = {name.partition(" ")[0] for name in seen}
-    every = {one.name: one for one in people.strata.values() if one.name.partition(" ")[0] in rounds and one.judged}
-    return tuple(
-        Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, [])), one.called)
-        for name, one in sorted(every.items())
-    )
-
-
 TRUTH = "truth.jsonl"
 
 PUBLISHED = {"cxc": "CxC", "eccv": "ECCV"}
@@ -220,7 +205,17 @@ def _checked(
     votes = decided(calls, judgments, people)
     here = [pair for pair in votes if pair[0] in split.caption_index and pair[1] in split.image_index]
     labels = replace(labels, audited=len(here or votes), elsewhere=bool(votes) and not here)
-    parts = audited_strata(votes, people)
+    # all strata of the audited rounds, with the human verdicts on the pairs drawn there; none without verdicts
+    seen: dict[str, list[bool]] = {}
+    for pair, entailed in votes.items():
+        if pair in people.strata:
+            seen.setdefault(people.strata[pair].name, []).append(entailed)
+    rounds = {name.partition(" ")[0] for name in seen}
+    every = {one.name: one for one in people.strata.values() if one.name.partition(" ")[0] in rounds and one.judged}
+    parts = tuple(
+        Stratum(one.population, len(seen.get(name, [])), sum(seen.get(name, [])), one.called)
+        for name, one in sorted(every.items())
+    )
     if not parts:
         return labels
     # also of pairs that a cap left out, which are not among the judged
