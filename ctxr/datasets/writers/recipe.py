@@ -57,8 +57,8 @@ def write(job: ExportJob) -> ExportResult:
     tables |= {"images": rows, "sets": dataset.sets, "sources": [sources[name] for name in by_source], "splits": splits}
     write_tables(job.out, tables)
     models = open_artifact(job.origin).manifest.models
-    encoder = models["encoder"]
-    models = models | {"encoder": encoder | {"name": without_folder(encoder["name"])}}
+    if encoder := models.get("encoder"):  # a dataset of aggregated answers names none
+        models = models | {"encoder": encoder | {"name": without_folder(encoder["name"])}}
     head = Head(FORMAT, job.dataset.name, versions, JPEG_QUALITY, models)
     write_bytes(job.out / HEAD, pretty_json(head))
     read_rebuild_recipe(job.out)  # what would be refused is not written
