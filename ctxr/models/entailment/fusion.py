@@ -43,7 +43,7 @@ class FusionConfig:
 class NoCrossAttention(nn.Module):
     """Stands for cross-attention in the layers that see words alone."""
 
-    def forward(self, words: Tensor, **_: Any) -> tuple[Tensor, None]:
+    def forward(self, words: Tensor, **_: object) -> tuple[Tensor, None]:
         """The words as they are, and no attention."""
         return words, None
 
@@ -97,7 +97,7 @@ class CellEmbeddings(nn.Module):
         self.position_embedding = nn.Parameter(0.02 * torch.randn(1, 1 + cells, width))
         self.project, self.norm = nn.Linear(features, width), nn.LayerNorm(width)
 
-    def forward(self, cells: Tensor, **_: Any) -> Tensor:
+    def forward(self, cells: Tensor, **_: object) -> Tensor:
         """[N, 1 + P, D]."""
         patches = self.norm(self.project(cells))
         return torch.cat([self.class_embedding.expand(len(cells), -1, -1), patches], dim=1) + self.position_embedding
@@ -134,8 +134,10 @@ class FusionBranch(nn.Module):
 
     def cls_attention(self, images: Tensor) -> Tensor:
         """How much [CLS] of the vision transformer looks at each patch in its last layer, mean over heads: [N, P]."""
-        _, looks = cast("Any", output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images))
-        return cast("Tensor", looks[:, :, 0, 1:].mean(1))
+        _, looks = cast(
+            "tuple[Tensor, Tensor]", output_of(self.vision.encoder.layers[-1].self_attn, self.vision, images)
+        )
+        return looks[:, :, 0, 1:].mean(1)
 
     def blackened(self, images: Tensor, hidden: Tensor) -> Tensor:
         """The pictures without light in the patches of a square grid where `hidden` [N, P] is True."""

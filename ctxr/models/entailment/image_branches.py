@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -72,8 +71,8 @@ def aligned_source(name: str, recipe: ClassifierRecipe, device: str) -> ImageSou
         products=True,
     )  # fmt: skip
 
-    def vision() -> Any:
-        model = vision_model(1, 1, width, recipe.vision_layers, heads, inner=2 * width)
+    def vision() -> nn.Module:
+        model: nn.Module = vision_model(1, 1, width, recipe.vision_layers, heads, inner=2 * width)
         model.embeddings = CellEmbeddings(cells, features, width)
         return model
 
@@ -121,7 +120,7 @@ def untrained(
     )
 
 
-def new_branch(vision: Callable[[], Any], config: FusionConfig, black: Tensor) -> FusionBranch:
+def new_branch(vision: Callable[[], nn.Module], config: FusionConfig, black: Tensor) -> FusionBranch:
     """A branch whose first weights are normal (`spread_of`) and follow from the seed, without bias."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
