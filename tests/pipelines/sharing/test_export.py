@@ -21,7 +21,7 @@ from ctxr.errors import CtxrError, DataError, UnfinishedError, UsageError
 from ctxr.pipelines.inspection.artifact_check import check_artifact
 from ctxr.pipelines.sharing.config import DOCUMENT_FORMATS, FORMATS, Export
 from ctxr.pipelines.sharing.export import run
-from ctxr.store.artifacts import locked, open_artifact
+from ctxr.store.artifacts import Content, finish, locked, open_artifact
 from tests.exports import export, forge
 from tests.pipelines.curation.test_build_sets import same_tree
 
@@ -296,3 +296,12 @@ def test_what_was_only_renamed_is_a_note_and_not_left_out(sets: Path, tmp_path: 
     assert (again["up_to_date"], again["left_out"]) == (True, [])
     assert any("static sets carry" in line for line in again["notes"])
     assert "static sets carry" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_recipe_of_sets_that_name_no_encoder_names_none(described: Path, tmp_path: Path) -> None:
+    shutil.copytree(described.parent, tmp_path, dirs_exist_ok=True)
+    made = open_artifact(described).manifest
+    content = Content([*made.files], made.counts, {})
+    finish(tmp_path / "sets", kind=made.kind, verb=made.verb, config=made.config, parents=made.parents, content=content)
+    export(tmp_path / "sets", tmp_path / "out", "recipe")
+    assert json.loads((tmp_path / "out" / "recipe.json").read_text())["models"] == {}
