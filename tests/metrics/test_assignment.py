@@ -97,3 +97,8 @@ def test_a_weight_that_is_not_finite_is_an_error(bad: float) -> None:
 def test_k_beyond_the_shorter_side_is_an_error(k: int) -> None:
     with pytest.raises(ValueError, match=rf"k = {k} .* 1\.\.2"):
         assign(np.zeros((2, 3)), k)
+
+
+def test_at_most_k_links_are_the_best_by_what_they_add() -> None:
+    # with the link of -9 in the sum, the two links of 1 would win
+    assert [part.tolist() for part in assign(np.array([[5.0, 1.0], [1.0, -9.0]]), at_most=True)] == [[0], [0]]
