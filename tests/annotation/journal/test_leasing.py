@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ctxr.annotation.journal.results import Lease
-from ctxr.annotation.protocol import Protocol, shown_order
+from ctxr.annotation.protocol import Protocol, digest, shown_order
 from tests.annotation.journal.conftest import Opener
 from tests.annotation.journal.study import (
     PUBLISHED,
@@ -31,6 +31,14 @@ def test_a_worker_has_one_lease_at_a_time_and_gets_it_again(opener: Opener) -> N
     assert journal.find(first.token) == first
     assert journal.find("no such token") is None
     assert journal.find("\0\ud800") is None
+
+
+def test_units_with_as_few_answers_come_in_the_random_order_of_the_seed(opener: Opener) -> None:
+    sets = image_sets(6)
+    units = [described(one) for one in sets]
+    journal = opener(units, sets)
+    order = [leased(journal, worker).unit.id for worker in enrolled(journal, *(f"w{n}" for n in range(6)))]
+    assert order == sorted((one.id for one in units), key=lambda name: digest(0, "serve", name)[:8])
 
 
 def test_no_unit_is_leased_beyond_the_votes_it_wants(opener: Opener) -> None:
