@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxr.errors import CtxrError
-from ctxr.store.atomic import link_or_copy, replace_folder, write_bytes
+from ctxr.store.atomic import disk_errors, link_or_copy, replace_folder, write_bytes
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -89,6 +90,21 @@ def test_what_was_there_stays_until_the_new_one_is_whole(
         link_or_copy(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.EDQUOT, "free some space"),
+        (errno.EROFS, "make the folder writable"),
+        (errno.ENOTDIR, "choose another folder"),
+        (errno.EIO, "choose another folder"),
+    ],
+)
+def test_every_refusal_of_the_disk_names_the_file_and_a_cure(tmp_path: Path, number: int, hint: str) -> None:
+    with pytest.raises(CtxrError, match=re.escape(str(tmp_path))) as caught, disk_errors(tmp_path):
+        raise OSError(number, os.strerror(number))
+    assert caught.value.hint.startswith(hint)
 
 
 def test_writers_of_one_file_do_not_trip_over_one_another(tmp_path: Path) -> None:
