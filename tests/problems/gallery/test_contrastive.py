@@ -361,6 +361,17 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_weights(tmp_path: Path) ->
         one.run()
 
 
+def test_validation_scores_that_are_no_numbers_end_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = trainer(tmp_path)
+    monkeypatch.setattr(one, "update", lambda *_, **__: 0.0)
+    with torch.no_grad():
+        one.scorer.encoder.words.weight.fill_(float("nan"))  # type: ignore[operator,union-attr]
+    with pytest.raises(CtxrError, match="epoch 1 are not finite"):
+        one.run()
+
+
 def test_it_overfits_eight_pairs(tmp_path: Path) -> None:
     pairs = make(weak=False)
     recipe = replace(SMALL, lr=3e-2, batch=16, epochs=20)

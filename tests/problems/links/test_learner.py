@@ -21,6 +21,7 @@ from ctxr.errors import CtxrError, DataError, UsageError
 from ctxr.media.images import read_image
 from ctxr.models.encoders import load_encoder
 from ctxr.models.training.loop import TrainingRun
+from ctxr.problems.links import objective
 from ctxr.problems.links.learner import OpenLinks, Sources, label_vectors
 from ctxr.problems.links.objective import LinksObjective, gathered
 from ctxr.problems.links.recipe import CurveRow, LinksRecipe
@@ -450,6 +451,15 @@ def test_first_weights_follow_from_the_seed_alone(drawn: tuple[Dataset, str], tm
     matrices = [model.state_dict()["projections.1.1.weight"] for model in (first, other, again)]
     assert torch.equal(matrices[0], matrices[2])
     assert not torch.equal(matrices[0], matrices[1])
+
+
+def test_a_validation_loss_that_is_no_number_ends_the_training(
+    drawn: tuple[Dataset, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, features = drawn
+    monkeypatch.setattr(objective, "mean", lambda _: float("nan"))
+    with pytest.raises(CtxrError, match="validation loss after epoch 1 is not finite"):
+        train(dataset, tmp_path, *QUICK, features, "epochs=1")
 
 
 def test_documents_that_all_share_a_sentence_are_warned_of(drawn: tuple[Dataset, str], tmp_path: Path) -> None:
