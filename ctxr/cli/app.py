@@ -21,10 +21,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctxr import __version__
-from ctxr.cli.commands import COMMANDS, LINES, MORE
-from ctxr.cli.options import as_command
+from ctxr.cli.commands import COMMANDS, LINES, MORE, Command, as_function, named
 from ctxr.cli.render import Terminal, show, show_error
-from ctxr.cli.verbs import Command, named
 from ctxr.engine.options import Options
 from ctxr.errors import CtxrError, UsageError, did_you_mean
 from ctxr.store.paths import relative
@@ -49,6 +47,9 @@ _ARTIFACTS = ("dataset", "artifact")
 
 _MISTYPED: Any = typer.BadParameter.__base__
 """What typer raises for arguments that it cannot parse; no public module exports it."""
+
+_LISTED = "ctxr.listed"
+"""In the context of a call: the list of commands is shown, for which none is imported."""
 
 _PRINTED = "ctxr.printed"
 """In the context of a call: its one JSON document is on stdout."""
@@ -96,8 +97,6 @@ class Call:
 class Commands(TyperGroup):
     """Imports what a command names only when it is called: `ctxr --help` stays as light as an empty app."""
 
-    _listing = False
-
     def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of use."""
         return list(COMMANDS)
@@ -107,54 +106,33 @@ class Commands(TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        if self._listing:
+        if ctx.meta.get(_LISTED):
             return TyperCommand(cmd_name, help=LINES[cmd_name], callback=lambda: None)
         typed = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        body = as_command(named(command.config), partial(_run, command), command.arguments)
-        typed.command(cmd_name, help=f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip())(body)
+        text = f"{LINES[cmd_name]}\n\n{MORE.get(cmd_name, '')}".strip()
+        typed.command(cmd_name, help=text)(as_function(command, _run))
         return typer.main.get_command(typed)
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The list of commands, without importing them."""
-        self._listing = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._listing = False
+        ctx.meta[_LISTED] = True
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: "Context") -> object:
-        """Run the command, and note it in the history of its project."""
+        """Run the command, and note it in the history of its project. Here alone errors become text."""
         typed, code = [*getattr(ctx, "_protected_args", ()), *ctx.args], 1
         try:
-            result = self._invoke(ctx, typed)
+            result = super().invoke(ctx)
             code = 0
             return result
-        except SystemExit as ending:
-            code = int(ending.code or 0)
-            raise
+        except (CtxrError, _MISTYPED, OSError, KeyboardInterrupt, MemoryError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:  # the reader of our output is gone
+                raise
+            code = _show_exception(error, typed, ctx)
+            sys.exit(code)
         finally:
             if call := ctx.meta.get(_CALL):
                 call.record(typed, code)
-
-    def _invoke(self, ctx: "Context", typed: list[str]) -> object:
-        """The one place where errors become text."""
-        try:
-            return super().invoke(ctx)
-        except CtxrError as error:
-            _stop(error, typed, ctx)
-        except _MISTYPED as error:
-            _stop(_mistyped(error, typed), typed, ctx)
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # the reader of our output is gone
-                raise
-            _stop(_refused(error), typed, ctx)
-        except KeyboardInterrupt:
-            resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
-            goes_on = ": it continues where it stopped" if resumes else ""
-            _stop(CtxrError("interrupted", f"run the same command again{goes_on}"), typed, ctx, INTERRUPTED)
-        except MemoryError:
-            hint = "give the process more memory, or process fewer sources at once: --workers 1"
-            _stop(CtxrError("out of memory", hint), typed, ctx)
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the arguments before the command's name."""
@@ -164,7 +142,7 @@ class Commands(TyperGroup):
         except _MISTYPED as error:
             if not typed:  # the help, as an error: typer shows it
                 raise
-            _stop(_mistyped(error, typed), typed, ctx)
+            sys.exit(_show_exception(error, typed, ctx))
 
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Parsed | None, list[str]]":
         """The command that was typed; an unknown one is an error with a suggestion."""
@@ -197,10 +175,31 @@ def _run(command: Command, config: Options, as_json: bool, meta: dict[str, objec
         raise report.finding
 
 
-def _stop(error: CtxrError, typed: list[str], ctx: "Context", code: int = 0) -> NoReturn:
-    code = code or error.exit_code
-    show_error(error.message, error.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
-    sys.exit(code)
+def _show_exception(error: BaseException, typed: list[str], ctx: "Context") -> int:
+    """Show what ended a command, and return its exit code."""
+    match error:
+        case CtxrError():
+            shown = error
+        case OSError():  # that no command handled
+            why = error.strerror or str(error) or type(error).__name__
+            name = error.filename if error.filename is not None else error.filename2
+            path = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
+            hint = "check that path and its permissions" if path else "run the same command again"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                hint = "free some space and run the same command again"
+            shown = CtxrError(f"{path}: {why}" if path else why, hint=hint)
+        case KeyboardInterrupt():
+            resumes = bool(typed) and typed[0] in COMMANDS and COMMANDS[typed[0]].resumes
+            goes_on = ": it continues where it stopped" if resumes else ""
+            shown = CtxrError("interrupted", f"run the same command again{goes_on}")
+        case MemoryError():
+            hint = "give the process more memory, or process fewer sources at once: --workers 1"
+            shown = CtxrError("out of memory", hint)
+        case _:
+            shown = _mistyped(error, typed)
+    code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else shown.exit_code
+    show_error(shown.message, shown.hint, code, "--json" in typed and not ctx.meta.get(_PRINTED))
+    return code
 
 
 def _mistyped(error: Any, typed: list[str]) -> UsageError:
@@ -226,20 +225,6 @@ def _mistyped(error: Any, typed: list[str]) -> UsageError:
     elif "unexpected extra argument" in message and "--dataset" in options:
         hint = f"the dataset is given with its name: {command} --dataset DATASET"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
-
-
-def _refused(error: OSError) -> CtxrError:
-    """An error of the operating system that no command handled."""
-    why = error.strerror or str(error) or type(error).__name__
-    where = error.filename if error.filename is not None else error.filename2
-    named = os.fsdecode(where) if isinstance(where, str | bytes | os.PathLike) else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "free some space and run the same command again"
-    elif named:
-        hint = "check that path and its permissions"
-    else:
-        hint = "run the same command again"
-    return CtxrError(f"{named}: {why}" if named else why, hint=hint)
 
 
 app = typer.Typer(

@@ -1,6 +1,99 @@
-"""The commands: the verbs, and the demo, which runs them; with what help says of each."""
+"""The commands: the table of verbs and the demo, what help says of each, and how one becomes a Typer command.
 
-from ctxr.cli.verbs import VERBS, Command
+A row names modules without importing them, which keeps `ctxr --help` fast. The options of a command are the fields of its dataclass;
+`--config FILE.toml` fills the same class, and the command line takes precedence.
+"""
+
+import inspect
+import tomllib
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Annotated, Any
+
+import typer
+
+from ctxr.engine.options import OptionField, Options, convert, path_of, typed
+from ctxr.errors import DataError, UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        module: whose `run(options, progress)` does the work. options: class of its options, in `config.py` beside the module unless
+            named as `module:name`.
+        view: what renders its report as blocks: a function of `ctxr.cli.views`, or `module:name`.
+        started: `module:name` of what renders what `run` passes to its callback, for commands that run until interrupted.
+        arguments: positional fields. resumes: whether it continues after an interruption.
+    """
+
+    module: str
+    options: str
+    view: str
+    started: str = ""
+    arguments: tuple[str, ...] = ()
+    resumes: bool = False
+
+    @property
+    def config(self) -> str:
+        """`module:name` of the options."""
+        return self.options if ":" in self.options else f"{self.module.rpartition('.')[0]}.config:{self.options}"
+
+    @property
+    def run(self) -> str:
+        """`module:name` of the work."""
+        return f"{self.module}:run"
+
+
+def named(dotted: str) -> Any:
+    """Import `module:name`; without a module, from the views."""
+    return resolve_name(dotted if ":" in dotted else f"ctxr.cli.views:{dotted}")
+
+
+COMMANDS = {
+    "build-sets": Command(
+        "ctxr.pipelines.curation.build_sets", "BuildSets", "image_sets", arguments=("sources",), resumes=True
+    ),
+    "filter": Command("ctxr.pipelines.curation.filter", "Filter", "image_sets", resumes=True),
+    "merge": Command("ctxr.pipelines.curation.merge", "Merge", "image_sets", arguments=("artifact",), resumes=True),
+    "plan": Command("ctxr.pipelines.crowd.plan", "Plan", "plan"),
+    "export-tasks": Command(
+        "ctxr.pipelines.crowd.export_tasks",
+        "ctxr.annotation.config:ExportTasks",
+        "tasks",
+        arguments=("task",),
+        resumes=True,
+    ),
+    "import-answers": Command("ctxr.annotation.answers", "ImportAnswers", "judgments", arguments=("file",)),
+    "aggregate": Command("ctxr.pipelines.crowd.aggregate", "Aggregate", "dataset"),
+    "workers": Command("ctxr.pipelines.crowd.workers", "Workers", "workers"),
+    "report": Command("ctxr.pipelines.inspection.report", "Report", "page"),
+    "export": Command("ctxr.pipelines.sharing.export", "Export", "export"),
+    "rebuild": Command("ctxr.pipelines.curation.rebuild", "Rebuild", "rebuilt", arguments=("recipe",), resumes=True),
+    "verify": Command("ctxr.pipelines.curation.verify", "Verify", "verified", arguments=("artifact",)),
+    "build-documents": Command("ctxr.pipelines.curation.documents", "BuildDocuments", "documents", arguments=("kind",)),
+    "pairs": Command("ctxr.pipelines.curation.pairs", "Pairs", "pairs", arguments=("source",)),
+    "stats": Command("ctxr.pipelines.inspection.stats", "Stats", "statistics", arguments=("dataset",)),
+    "audit": Command("ctxr.pipelines.inspection.audit", "Audit", "shortcuts", arguments=("dataset",)),
+    "train": Command("ctxr.pipelines.modelling.train", "Train", "training", resumes=True),
+    "regions": Command(
+        "ctxr.pipelines.modelling.regions", "RegionsConfig", "regions", arguments=("dataset",), resumes=True
+    ),
+    "listen": Command("ctxr.pipelines.modelling.listen", "Listen", "listening", arguments=("dataset",), resumes=True),
+    "revise-labels": Command(
+        "ctxr.pipelines.revision.revise_labels", "ReviseLabels", "revision", arguments=("dataset",), resumes=True
+    ),
+    "eval": Command("ctxr.pipelines.modelling.eval", "Eval", "evaluation", arguments=("runs",)),
+    "serve": Command("ctxr.pipelines.crowd.serve", "Serve", "collected", started="serving"),
+    "doctor": Command("ctxr.pipelines.inspection.doctor", "Doctor", "checks", arguments=("artifact",)),
+    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:demo_tables", resumes=True),
+}
+"""Commands by name, in order of use."""
 
 LINES = {
     "build-sets": "Build sets of ten minimally contrastive images from videos and photos.",
@@ -50,8 +143,94 @@ MORE = {
 }
 """What the help of a command adds to its summary."""
 
-COMMANDS = {
-    **VERBS,
-    "demo": Command("ctxr.synthetic.demo", "Demo", "ctxr.synthetic.demo:demo_tables", resumes=True),
-}
-"""Commands by name, in order of use."""
+_SHORT = {"workdir": ("-w",), "out": ("-o",), "input": ("-i",)}
+_ENVIRONMENT = {"workdir": "CTXR_WORKDIR"}
+_PARSED = {"path": Path, "float": float, "int": int}
+"""Types whose words are read here, by how the help shows them."""
+
+
+def as_function(
+    command: Command, body: Callable[[Command, Options, bool, dict[str, object]], None]
+) -> Callable[..., None]:
+    """What Typer makes a command of: its parameters are the options of `command`, and it calls `body(command, options, as_json,
+    meta)`, where `meta` is what its context shares.
+    """
+    config_class: type[Options] = named(command.config)
+    parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    parameters += [
+        _parameter(name, option, name in command.arguments) for name, option in config_class.describe().items()
+    ]
+    file_help = "Read options from this TOML file; the command line takes precedence."
+    parameters.append(_parameter("config", OptionField(Path | None, (), file_help, None), metavar="FILE"))
+    parameters.append(_parameter("json", OptionField(bool, (), "Print the result as JSON on stdout.", False)))
+
+    def function(**typed_values: Any) -> None:
+        context, file, as_json = typed_values.pop("ctx"), typed_values.pop("config"), typed_values.pop("json")
+        chosen = {name for name in typed_values if context.get_parameter_source(name).name != "DEFAULT"}
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in typed_values.items()}
+        if file is not None:
+            loaded = load_toml(file, config_class, context.info_name or "")
+            values |= {name: value for name, value in loaded.items() if name not in chosen}
+        body(command, config_class(**values), as_json, context.meta)
+
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
+
+
+def load_toml(file: Path, config_class: type[Options], command: str = "") -> dict[str, object]:
+    """Values for the fields of `config_class` from a TOML file, converted to the fields' types.
+
+    A table named after a command, such as `[build-sets]`, holds for that command alone, so one file can serve a whole chain.
+    Raises UsageError for a missing file or an unknown key, DataError for broken TOML or a wrong type.
+    """
+    try:
+        loaded = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="--config names a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{file} is not TOML: {error}") from error
+    plain = {key: value for key, value in loaded.items() if not isinstance(value, dict)}
+    tables = {key: value for key, value in loaded.items() if isinstance(value, dict)}
+    other = next(name for name in COMMANDS if name != command)
+    elsewhere = f"; a key of another command goes below that command's name, such as [{other}]"
+    values = convert(config_class, plain, str(file), elsewhere)
+    for table, part in tables.items():
+        name = table.replace("_", "-")
+        if name not in COMMANDS:
+            hint = did_you_mean(name, COMMANDS, f"tables are named after commands: {', '.join(COMMANDS)}", "[{}]")
+            raise UsageError(f"{file}: unknown table [{table}]", hint=hint)
+        if name == command:
+            values |= convert(config_class, part, str(file), elsewhere)
+    return values
+
+
+def _parameter(
+    name: str, option: OptionField, positional: bool = False, metavar: str | None = None
+) -> inspect.Parameter:
+    kind, default = option.kind, option.default
+    kinds = typing.get_args(kind) or (kind,)
+    shown = name.upper() if positional else typed(name)
+    parser: Callable[[str], Path | float] | None = None
+    if Path in kinds:  # an empty path would silently be the current folder
+        parser = partial(path_of, shown)
+    elif float in kinds or int in kinds:  # a number has a range to name
+        parser = partial(option.number, shown)
+    if parser:
+        metavar = metavar or next(f"<{word}>" for word, part in _PARSED.items() if part in kinds)
+    elif typing.get_origin(kind) is tuple:  # once for each value
+        kind, default, metavar = list[str], list(default), "<str>"
+    if positional:
+        kind |= None
+        info = typer.Argument(help=option.help, show_default=False, metavar=shown, parser=parser)
+    else:
+        info = typer.Option(
+            shown,
+            *_SHORT.get(name, ()),
+            help=option.help,
+            envvar=_ENVIRONMENT.get(name),
+            metavar=metavar,
+            show_default=default not in (None, []),
+            parser=parser,
+        )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])

@@ -1,15 +1,15 @@
 """Everything that reaches the terminal: results on stdout; notes, progress and errors on stderr."""
 
-import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
@@ -99,7 +99,7 @@ def show(document: object, blocks: Iterable[Block], as_json: bool) -> None:
 
 def show_json(value: object) -> None:
     """A result as one JSON document on stdout; signs that stdout cannot carry are escaped, so none is lost."""
-    document = plain(value)
+    document = msgspec.to_builtins(value, enc_hook=_json_value, str_keys=True)
     text = json.dumps(document, ensure_ascii=False, indent=1)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -109,18 +109,10 @@ def show_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def plain(value: object) -> object:
-    """A result as JSON types: dataclasses and records become objects, paths and exact times text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if names := getattr(value, "__struct_fields__", None):  # a record
-        return {name: plain(getattr(value, name)) for name in names}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+def _json_value(value: object) -> object:
+    """What JSON has for a value of another type: text for paths and exact times."""
+    if isinstance(value, float | Mapping):  # of NumPy, or one that cannot be changed
+        return float(value) if isinstance(value, float) else dict(value)
     return value.as_posix() if isinstance(value, Path) else str(value)
 
 
@@ -129,7 +121,22 @@ def show_table(table: Tabular) -> None:
     terminal = console()
     terminal.print()
     for number, columns in enumerate(pieces(table, terminal.width)):
-        terminal.print(_rich(table, columns, "" if number else table.title))
+        title = escape(table.title) if table.title and not number else None
+        piece = Table(title=title, title_justify="left", title_style="bold")
+        for column in columns:
+            numbers = any(isinstance(row[column], int | float) for row in table.rows)
+            # what names a row is read whole, and copied
+            longest = max((len(str(row[column])) for row in table.rows), default=0)
+            piece.add_column(
+                escape(table.columns[column]),
+                justify="right" if numbers else "left",
+                min_width=None if column else min(LONGEST_NAME, longest),
+                overflow="fold",
+            )
+        for row in table.rows:
+            cells = (_figure(row[column], table.digits, table.columns[column] == "p") for column in columns)
+            piece.add_row(*map(_plain_text, cells))
+        terminal.print(piece)
     for line in (*((table.note,) if table.note else ()), *(f"· {line}" for line in table.examples)):
         terminal.print(f"[dim]{_plain_text(line)}[/]")
 
@@ -153,20 +160,6 @@ def pieces(table: Tabular, width: int) -> list[list[int]]:
             parts.append(list(range(keys)))
         parts[-1].append(column)
     return parts
-
-
-def _rich(table: Tabular, columns: Sequence[int], title: str) -> Table:
-    shown = Table(title=escape(title) or None, title_justify="left", title_style="bold", caption_justify="left")
-    for column in columns:
-        numbers = any(isinstance(row[column], int | float) for row in table.rows)
-        # what names a row is read whole, and copied
-        least = None if column else min(LONGEST_NAME, max((len(str(row[column])) for row in table.rows), default=0))
-        justify: Literal["left", "right"] = "right" if numbers else "left"
-        shown.add_column(escape(table.columns[column]), justify=justify, min_width=least, overflow="fold")
-    for row in table.rows:
-        pairs = ((table.columns[column], row[column]) for column in columns)
-        shown.add_row(*(_plain_text(_figure(value, table.digits, head == "p")) for head, value in pairs))
-    return shown
 
 
 def _plain_text(text: str) -> str:

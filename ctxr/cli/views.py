@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ctxr.annotation.config import ExportTasksReport, ImportAnswersReport
-from ctxr.annotation.cost import Offer, money
+from ctxr.annotation.cost import money
 from ctxr.cli.render import Block, Sentences, Summary
 from ctxr.engine.project import SETS, WORKDIR, command_in
 from ctxr.engine.report import SetsReport, Table
@@ -17,7 +17,7 @@ from ctxr.errors import plural
 from ctxr.pipelines.crowd.config import AggregateReport, Collected, Opened, PlanReport, WorkersReport
 from ctxr.pipelines.curation.config import DocumentsReport, RebuildReport, VerifyReport
 from ctxr.pipelines.inspection.config import AuditReport, DoctorReport, ReportPage, StatsReport
-from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, SeedResult, TrainReport
+from ctxr.pipelines.modelling.config import EvalReport, ListenReport, RegionsReport, TrainReport
 from ctxr.pipelines.revision.config import ReviseReport
 from ctxr.pipelines.sharing.config import ExportReport
 from ctxr.store.artifacts import merge_hint
@@ -83,44 +83,57 @@ def image_sets(report: SetsReport) -> Iterator[Block]:
 
 def plan(report: PlanReport) -> Iterator[Block]:
     """What a study will take."""
-    yield plan_table(report)
-    yield Sentences("assumed", report.notes)
-    yield Summary(
-        f"{report.plan}: {_written(report.up_to_date)}",
-        {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"},
+    rows = tuple(
+        (
+            forecast.task,
+            forecast.units,
+            round(forecast.votes),
+            f"{forecast.seconds:.0f} s" + ("" if forecast.measured else " assumed"),
+            *((forecast.offer.places,) if forecast.offer else ()),
+            money(forecast.reward),
+            money(forecast.per_hour),
+            round(forecast.hours, 1),
+            money(forecast.fee),
+            money(forecast.cost),
+        )
+        for forecast in report.forecasts
     )
+    note = (
+        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
+        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
+        f"{report.currency}"
+    )
+    places = ("submissions",) if report.platform == "prolific" else ()
+    heads = ("task", "units", "answers", "median", *places, "pay", "an hour", "hours", "fees", "cost")
+    yield Table(f"What it takes on {report.platform}", heads, rows, note)
+    yield Sentences("assumed", report.notes)
+    facts = {"people needed": _numbers(report.people), "next": "ctxr export-tasks describe"}
+    yield Summary(f"{report.plan}: {_written(report.up_to_date)}", facts)
 
 
 def tasks(report: ExportTasksReport) -> Iterator[Block]:
     """What the crowd is asked, and where it was written."""
+    offer, offered = report.offer, None
+    if offer:
+        submissions = plural(offer.places, "submission")
+        pay = f"{money(offer.pay)} {offer.currency} each, {money(offer.total)} without fees"
+        offered = f"{submissions} of {offer.minutes} minutes, {pay}"
+    after = "ctxr serve"
+    if report.backend == "label-studio":
+        after = "ctxr import-answers FILE --from label-studio   (once the projects are labelled and exported as JSON)"
+    elif report.backend == "prolific" and not report.launched:
+        after = "the same command with --launch"
     rows = {
         "task": report.task,
         "for": report.backend,
         "units": f"{report.units}, {report.votes} answers at most",
         "checks": f"{report.checks} units that test the worker" if report.checks else None,
         "files": ", ".join(report.files) or None,
-        "offered": _offered(report.offer) if report.offer else None,
+        "offered": offered,
         "launched": " ".join(report.notes) or None,
-        "next": _next_after_tasks(report),
+        "next": after,
     }
     yield Summary(f"{report.tasks}: {_finished(report.up_to_date)}", rows)
-
-
-def _offered(offer: Offer) -> str:
-    """The places and pay of a study on Prolific."""
-    return (
-        f"{plural(offer.places, 'submission')} of {offer.minutes} minutes, {money(offer.pay)} {offer.currency} each, "
-        f"{money(offer.total)} without fees"
-    )
-
-
-def _next_after_tasks(report: ExportTasksReport) -> str:
-    """The command that collects answers to the tasks."""
-    if report.backend == "label-studio":
-        return "ctxr import-answers FILE --from label-studio   (once the projects are labelled and exported as JSON)"
-    if report.backend == "prolific" and not report.launched:
-        return "the same command with --launch"
-    return "ctxr serve"
 
 
 def judgments(report: ImportAnswersReport) -> Iterator[Block]:
@@ -301,9 +314,33 @@ def shortcuts(report: AuditReport) -> Iterator[Block]:
 
 
 def training(report: TrainReport) -> Iterator[Block]:
-    """A run, and how good each of its seeds is."""
-    yield Summary(report.run, training_facts(report))
-    yield training_table(report)
+    """A run, how good each of its seeds is, and where there are several, their mean and spread."""
+    facts = {
+        "variant": report.variant,
+        "encoder": report.encoder,
+        "regions": report.regions or None,
+        "dataset": report.dataset,
+        report.unit: _numbers(report.queries),
+        "written": str(report.folder),
+        "already": "trained before: nothing to do" if report.up_to_date else None,
+    }
+    yield Summary(report.run, facts)
+    defined = {
+        split: [share for seed in report.seeds if (share := getattr(seed, split)) is not None]
+        for split in ("valid", "test")
+    }
+    splits = [split for split, shares in defined.items() if shares]
+    rows: list[tuple[object, ...]] = [
+        (str(seed.seed), seed.epoch, seed.epochs, *(_percent(getattr(seed, split)) for split in splits))
+        for seed in report.seeds
+    ]
+    if len(report.seeds) > 1:
+        spreads = [100 * stdev(defined[split]) if len(defined[split]) > 1 else None for split in splits]
+        rows.append(("mean", None, None, *(_percent(getattr(report, split)) for split in splits)))
+        rows.append(("s.d.", None, None, *spreads))
+    chosen = f"{report.judged_on} chooses the epoch, so it flatters" if report.judged_on else ""
+    note = "; ".join(filter(None, (chosen, report.note)))
+    yield Table(f"{report.measure}, %", ("seed", "epoch", "of", *splits), tuple(rows), note, digits=1)
 
 
 def regions(report: RegionsReport) -> Iterator[Block]:
@@ -416,66 +453,5 @@ def _numbers(counts: Mapping[str, int], form: str = "{number} {name}", none: str
     return ", ".join(form.format(name=name, number=number) for name, number in counts.items()) or none
 
 
-def plan_table(report: PlanReport) -> Table:
-    """The forecast as a table for people."""
-    rows = tuple(
-        (
-            forecast.task,
-            forecast.units,
-            round(forecast.votes),
-            f"{forecast.seconds:.0f} s" + ("" if forecast.measured else " assumed"),
-            *((forecast.offer.places,) if forecast.offer else ()),
-            money(forecast.reward),
-            money(forecast.per_hour),
-            round(forecast.hours, 1),
-            money(forecast.fee),
-            money(forecast.cost),
-        )
-        for forecast in report.forecasts
-    )
-    note = (
-        f"about {report.kept:,.0f} descriptions kept, {money(report.per_kept)} each; {report.hours:,.0f} hours of work, "
-        f"{money(report.cost)} in all; pay is at least {money(report.floor)} an hour at the median time; amounts in "
-        f"{report.currency}"
-    )
-    places = ("submissions",) if report.platform == "prolific" else ()
-    heads = ("task", "units", "answers", "median", *places, "pay", "an hour", "hours", "fees", "cost")
-    return Table(f"What it takes on {report.platform}", heads, rows, note)
-
-
-def training_facts(report: TrainReport) -> dict[str, str | None]:
-    """Names and values, for the top of the result."""
-    counts = ", ".join(f"{count} {split}" for split, count in report.queries.items())
-    return {
-        "variant": report.variant,
-        "encoder": report.encoder,
-        "regions": report.regions or None,
-        "dataset": report.dataset,
-        report.unit: counts,
-        "written": str(report.folder),
-        "already": "trained before: nothing to do" if report.up_to_date else None,
-    }
-
-
-def training_table(report: TrainReport) -> Table:
-    """Accuracy of each seed on the sides that were judged, and their mean with its spread where there are several."""
-    splits = [split for split in ("valid", "test") if any(getattr(seed, split) is not None for seed in report.seeds)]
-    rows: list[tuple[object, ...]] = [
-        (str(seed.seed), seed.epoch, seed.epochs, *(_share_in_percent(getattr(seed, split)) for split in splits))
-        for seed in report.seeds
-    ]
-    if len(report.seeds) > 1:
-        rows.append(("mean", None, None, *(_share_in_percent(getattr(report, split)) for split in splits)))
-        rows.append(("s.d.", None, None, *(_spread(report.seeds, split) for split in splits)))
-    chosen = f"{report.judged_on} chooses the epoch, so it flatters" if report.judged_on else ""
-    note = "; ".join(filter(None, (chosen, report.note)))
-    return Table(f"{report.measure}, %", ("seed", "epoch", "of", *splits), tuple(rows), note, digits=1)
-
-
-def _share_in_percent(share: float | None) -> float | None:
+def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
-
-
-def _spread(seeds: tuple[SeedResult, ...], split: str) -> float | None:
-    shares = [share for seed in seeds if (share := getattr(seed, split)) is not None]
-    return 100 * stdev(shares) if len(shares) > 1 else None

@@ -18,9 +18,7 @@ from typer.testing import CliRunner
 from ctxr import __version__
 from ctxr.annotation.config import ImportAnswersReport
 from ctxr.cli.app import HISTORY, app
-from ctxr.cli.commands import COMMANDS
-from ctxr.cli.options import load_toml
-from ctxr.cli.verbs import Command, named
+from ctxr.cli.commands import COMMANDS, Command, load_toml, named
 from ctxr.engine.options import Options, typed
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import VerbReport
@@ -127,7 +125,7 @@ def test_each_run_is_noted_in_the_history_of_its_project(tmp_path: Path, monkeyp
         (["filter", "--brisque", "much"], False),
         (["filter", "--help"], False),
         (["filter", "--brisque", "1"], True),
-        (["stats"], True),
+        (["plan"], True),
     ],
 )
 def test_only_what_ran_is_noted_and_no_folder_is_made_for_it(words: list[str], noted: bool, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""What a result says to do next."""
+"""What a result says of a run, and to do next."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 
 from ctxr.cli import views
 from ctxr.cli.render import Summary
+from ctxr.engine.report import Table
 from ctxr.pipelines.curation.config import RebuildReport, VerifyReport
-from ctxr.pipelines.modelling.config import ListenReport, RegionsReport
+from ctxr.pipelines.modelling.config import ListenReport, RegionsReport, SeedResult, TrainReport
 from ctxr.pipelines.sharing.config import ExportReport
 
 MADE = {"sets": 3, "images": 30, "queries": 9, "splits": {"train": 3}, "equal": 30, "different": 0, "failed": 0}
@@ -58,3 +60,23 @@ def test_a_result_ends_with_the_next_command_unless_something_is_wrong(
     step = summary.rows["next"]
     assert step == wanted or str(step).startswith(f"{wanted},")
     assert bool(report.exit_code) is (wanted is None)
+
+
+def test_a_run_shows_only_the_sides_that_were_judged_and_what_chose_its_epochs() -> None:
+    seeds = (SeedResult(0, 2, 3, 0.5, None), SeedResult(1, 3, 3, 0.75, None))
+    report = TrainReport(
+        "e", Path("e"), "entailment", "x", "d", {"train": 7, "valid": 4}, seeds, 0.625, None, unit="pairs", judged_on=""
+    )
+    summary, table = views.training(report)
+    assert isinstance(summary, Summary)
+    assert isinstance(table, Table)
+    assert (summary.rows["pairs"], "queries" in summary.rows) == ("7 train, 4 valid", False)
+    assert (table.columns, table.note) == (("seed", "epoch", "of", "valid"), "")
+    assert [row[3] for row in table.rows] == [50.0, 75.0, 62.5, pytest.approx(100 * 2**-0.5 / 4)]
+    tested = tuple(replace(seed, test=0.5) for seed in seeds)
+    summary, table = views.training(replace(report, unit="queries", seeds=tested, test=0.5, judged_on="test"))
+    assert isinstance(summary, Summary)
+    assert isinstance(table, Table)
+    assert summary.rows["queries"] == "7 train, 4 valid"
+    assert table.columns == ("seed", "epoch", "of", "valid", "test")
+    assert table.note.startswith("test chooses")
