@@ -96,7 +96,7 @@ def test_what_was_there_stays_until_the_new_one_is_whole(
     ("number", "hint"),
     [
         (errno.EDQUOT, "free some space"),
-        (errno.EROFS, "make the folder writable"),
+        (errno.EROFS, "make the folder"),
         (errno.ENOTDIR, "choose another folder"),
         (errno.EIO, "choose another folder"),
     ],
