@@ -1,6 +1,6 @@
-"""Around everything the server says: headers on every response, one address slowed down, bodies kept small."""
+"""Protection of a server: security headers, limits of rate for each address, small bodies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import monotonic
 from urllib.parse import parse_qs
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BYTES = 64 * 1024
-"""A longer body is refused before it is read; the longest form of ours is a few thousand bytes."""
+"""A longer body is refused; the longest form of ours is a few thousand bytes."""
 
 MOST_FIELDS = 200
 
@@ -17,7 +17,7 @@ POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""The content security policy: own resources only, nothing inline, no frames."""
+"""Content security: own resources only, nothing inline, no frames."""
 
 _STEADY = {
     "content-security-policy": POLICY,
@@ -41,7 +41,7 @@ class RateLimited(Exception):
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """The fields of a posted form, in the order they came. Raises TooLarge; what is no form has no fields."""
+    """The fields of a posted form in their order; none where the body is not a form. Raises TooLarge."""
     if int(request.headers.get("content-length") or 0) > MOST_BYTES:
         raise TooLarge
     body = bytearray()
@@ -56,7 +56,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
 
 
 class Buckets:
-    """A rate limit: each name has a bucket of `burst` tokens, refilled with `rate` tokens a second."""
+    """A limit of rate: each name has a bucket of `burst` tokens, into which `rate` tokens flow a second."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -83,13 +83,11 @@ class Buckets:
 
 
 class Guard:
-    """The outermost layer, which adds the security headers to all responses, errors included."""
+    """The outermost layer: limits addresses, and adds the security headers to all responses, errors included."""
 
     def __init__(self, app: ASGIApp, addresses: Buckets, busy: Callable[[float], ASGIApp], https: bool) -> None:
         self._app, self._addresses, self._busy = app, addresses, busy
-        self._headers: Mapping[str, str] = _STEADY | (
-            {"strict-transport-security": "max-age=31536000"} if https else {}
-        )
+        self._headers = _STEADY | ({"strict-transport-security": "max-age=31536000"} if https else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -16,16 +16,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ctxr.errors import UsageError
 
 STOP_SECONDS = 3
-"""Seconds that running requests get to finish when the server stops."""
+"""Seconds for running requests to finish when the server stops."""
 
 REQUEST_SECONDS = 20.0
-"""Seconds in which a request has to come whole, or its connection is closed."""
+"""Seconds for a request to arrive whole, or its connection is closed."""
 
 MOST_CONNECTIONS = 256
-"""Connections that one address may have open: forty browsers behind one router, and a quarter of what most systems let a server open."""
+"""Open connections of one address: forty browsers behind a router, and a quarter of what most systems allow a server."""
 
 ACCEPTED_AT_ONCE = 128
-"""Connections that asyncio takes in before it looks at the first: `MOST_CONNECTIONS` is exceeded by some hundred for a moment."""
+"""Connections that asyncio accepts before it looks at the first: for a moment they exceed `MOST_CONNECTIONS`."""
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 """Addresses that only this machine can reach."""
@@ -34,7 +34,7 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 def listening_socket(host: str, port: int) -> socket.socket:
     """A socket that takes connections at an address; port 0 is any free one. Raises UsageError where it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # said to be TCP, or asyncio leaves Nagle's algorithm on and every picture waits 40 ms for an acknowledgement
+    # without the protocol, asyncio leaves Nagle's algorithm on, and every picture waits 40 ms for an acknowledgement
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -52,17 +52,20 @@ class Connection(H11Protocol):
     """A connection that is closed where a request does not come in time, or its address has too many open.
 
     Args:
-        unlimited: addresses that may have any number. full: is told an address that has too many.
+        unlimited: addresses that may have any number. full: called with an address that has too many.
     """
 
     def __init__(self, *settings: Any, unlimited: Sequence[str], full: Callable[[str], None], **more: Any) -> None:
         super().__init__(*settings, **more)
         self._unlimited, self._full = unlimited, full
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Wait for a request."""
+        """Refuse it where its address has too many."""
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(REQUEST_SECONDS, transport.abort)
         address = (self.client or ("",))[0]
         alike = sum((getattr(other, "client", None) or ("",))[0] == address for other in self.connections)
         if alike > MOST_CONNECTIONS and address not in self._unlimited:
@@ -75,7 +78,7 @@ class Connection(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._deadline.cancel()
         elif self._deadline.cancelled():
-            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self._abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
@@ -90,8 +93,10 @@ def answer_requests(
     warn: Callable[[str], None],
     behind_proxy: bool,
 ) -> None:
-    """Answer at `listening` until Ctrl-C; `stopping` is called first then. Behind a proxy on this machine its word is
-    taken for who asks, and it may open any number of connections. `warn` is told once of each address that has too many."""
+    """Answer at `listening` until Ctrl-C, which calls `stopping` first; `warn` hears once of each address with too many connections.
+
+    A proxy on this machine is believed about the addresses of visitors, and may open any number of connections.
+    """
 
     @cache
     def full(address: str) -> None:

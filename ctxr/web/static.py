@@ -1,9 +1,10 @@
-"""Styles and scripts, and the error of an address that leads nowhere."""
+"""What pages are made of: templates, styles and scripts; and the error that is shown instead of a page."""
 
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,11 +12,23 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 class HttpProblem(Exception):
-    """Something that a visitor is told instead of a page; `kept` are texts of theirs that must not be lost."""
+    """What a visitor sees instead of a page; `kept` are texts of theirs that must not be lost."""
 
     def __init__(self, status: int, title: str, *lines: str, kept: Sequence[str] = ()) -> None:
         super().__init__(title)
         self.status, self.title, self.lines, self.kept = status, title, lines, tuple(kept)
+
+
+def environment(package: str) -> Environment:
+    """The templates in the folder `templates` of a package: values are escaped, and an unknown name is an error."""
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
 
 
 class StaticFiles:

@@ -18,8 +18,7 @@ from ctxr.annotation.web.signing import Session
 from ctxr.annotation.web.site import Site
 from ctxr.web.guard import RateLimited
 from ctxr.web.signing import SESSION_DAYS
-from ctxr.web.static import HttpProblem, StaticFiles
-from ctxr.web.templates import environment
+from ctxr.web.static import HttpProblem, StaticFiles, environment
 
 COOKIE = "ctxr"
 

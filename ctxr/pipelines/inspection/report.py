@@ -26,7 +26,7 @@ from ctxr.problems.view import View
 from ctxr.store.artifacts import MARKER
 from ctxr.store.atomic import disk_errors, replace_folder, write_bytes
 from ctxr.store.kinds import REVISE_LABELS
-from ctxr.web.templates import environment
+from ctxr.web.static import environment
 
 PAGES = "ctxr.pipelines.inspection.pages"
 """Package with the templates, styles and scripts of the page."""
