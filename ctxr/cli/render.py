@@ -15,15 +15,15 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as Bars
 from rich.table import Table
 
-from ctxr.engine.progress import Silent
+from ctxr.engine.progress import Progress, ProgressTask, Silent
 from ctxr.engine.report import P_SHOWN
 from ctxr.engine.report import Table as Tabular
 
@@ -175,7 +175,7 @@ def _figure(value: object, digits: int | None, is_p: bool = False) -> str:
     return "–" if value is None else str(value)
 
 
-class Terminal:
+class Terminal(Progress):
     """A `Progress` on stderr, with live bars where it is a terminal, and lines where nothing can be drawn over."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -249,7 +249,7 @@ class Terminal:
             TimeRemainingColumn(),
             TextColumn("[dim]{task.fields[now]}"),
         )
-        with Progress(*columns, console=self._console, transient=True) as shown:
+        with Bars(*columns, console=self._console, transient=True) as shown:
             task = shown.add_task(escape(label), total=total, now="", rate="")
             try:
                 yield _Line(shown, task)
@@ -257,7 +257,7 @@ class Terminal:
                 shown.update(task, visible=False)
 
 
-class _LogLines:
+class _LogLines(ProgressTask):
     """Progress where nothing can be drawn over."""
 
     def __init__(self, label: str, total: float | None) -> None:
@@ -272,12 +272,9 @@ class _LogLines:
         """`steps` more are done."""
         self._done += steps
 
-    def say(self, text: str) -> None:
-        """Not worth a line."""
 
-
-class _Line:
-    def __init__(self, shown: Progress, task: TaskID) -> None:
+class _Line(ProgressTask):
+    def __init__(self, shown: Bars, task: TaskID) -> None:
         self._shown, self._task = shown, task
 
     def advance(self, steps: float = 1) -> None:

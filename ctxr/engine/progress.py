@@ -2,11 +2,10 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
 
 
-class ProgressTask(Protocol):
-    """One line of progress."""
+class ProgressTask:
+    """One line of progress; this one is not shown."""
 
     def advance(self, steps: float = 1) -> None:
         """Add `steps` finished steps."""
@@ -15,8 +14,8 @@ class ProgressTask(Protocol):
         """Show what is being processed."""
 
 
-class Progress(Protocol):
-    """Where a verb reports to; the command line writes it to stderr."""
+class Progress(ProgressTask):
+    """Where a verb reports to. The command line writes it to stderr; this one shows nothing, nor do its tasks."""
 
     def note(self, text: str) -> None:
         """Report something useful."""
@@ -32,31 +31,11 @@ class Progress(Protocol):
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
         """A progress line with `total` steps (None: unknown) for the duration of a with-block."""
-
-
-class Silent:
-    """Reports nothing: for use from Python."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def warn(self, text: str) -> None:
-        """Nothing."""
-
-    alert = warn
-
-    def finished(self, artifact: Path, up_to_date: bool) -> None:
-        """Nothing."""
-
-    def advance(self, steps: float = 1) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-    def task(self, label: str, total: float | None) -> AbstractContextManager[ProgressTask]:
-        """A progress line that is not shown."""
         return nullcontext(self)
 
 
-SILENT: Progress = Silent()
+class Silent(Progress):
+    """Reports nothing: for use from Python."""
+
+
+SILENT = Silent()
