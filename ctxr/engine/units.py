@@ -1,4 +1,4 @@
-"""Work in units: one loop over threads or processes, engines by name, and ranks whose units another run merges."""
+"""Work in units: one loop over threads or processes, engines by name, and ranks, whose units another run merges."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from multiprocessing import active_children, get_context
 from pkgutil import resolve_name
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from ctxr.engine.options import NotDecisive, Range
 from ctxr.engine.processes import die_with_parent
@@ -41,14 +41,14 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class RankShard:
-    """Every `world`-th unit by name, from number `rank` on."""
+    """The units of a rank: every `world`-th by name, from number `rank` on."""
 
     rank: int
     world: int
 
     @classmethod
     def of(cls, options: object) -> "RankShard | None":
-        """The share of a rank, None for a whole run."""
+        """That of options with a rank; None for a whole run."""
         rank, world = getattr(options, "rank", None), getattr(options, "world_size", None)
         return None if rank is None or world is None else cls(rank, world)
 
@@ -58,7 +58,7 @@ class RankShard:
 
 
 def unit_rules(engine: str, rank: int | None, world: int | None) -> Iterator[tuple[str, str]]:
-    """Rules of options: engines and ranks that are none."""
+    """(sentence, hint) for an unknown engine and for a rank that does not exist."""
     if engine not in ENGINES:
         hint = did_you_mean(engine, ENGINES, f"engines are {', '.join(ENGINES)}", "--engine {}")
         yield f"--engine {engine} is unknown", hint
@@ -98,45 +98,38 @@ class Job(Portable, ABC, Generic[R]):
         """Let go of what threads shared."""
 
 
-class UnitEngine(Protocol):
-    """Runs a job on units, in any order and on any machine that sees the folder, where each process unpickles the job once."""
+ENGINES = {"threads": "ctxr.engine.units:run_threads", "processes": "ctxr.engine.units:run_processes"}
+"""Functions that run a job on units with a number of workers, by the name of the engine.
 
-    def run(self, job: Job[R], units: Sequence[WorkUnit]) -> Results[WorkUnit, R]:
-        """Each unit with what the job returned. Raises what the job raises, after `job.stop`."""
+They yield each unit with what the job returned, in any order, from any machine that sees the folder; each process unpickles the
+job once. They raise what the job raises, after `job.stop`. Another engine is a row, and a module with a function.
+"""
+
+
+def run_threads(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, R]:
+    """The engine of threads of this process."""
+    return parallel(job, units, workers, stop=job.stop)
+
+
+def run_processes(job: Job[R], units: Sequence[WorkUnit], workers: int) -> Results[WorkUnit, R]:
+    """The engine of processes of this machine."""
+    return parallel(job, units, workers, processes=True, stop=job.stop)
 
 
 @dataclass(frozen=True)
-class Local:
-    """Threads, or processes, of this machine."""
+class Engine:
+    """One of `ENGINES` by name, which options have checked with `unit_rules`, and its number of workers; 0 = half the cores."""
 
+    name: str = "threads"
     workers: int = 0
-    processes: bool = False
-
-    def run(self, job: Job[R], units: Sequence[WorkUnit]) -> Results[WorkUnit, R]:
-        """Each unit with what the job returned, as they finish."""
-        return parallel(job, units, self.workers, processes=self.processes, stop=job.stop)
-
-
-def processes(workers: int) -> Local:
-    """The engine of that name."""
-    return Local(workers, processes=True)
-
-
-ENGINES = {"threads": "ctxr.engine.units:Local", "processes": "ctxr.engine.units:processes"}
-"""What makes an engine of a number of workers, by name. Another engine is a row, and a module with a class."""
-
-
-def find_engine(name: str, workers: int) -> UnitEngine:
-    """The engine of that name; options have checked it with `unit_rules`."""
-    engine: UnitEngine = resolve_name(ENGINES[name])(workers)
-    return engine
 
 
 def map_units(
-    job: Job[R], units: Sequence[WorkUnit], engine: UnitEngine, progress: Progress, label: str
+    job: Job[R], units: Sequence[WorkUnit], engine: Engine, progress: Progress, label: str
 ) -> Iterator[tuple[WorkUnit, R]]:
     """Each unit with what the job returned, as they finish."""
-    with closing(job), progress.task(label, len(units)) as job.task, closing(engine.run(job, units)) as results:
+    results: Results[WorkUnit, R] = resolve_name(ENGINES[engine.name])(job, units, engine.workers)
+    with closing(job), progress.task(label, len(units)) as job.task, closing(results):
         for unit, result in results:
             job.task.advance(1 - job.shares.pop(unit.name, 0.0))
             yield unit, result
@@ -160,7 +153,7 @@ def parallel(
     Args:
         items: may have no end; a None among them waits until an item has finished.
         workers: threads, or processes, for which `work` is pickled once; 0 = half the cores.
-        queued: items to take beyond those, for a caller that is slow to fetch results.
+        queued: items to take beyond those, for a caller that fetches results slowly.
     """
     workers = workers or max(1, (os.cpu_count() or 2) // 2)
     flying: dict[Future[R], T] = {}

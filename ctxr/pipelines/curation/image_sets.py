@@ -17,7 +17,7 @@ from ctxr.datasets.splits import GROUPS, SPLITS_TABLE, alert_of_leaks, find_leak
 from ctxr.engine.progress import Progress
 from ctxr.engine.report import SetsReport
 from ctxr.engine.stage import Inputs, NothingWritten, Stage, execute, other_keys
-from ctxr.engine.units import Job, RankShard, UnitEngine, WorkUnit, find_engine, map_units
+from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError, UnfinishedError, UsageError, and_more, plural, some
 from ctxr.media.sources import InputSource
 from ctxr.media.video import KEEP_DAMAGED, VideoError
@@ -139,9 +139,9 @@ class SetsRun(ABC):
         return self.work.context.artifact
 
     @property
-    def engine(self) -> UnitEngine:
+    def engine(self) -> Engine:
         """What runs the units."""
-        return find_engine(self.options.engine, self.options.workers)
+        return Engine(self.options.engine, self.options.workers)
 
     @abstractmethod
     def make_photos(self) -> None:

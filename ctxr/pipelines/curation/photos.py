@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ctxr.engine.progress import Progress, ProgressTask
-from ctxr.engine.units import Job, Local, RankShard, UnitEngine, WorkUnit, map_units
+from ctxr.engine.units import Engine, Job, RankShard, WorkUnit, map_units
 from ctxr.errors import DataError
 from ctxr.media.images import Pixels, image_size, perceptual_hash, read_image, troubles
 from ctxr.media.sources import InputSource
@@ -246,7 +246,7 @@ class Stripes(Job[Vectors]):
 
 
 def with_neighbours(
-    artifact: Path, pools: Sequence[PhotoPool], engine: UnitEngine, progress: Progress
+    artifact: Path, pools: Sequence[PhotoPool], engine: Engine, progress: Progress
 ) -> Iterator[PhotoPool]:
     """The pools with the neighbours of their photos; stripes that an earlier run finished are taken as they are."""
     units = []
@@ -255,7 +255,7 @@ def with_neighbours(
         key = sha256_of([number, content, NEIGHBOURS, STRIPE, package_versions("torch")])
         stops = range(STRIPE, len(pool.photos) + STRIPE, STRIPE)
         units += [WorkUnit(f"{key}.shard{stop}", key, (number, stop - STRIPE, stop)) for stop in stops]
-    engine = engine if len(units) > len(pools) else Local()  # a stripe is not worth the start of a process
+    engine = engine if len(units) > len(pools) else Engine()  # a stripe is not worth the start of a process
     job = Stripes(artifact, [pool.vectors for pool in pools])
     stripes = {unit.payload: matrix for unit, matrix in map_units(job, units, engine, progress, "neighbours")}
     for number, pool in enumerate(pools):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctxr.engine.progress import Silent
-from ctxr.engine.units import Local
+from ctxr.engine.units import Engine
 from ctxr.media.sources import InputSource
 from ctxr.pipelines.curation.copies import CopyRule, Positions, deduplicate, find_copies
 from ctxr.pipelines.curation.photos import PhotoPicking, PhotoPool, PooledPhoto, pick_photos, with_neighbours
@@ -78,7 +78,7 @@ def pick(
     ]
     picking = Picking(0.0, 4 if count > 9 else 2, 0.0, QualityGate(QualityLimits(), "live", "auto"))
     context = UnitContext(folder / "sets", picking, Embedder("none"))
-    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], Local(), Silent())
+    (pool,) = with_neighbours(folder, [PhotoPool(photos, vectors, [])], Engine(), Silent())
     stamps = {"album": Stamp("scan", "select", {})}
     (unit,) = pick_photos(context, pool, [album], stamps, choice, facts={}, task=Silent())
     return photos, unit

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ctxr.engine.progress import Silent
-from ctxr.engine.units import Local
+from ctxr.engine.units import Engine
 from ctxr.media.images import Pixels
 from ctxr.media.sources import InputSource, find_sources
 from ctxr.models.encoders import Encoder
@@ -263,7 +263,7 @@ def test_sets_do_not_depend_on_how_many_neighbours_are_looked_up_at_once(
         picking = Picking(0.0, 5, 0.0, QualityGate(QualityLimits(min_size=50), "live", "auto"))
         stamps = {"album": Stamp("scan", "select", {})}
         context = UnitContext(tmp_path / f"out{neighbours}", picking, Means().embedder())
-        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], Local(), Silent())
+        (pool,) = with_neighbours(tmp_path, [PhotoPool(photos, vectors, [])], Engine(), Silent())
         choice = PhotoPicking(CopyRule(0.0), None, seed)
         (unit,) = pick_photos(context, pool, [one], stamps, choice, facts={}, task=Silent())
         sets.append(unit.sets)
@@ -284,9 +284,11 @@ def pools_of(folder: Path, *counts: int) -> list[PhotoPool]:
     return pools
 
 
-def searched(folder: Path, pools: Sequence[PhotoPool], workers: int = 1, **engine: Any) -> list[tuple[bytes, bytes]]:
+def searched(
+    folder: Path, pools: Sequence[PhotoPool], workers: int = 1, engine: str = "threads"
+) -> list[tuple[bytes, bytes]]:
     """Ids and distances, as bytes."""
-    complete = with_neighbours(folder, pools, Local(workers, **engine), Silent())
+    complete = with_neighbours(folder, pools, Engine(engine, workers), Silent())
     return [(around.tobytes(), distances.tobytes()) for around, distances in (pool.neighbours for pool in complete)]
 
 
@@ -299,7 +301,7 @@ def test_stripes_by_any_number_of_workers_are_one_search(tmp_path: Path, monkeyp
     monkeypatch.setattr(photo_pool, "STRIPE", 16)
     assert searched(tmp_path / "1", pools) == whole
     assert searched(tmp_path / "4", pools, workers=4) == whole
-    assert searched(tmp_path / "others", pools, workers=2, processes=True) == whole
+    assert searched(tmp_path / "others", pools, workers=2, engine="processes") == whole
 
 
 class Search:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -264,23 +263,18 @@ pickle.dump([job(unit) for unit in units], sys.stdout.buffer)
 """
 
 
-@dataclass(frozen=True)
-class Reversed:
+def run_reversed(job: Job[Any], units: Sequence[WorkUnit], workers: int) -> Iterator[tuple[WorkUnit, Any]]:
     """An engine as a cluster has it: the units in another interpreter, the last one first."""
-
-    workers: int
-
-    def run(self, job: Job[Any], units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Any]]:
-        given = pickle.dumps((job, units[::-1]))
-        done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
-        yield from zip(units[::-1], pickle.loads(done.stdout), strict=True)  # noqa: S301 (our own)
+    given = pickle.dumps((job, units[::-1]))
+    done = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
+    yield from zip(units[::-1], pickle.loads(done.stdout), strict=True)  # noqa: S301 (our own)
 
 
 @pytest.mark.parametrize("engine", ["processes", "reversed"])
 def test_another_engine_is_a_row(
     rough: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:Reversed")
+    monkeypatch.setitem(ENGINES, "reversed", f"{__name__}:run_reversed")
     make(rough, tmp_path / "sets", engine=engine, workers=1)
     assert same_tree(tmp_path / "sets", whole)
     refilter(whole, tmp_path / "expected", brisque=0.4)
