@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from ctxr.engine.progress import Progress
 from ctxr.errors import UnfinishedError
@@ -19,24 +20,30 @@ SETS = ("filtered", "sets")
 """Those that hold image sets alone."""
 
 CHAIN = (*DATASETS, *SETS)
-"""All of them: each is made from one further down."""
+"""All of them: each is made from a later one."""
 
 DOCUMENTS = "documents"
 """Folder of what `ctxr build-documents` writes: the dataset of a project that has no other."""
 
 
-def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
-    """The finished artifact in `workdir` that is furthest along `chain` (furthest first), and what is worth knowing about
-    the choice, in words without places: what was passed over as unfinished, and what was made from sets that are no more.
+class Latest(NamedTuple):
+    """An artifact that was chosen, and sentences about the choice: unfinished ones, and those made from sets that were replaced."""
+
+    path: Path
+    notes: list[str]
+
+
+def latest(workdir: Path, chain: Sequence[str]) -> Latest:
+    """The finished artifact in `workdir` that is furthest along `chain` (furthest first).
 
     Raises UnfinishedError when nothing of the chain is finished, DataError for a damaged manifest.
     """
     names = [name for name in chain if (workdir / name).exists()]
     finished = [open_artifact(workdir / name) for name in names if (workdir / name / MANIFEST).is_file()]
     if not finished and chain == CHAIN and (workdir / DOCUMENTS / MANIFEST).is_file():
-        return workdir / DOCUMENTS, []
+        return Latest(workdir / DOCUMENTS, [])
     if not finished:
-        raise _nothing(workdir, names, chain[-1])
+        raise _unfinished(workdir, names, chain[-1])
     path = finished[0].path
     unfinished = names[: names.index(path.name)]
     notes = [f"{name} is unfinished, so this is about {path.name}" for name in unfinished]
@@ -44,7 +51,7 @@ def latest(workdir: Path, chain: Sequence[str]) -> tuple[Path, list[str]]:
         if all(parent.sha256 != earlier.sha256 for parent in later.manifest.parents):
             remedy = f"ctxr {later.manifest.verb} makes it again"
             notes.append(f"{later.path.name} was made from other sets than {earlier.path.name} holds now: {remedy}")
-    return path, notes
+    return Latest(path, notes)
 
 
 def chosen(named: Path | None, workdir: Path, chain: Sequence[str], progress: Progress) -> Path:
@@ -66,31 +73,26 @@ def command_in(workdir: Path, *words: str) -> str:
     return shlex.join(["ctxr", *words, *([] if workdir == WORKDIR else ["-w", str(workdir)])])
 
 
-def _nothing(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:
+def _unfinished(workdir: Path, names: Sequence[str], first: str) -> UnfinishedError:
+    """The error for a chain without a finished artifact, of which `names` exist and all is made from `first`."""
     if names:
         maker = command_in(workdir, *_MAKERS.get(names[-1], _MAKERS[first]))
         return UnfinishedError(
             f"{workdir / names[-1]} has no manifest.json: it is unfinished or not a ctxr artifact",
             hint=merge_hint(workdir / names[-1]) or f"run the command that makes it again: {maker}",
         )
-    what = "image sets" if first == "sets" else first
-    return UnfinishedError(
-        f"{workdir} holds no finished {what}",
-        hint=f"{_next(workdir, first)}   (or name an artifact: --input, --dataset or an argument, whichever the command has)",
-    )
-
-
-def _next(workdir: Path, wanted: str) -> str:
-    """The next command on the way to what is wanted: a dataset is made of answers, answers are given to tasks, those are about sets."""
-    if wanted != "dataset" or any((workdir / name).is_dir() for name in ("judgments", "crowd")):
-        return command_in(workdir, *_MAKERS[wanted])
-    aggregate = command_in(workdir, *_MAKERS["dataset"])
-    if any((workdir / "tasks").glob("*")):
-        return f"{aggregate}, once people have answered"
-    if any((workdir / name).is_dir() for name in SETS):
-        describe, serve = ("export-tasks", "describe"), ("serve", "--invite", "5")
-        return f"{command_in(workdir, *describe)}, {command_in(workdir, *serve)}, then {aggregate}"
-    return command_in(workdir, *_MAKERS["sets"])
+    # a dataset is made of answers, which people give to tasks, which are about sets
+    command = command_in(workdir, *_MAKERS[first])
+    if first == "dataset" and not any((workdir / name).is_dir() for name in ("judgments", "crowd")):
+        if any((workdir / "tasks").glob("*")):
+            command += ", once people have answered"
+        elif any((workdir / name).is_dir() for name in SETS):
+            serve = command_in(workdir, "serve", "--invite", "5")
+            command = f"{command_in(workdir, 'export-tasks', 'describe')}, {serve}, then {command}"
+        else:
+            command = command_in(workdir, *_MAKERS["sets"])
+    hint = f"{command}   (or name an artifact: --input, --dataset or an argument, whichever the command has)"
+    return UnfinishedError(f"{workdir} holds no finished {'image sets' if first == 'sets' else first}", hint=hint)
 
 
 _MAKERS = {"dataset": ("aggregate",), "filtered": ("filter",), "sets": ("build-sets", "videos/")}

@@ -132,7 +132,7 @@ def split_groups(pairs: EntailmentPairs, workdir: Path, progress: Progress) -> E
     """
     evaluated: dict[str, SplitName] = {}
     with suppress(UnfinishedError):
-        dataset = read_dataset(latest(workdir, CHAIN)[0])
+        dataset = read_dataset(latest(workdir, CHAIN).path)
         for image_set in dataset.sets:
             if (side := dataset.split_of(image_set)) in ("valid", "test"):
                 rows = [(dataset.images[image].sha256, published_image(image)) for image in image_set.images]
@@ -179,14 +179,14 @@ class PairsStage(Stage[PairsInputs]):
         source, workdir = self.options.source, self.options.workdir
         path, answers = SHIPPED if source == "sample" else Path(source), None
         if source == "own":
-            path, judged = latest(workdir, ("dataset",))[0], workdir / kinds.JUDGMENTS
+            path, judged = latest(workdir, ("dataset",)).path, workdir / kinds.JUDGMENTS
             answers = judged if (judged / MANIFEST).is_file() else None
         parents = [_identity(path, workdir)]
         if answers is not None:
             parents.append(Parent("judgments", kinds.JUDGMENTS, open_artifact(answers).sha256))
         evaluated = ""
         with suppress(UnfinishedError):
-            evaluated = open_artifact(latest(workdir, CHAIN)[0]).sha256
+            evaluated = open_artifact(latest(workdir, CHAIN).path).sha256
         return PairsInputs(parents, self.options.key() | {"evaluated": evaluated}, source=path, answers=answers)
 
     def _pairs(self, inputs: PairsInputs, progress: Progress) -> EntailmentPairs:
