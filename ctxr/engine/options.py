@@ -22,12 +22,12 @@ OPTION_NAMES = {
     "raters": "votes",
     "changes": "set",
 }
-"""How a field is typed where that is not its own name."""
+"""Words of the command line for fields, where they differ from their names."""
 
 _FIELDS = {word: field for field, word in OPTION_NAMES.items()}
 
 MOST_KEYS = 40
-"""Keys that an error lists; of more, the nearest."""
+"""Up to so many keys are listed in an error; of more, the nearest."""
 
 _KINDS: dict[type, str] = {
     float: "a number",
@@ -52,42 +52,42 @@ class Range:
     meaning: str
     above: bool = False
 
-    def problem(self, spelled: str, value: float) -> tuple[str, str] | None:
-        """(sentence, hint) for a value outside; None for one inside."""
-        inside = self.low < value <= self.high if self.above else self.low <= value <= self.high
-        return None if inside else (f"{spelled.format(value)} is out of range", f"give {self.meaning}")
+    def require(self, spelled: str, value: float) -> None:
+        """Raises UsageError for a value outside; `spelled` is how the option is typed, with {} for its value."""
+        if not (self.low < value <= self.high if self.above else self.low <= value <= self.high):
+            raise UsageError(f"{spelled.format(value)} is out of range", hint=f"give {self.meaning}")
 
 
 @dataclass(frozen=True)
 class Choices:
-    """One of a few words.
-
-    Attributes:
-        synonyms: (what people type, the word that they mean): the hint suggests it.
-    """
+    """One of a few words; `synonyms` are pairs of what people type and the word that they mean."""
 
     words: tuple[str, ...]
     synonyms: tuple[tuple[str, str], ...] = ()
 
-    def problem(self, spelled: str, value: str) -> tuple[str, str] | None:
-        """(sentence, hint) for an unknown word; None for a known one."""
-        if value in self.words:
-            return None
-        sentence = f"{spelled.format(value)} is unknown" if value else f"{spelled.format('').rstrip(' =')} is missing"
-        word = dict(self.synonyms).get(value, value)
-        return sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
+    def require(self, spelled: str, value: str) -> None:
+        """Raises UsageError for an unknown word; `spelled` is as in `Range.require`."""
+        if value not in self.words:
+            sentence = (
+                f"{spelled.format(value)} is unknown" if value else f"{spelled.format('').rstrip(' =')} is missing"
+            )
+            word = dict(self.synonyms).get(value, value)
+            raise UsageError(
+                sentence, did_you_mean(word, self.words, f"choose one of {', '.join(self.words)}", spelled)
+            )
 
 
 class DeviceChoices(Choices):
-    """Devices of torch; those that this machine cannot have are told before torch is loaded."""
+    """Devices of torch; one that this machine cannot have is refused before torch is loaded."""
 
-    def problem(self, spelled: str, value: str) -> tuple[str, str] | None:
-        """Also for a device without which there can be none: no driver of NVIDIA or AMD, or no macOS."""
+    def require(self, spelled: str, value: str) -> None:
+        """Also raises UsageError for a device that needs another system or a driver that is not there."""
         drivers = ("nvidiactl", "nvidia0", "nvmap", "dxg", "kfd")
         lacks_cuda = sys.platform == "linux" and not any(Path("/dev", name).exists() for name in drivers)
         if (value == "cuda" and lacks_cuda) or (value == "mps" and sys.platform != "darwin"):
-            return f"device {value} is not available on this machine", "use --device auto or --device cpu"
-        return super().problem(spelled, value)
+            hint = "use --device auto or --device cpu"
+            raise UsageError(f"device {value} is not available on this machine", hint=hint)
+        super().require(spelled, value)
 
 
 DEVICE = DeviceChoices(("auto", "cpu", "cuda", "mps"), (("gpu", "cuda"), ("metal", "mps")))
@@ -99,27 +99,17 @@ class NotDecisive:
 
 
 Seed = Annotated[int, Range(0, math.inf, "a whole number, 0 or more")]
-"""A seed that every generator accepts."""
-
-FreeText = Annotated[str, NotDecisive]
-"""An option that decides the result through what it resolves to, or not at all."""
-
 Switch = Annotated[bool, NotDecisive]
-"""A switch that does not decide the result."""
-
 Price = Annotated[float, NotDecisive, Range(0, 10**9, "an amount of money, 0 or more")]
-"""An amount of money, which does not decide a result."""
-
 Device = Annotated[str, NotDecisive, DEVICE]
-"""Where a model runs, which does not decide a result."""
-
 Workers = Annotated[int, Range(0, 256, "a number up to 256; 0 = half the cores"), NotDecisive]
-"""Threads or processes; the result does not depend on their number."""
+FreeText = Annotated[str, NotDecisive]
+"""A text that decides the result through what it names, or not at all."""
 
 
 @dataclass(frozen=True)
 class OptionField:
-    """One field: its type without markers, the markers, its help on one line, and its default."""
+    """One field: its type without markers, the markers, its help on one line, its default."""
 
     kind: Any
     markers: tuple[object, ...]
@@ -132,11 +122,11 @@ class OptionField:
         return NotDecisive not in self.markers and self.kind not in (Path, Path | None)
 
     def hint(self) -> str:
-        """What to give: the meaning of the range, "" for an option without one."""
+        """What to give, by the range; "" without one."""
         return next((f"give {marker.meaning}" for marker in self.markers if isinstance(marker, Range)), "")
 
     def number(self, shown: str, word: str) -> float:
-        """The number that a word stands for, of an option typed as `shown`. Raises UsageError for another word."""
+        """The number that `word` spells, for the option typed as `shown`. Raises UsageError for another word."""
         kind = float if float in (typing.get_args(self.kind) or (self.kind,)) else int
         try:
             return kind(word)
@@ -147,9 +137,9 @@ class OptionField:
 
 @dataclass(frozen=True)
 class Options:
-    """Base of the options of all verbs; subclasses are frozen dataclasses whose fields have a default and a docstring each.
+    """Base of the options of all verbs: frozen dataclasses whose fields have a default and a docstring each.
 
-    An option decides the result unless it is a path or marked `NotDecisive`. What is read from a path decides through the parents of
+    An option decides the result unless it is a path or marked `NotDecisive`. The content at a path decides through the parents of
     the artifact and `Inputs.key`.
     """
 
@@ -157,7 +147,7 @@ class Options:
     SYNONYMS: ClassVar[Mapping[str, str]] = {}
     """Keys that people give, each with the one that they mean."""
     ORDER: ClassVar[tuple[str, ...]] = ()
-    """Fields in the order of help and keys, where inherited ones stand among its own; the others follow, those by keyword alone last."""
+    """Fields that help and keys list first; the others follow, those by keyword alone last."""
 
     @classmethod
     @functools.cache
@@ -167,14 +157,12 @@ class Options:
         hints = typing.get_type_hints(cls, include_extras=True)
         options = {}
         rank = {name: number for number, name in enumerate(cls.ORDER, -len(cls.ORDER))}
-        for field in sorted(fields(cls), key=lambda one: (rank.get(one.name, 0), one.kw_only)):
+        for field in sorted(fields(cls), key=lambda field: (rank.get(field.name, 0), field.kw_only)):
             if field.default is MISSING:
                 raise TypeError(f"the option {field.name} of {cls.__name__} needs a default")
-            kind, markers = hints[field.name], ()
-            if typing.get_origin(kind) is typing.Annotated:
-                kind, *others = typing.get_args(kind)
-                markers = tuple(others)
-            options[field.name] = OptionField(kind, markers, texts.get(field.name, ""), field.default)
+            kind = hints[field.name]
+            kind, *markers = typing.get_args(kind) if typing.get_origin(kind) is typing.Annotated else [kind]
+            options[field.name] = OptionField(kind, tuple(markers), texts.get(field.name, ""), field.default)
         return options
 
     def spelled(self, name: str) -> str:
@@ -182,21 +170,15 @@ class Options:
         return f"{typed(name)} {{}}"
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """(sentence, hint) for each combination that means nothing; what the range of one field cannot say."""
+        """(sentence, hint) for each combination of values that is not allowed."""
         yield from ()
 
     def check(self) -> Self:
-        """The options themselves. Raises UsageError, one sentence and a hint, for the first value that is not admitted, or the first
-        path to read that does not exist."""
+        """The options themselves. Raises UsageError for the first value that is not allowed, or path to read that does not exist."""
         for name, option in self.describe().items():
-            value = getattr(self, name)
             for marker in option.markers:
-                if (
-                    isinstance(marker, Range | Choices)
-                    and value is not None
-                    and (wrong := marker.problem(self.spelled(name), value))
-                ):
-                    raise UsageError(wrong[0], hint=wrong[1])
+                if isinstance(marker, Range | Choices) and (value := getattr(self, name)) is not None:
+                    marker.require(self.spelled(name), value)
         for sentence, hint in self.rules():
             raise UsageError(sentence, hint=hint)
         for name, option in self.describe().items():
@@ -211,12 +193,12 @@ class Options:
         return {name: getattr(self, name) for name, option in self.describe().items() if option.decides}
 
     def decisive(self) -> Self:
-        """The same options with those on which the result does not depend, such as places, at their defaults."""
+        """The same options with those on which the result does not depend, such as folders, at their defaults."""
         return replace(self, **{name: option.default for name, option in self.describe().items() if not option.decides})
 
     @classmethod
     def parse(cls, values: Mapping[str, object], source: str) -> Self:
-        """Options from the keys and values of a TOML file or a manifest, which `source` names. Raises what `convert` raises."""
+        """Options from keys and values of a file that `source` names. Raises what `convert` raises."""
         return cls(**convert(cls, values, source))
 
     def command_line(self, *words: str, **changes: Any) -> str:
@@ -234,20 +216,20 @@ class Options:
         changed = replace(self, **changes)
         line = ["ctxr", self.COMMAND, *words]
         for field in fields(self):
-            value = getattr(changed, field.name)
+            value, option = getattr(changed, field.name), typed(field.name)
             if value == field.default:
                 continue
             if isinstance(value, bool):
-                line.append(typed(field.name) if value else typed(field.name).replace("--", "--no-", 1))
+                line.append(option if value else option.replace("--", "--no-", 1))
                 continue
-            for one in value if isinstance(value, tuple) else (value,):
-                line += [typed(field.name), str(one)]
+            for part in value if isinstance(value, tuple) else (value,):
+                line += [option, str(part)]
         return shlex.join(line)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointOptions(Options):
-    """Options of whatever asks a model behind an endpoint: the model, the key, parallel requests and their price."""
+    """Options of what asks a model behind an endpoint: the model, the key, parallel requests and their price."""
 
     model: str = ""
     """Name of the model, as the server knows it."""
@@ -306,8 +288,8 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
     """Values for the fields of a class of options, converted to their types.
 
     Args:
-        given: values by key; `-` and `_` are the same in a key.
-        source: where the values come from, for errors. elsewhere: added to the list of known keys in a hint.
+        given: values by key, in which `-` and `_` are the same. source: the file that errors name.
+        elsewhere: added to the list of known keys in a hint.
 
     Raises UsageError for an unknown key, a key that is given twice, and a value of another type.
     """
@@ -320,12 +302,11 @@ def convert(cls: type[Options], given: Mapping[str, object], source: str, elsewh
         if name in keys:
             raise UsageError(f"{source}: {keys[name]!r} and {key!r} are the same key", hint="keep one of them")
         if name not in options:
-            too_long = len(options) > MOST_KEYS
-            valid = [OPTION_NAMES.get(field, field) for field in options]
-            listed = get_close_matches(name, valid, n=3, cutoff=0.0) if too_long else sorted(valid)
-            keys_line = f"{'the nearest keys are' if too_long else 'known:'} {', '.join(listed)}"
-            meant = cls.SYNONYMS.get(name, name)
-            hint = did_you_mean(meant, sorted(valid), f"{keys_line}{elsewhere}")
+            valid = sorted(OPTION_NAMES.get(field, field) for field in options)
+            listed = f"known: {', '.join(valid)}"
+            if len(options) > MOST_KEYS:
+                listed = f"the nearest keys are {', '.join(get_close_matches(name, valid, n=3, cutoff=0.0))}"
+            hint = did_you_mean(cls.SYNONYMS.get(name, name), valid, f"{listed}{elsewhere}")
             raise UsageError(f"{source}: unknown key {key!r}", hint=hint)
         keys[name] = key
         values[name] = _converted(source, key, value, options[name])

@@ -4,15 +4,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> Callable[[], None]:
-    """A function that, run in a process, makes the kernel kill that process when its parent ends, however that ends.
+    """A function that, called in a child (`preexec_fn` of `Popen`), makes the kernel kill it when its parent ends, on Linux alone.
 
-    It is fit for `subprocess.Popen(preexec_fn=...)` and for the first lines of a child. Only Linux has such a thing; elsewhere it does
-    nothing, and the child must notice by its standard input coming to an end.
+    Elsewhere the child must notice that its standard input ended.
     """
     if sys.platform != "linux":
         return lambda: None
@@ -23,11 +23,7 @@ def die_with_parent() -> Callable[[], None]:
 
 
 def kill_group(leader: int) -> None:
-    """Kill the process `leader`, and with it its process group where it leads one. Nothing happens if it is gone."""
-    try:
-        if hasattr(os, "killpg") and os.getpgid(leader) == leader:
-            os.killpg(leader, signal.SIGKILL)
-        else:
-            os.kill(leader, getattr(signal, "SIGKILL", signal.SIGTERM))
-    except ProcessLookupError:
-        pass
+    """Kill the process group that `leader` leads, or the process alone where it leads none. Nothing happens if it is gone."""
+    with suppress(ProcessLookupError):
+        kill = os.killpg if os.getpgid(leader) == leader else os.kill
+        kill(leader, signal.SIGKILL)

@@ -86,8 +86,7 @@ def choose_device(device: str = "auto") -> str:
     """
     import torch
 
-    if problem := DEVICE.problem("--device {}", device):
-        raise UsageError(*problem)
+    DEVICE.require("--device {}", device)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return next(name for name, is_there in available.items() if is_there)
