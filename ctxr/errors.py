@@ -1,15 +1,7 @@
-"""Everything a user can cause, as one tree.
+"""Errors that a user can cause and mend, each with its exit code; `ctxr.cli.app` alone turns them into text.
 
-    CtxrError (1)              something went wrong and the message says what
-    ├── UsageError (2)         a wrong argument or option value
-    ├── DataError (3)          input that cannot be read or does not fit its format
-    ├── UnfinishedError (4)    an input artifact whose manifest is not there yet, or is in use
-    │   └── PartialError (4)   the verb did what it could, and something is left: `ctxr rebuild`, `listen`
-    └── FindingsError (5)      `ctxr doctor`, `audit`, `verify` or `aggregate` looked and found something
-
-The number is the exit code. A message is one sentence that names file:line or id, what, and which value; the hint is one
-command or one edit. `ctxr.cli.app` is the only place that turns an error into text. Below the tree stand the words that
-sentences share.
+A message is one sentence that names file:line or id, what, and which value; the hint is one command or one edit. Below the
+errors stand the words that sentences share.
 """
 
 from collections.abc import Iterable
@@ -17,12 +9,7 @@ from difflib import get_close_matches
 
 
 class CtxrError(Exception):
-    """A failure that a user can understand and mend.
-
-    Attributes:
-        message: one sentence, without a final full stop being required.
-        hint: what to do about it, one command or one edit; empty if there is nothing to do.
-    """
+    """Something went wrong, and the message says what; `hint` is empty where there is nothing to do about it."""
 
     exit_code = 1
 
@@ -33,7 +20,7 @@ class CtxrError(Exception):
 
 
 class UsageError(CtxrError):
-    """A wrong argument: a path that is not there, a threshold out of range, an unknown name."""
+    """A wrong argument: a path that does not exist, a threshold out of range, an unknown name."""
 
     exit_code = 2
 
@@ -85,7 +72,7 @@ def first_line(error: Exception) -> str:
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
-    """The first names of several.
+    """The first names of several, with an ellipsis for the others.
 
     >>> some("abcd")
     'a, b, c, …'
@@ -95,7 +82,7 @@ def some(names: Iterable[str], most: int = 3) -> str:
 
 
 def and_more(number: int, shown: int = 1) -> str:
-    """What follows those of several that are shown; "" where all are.
+    """How many are not shown, as the end of a sentence; "" where all are.
 
     >>> and_more(3), and_more(1)
     (', and 2 more', '')

@@ -1,4 +1,4 @@
-"""What verbs report: whether all was done and found in order, tables of figures, and what an artifact of image sets contains."""
+"""What verbs report: findings, tables of figures, and the contents of an artifact of image sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ P_SHOWN = 0.001
 
 
 class VerbReport:
-    """What a verb returns when it has done its work. A run whose input was incomplete, or that found problems, ends with a finding;
-    `ctxr` shows the report first, and exits with the finding's code."""
+    """What a verb returns when it has done its work; `ctxr` shows it, and exits with its code."""
 
     @property
     def finding(self) -> CtxrError | None:
-        """A PartialError where not all could be done, a FindingsError where problems were found; by default None."""
+        """A PartialError where the input was incomplete, a FindingsError where problems were found; by default None."""
         return None
 
     @property
@@ -31,10 +30,9 @@ class Table:
     """Figures with a heading.
 
     Attributes:
-        title: what the table shows. columns: heads; the first names the rows.
+        columns: heads; the first names the rows.
         rows: plain values; None where there is no figure.
-        note: what one must know to read it; empty if nothing.
-        examples: sentences that show what is counted.
+        note: what a reader must know; may be empty. examples: sentences that show what is counted.
         digits: shown behind the point, None for as many as a value has; JSON has them all.
     """
 
@@ -48,13 +46,13 @@ class Table:
 
 @dataclass(frozen=True)
 class SetsReport(VerbReport):
-    """What `build-sets` and `filter` say when they are done.
+    """What `build-sets` and `filter` report.
 
     Attributes:
-        counts: the manifest's counts. up_to_date: nothing was to do.
-        curve: sets by threshold, when asked for.
-        failures: sources that gave nothing, with why.
-        rank: which rank of how many this was; empty for a whole run. `counts` are then of its sources.
+        counts: of the manifest, or of the sources of a rank.
+        curve: sets by threshold, for `--yield-curve`.
+        failures: sources that gave no images, with the reasons.
+        rank: which rank of how many this was; empty for a whole run.
         retry: the command that tries failed sources again; empty where it is not known.
     """
 
@@ -75,6 +73,4 @@ def share_with_interval(interval: Mapping[str, float | None]) -> str:
     value, low, high = interval["value"], interval["low"], interval["high"]
     if value is None:
         return "–"
-    return (
-        f"{100 * value:.1f}" if low is None or high is None else f"{100 * value:.1f} ({100 * low:.1f}–{100 * high:.1f})"
-    )
+    return f"{100 * value:.1f}" + ("" if low is None or high is None else f" ({100 * low:.1f}–{100 * high:.1f})")

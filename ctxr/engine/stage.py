@@ -31,19 +31,18 @@ from ctxr.store.paths import stays_inside
 
 
 class NothingWritten(CtxrError):
-    """The stage could do nothing: the earlier result is kept."""
+    """The stage could do nothing, and the earlier result is kept."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a stage reads, resolved before it is decided whether there is work to do. Each stage adds its own, named and typed.
+    """What decides whether there is work to do; subclasses add fields of their own.
 
-    It costs no more than manifests and hashes of files: no table is read, no model is opened. What is needed for the work alone
-    is read by `write`.
+    It costs no more than manifests and hashes of files: tables and models are opened by `Stage.write`.
 
     Attributes:
-        parents: what the artifact is made from, by content. key: everything else that decides it, as the manifest records it: the
-            decisive options, and what is no option, such as the fingerprint of an encoder.
+        parents: what the artifact is made from, by content.
+        key: all else that decides it, as the manifest records it: decisive options, and such as the fingerprint of an encoder.
     """
 
     parents: Sequence[Parent]
@@ -62,15 +61,16 @@ class StageResult:
 
 
 class Stage(ABC, Generic[InputsT]):
-    """A verb that writes one artifact. A verb that only reads is a plain function of its options.
+    """A verb that writes one artifact.
 
-    The artifact is up to date if its manifest has the same verb, key and parents (whatever they are called now), no file was
-    changed since, and nothing is `pending`. Otherwise `write` is called, with the folder locked.
+    The artifact is up to date if its manifest has the same verb, key and parents (by content), its files are unchanged, and
+    nothing is `pending`. Otherwise `write` is called, with the folder locked.
 
     Attributes:
-        KIND: of the artifact. IN_PLACE: `write` completes the folder of the artifact, which an interrupted run goes on with, and
-            calls `take_manifest` before it changes what belongs to the earlier result. Otherwise it is given an empty folder, which
-            replaces the earlier result once it is whole. shard: the units of a rank, which writes no manifest; None for a whole run.
+        KIND: of the artifact.
+        IN_PLACE: `write` works in the folder of the artifact, so that an interrupted run can go on, and calls `take_manifest`
+            before it changes the earlier result. Otherwise it gets an empty folder, which replaces the earlier result at the end.
+        shard: the units of a rank, which writes no manifest; None for a whole run.
     """
 
     KIND: str
@@ -85,28 +85,29 @@ class Stage(ABC, Generic[InputsT]):
 
     @abstractmethod
     def inputs(self, progress: Progress) -> InputsT:
-        """What is read. Raises for inputs that are missing or unfinished."""
+        """What the artifact is made from. Raises for inputs that are missing or unfinished."""
 
     @abstractmethod
     def write(self, inputs: InputsT, out: Path, progress: Progress) -> Content | None:
-        """Do the work in `out`. Returns None if it is incomplete: no manifest is written, and the same command resumes. Whatever it
-        raises before it takes the manifest, and NothingWritten after that, keeps the earlier result."""
+        """Do the work in `out`; None if it is incomplete: no manifest is written, and the same command resumes.
+
+        The earlier result is kept where it raises before it takes the manifest, or NothingWritten after that.
+        """
 
     def pending(self, artifact: Artifact, inputs: InputsT) -> bool:
         """Whether something is left to do in the finished artifact of the same inputs, such as failures to try again."""
         return False
 
     def changed_files(self, artifact: Artifact) -> list[str]:
-        """Files of the finished artifact that were modified since; by default those that the manifest lists."""
+        """Files that were modified since the artifact was finished; by default those that the manifest lists."""
         return artifact.changed_files()
 
     def current(self, out: Path, inputs: InputsT) -> Artifact | None:
         """The artifact in `out` if it is up to date."""
         try:
             artifact = finished(out, self.KIND, self.options.COMMAND, inputs.key, inputs.parents)
-            return (
-                None if artifact is None or self.changed_files(artifact) or self.pending(artifact, inputs) else artifact
-            )
+            changed = artifact is None or self.changed_files(artifact) or self.pending(artifact, inputs)
+            return None if changed else artifact
         except (UnfinishedError, FileNotFoundError):  # another rank may remove the manifest meanwhile
             return None
 
@@ -114,8 +115,7 @@ class Stage(ABC, Generic[InputsT]):
 def execute(stage: Stage[Any], progress: Progress = SILENT) -> StageResult:
     """Run the stage, unless its result is up to date.
 
-    Raises UsageError for invalid options and for a folder that is no artifact of ctxr, UnfinishedError for a folder that another
-    process is writing to, and what the stage raises.
+    Raises UsageError for invalid options and a folder of other files, UnfinishedError for a folder that another process writes to.
     """
     stage.options.check()
     inputs, out = stage.inputs(progress), stage.out()
@@ -160,21 +160,24 @@ NAMED = 3
 
 def other_keys(out: Path, inputs: Inputs) -> list[str]:
     """Settings that the result in `out`, finished or being replaced, had at another value."""
-    if (earlier := earlier_manifest(out)) is None:
-        return []
-    key, before = json_config(inputs.key), earlier.config
-    return sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
+    earlier = earlier_manifest(out)
+    key, before = json_config(inputs.key), earlier.config if earlier else {}
+    return (
+        []
+        if earlier is None
+        else sorted(name for name in key.keys() | before.keys() if key.get(name) != before.get(name))
+    )
 
 
 MAKING, LEAVING = ".making", ".leaving"
-"""Folders inside an artifact that is being replaced: what is written, and the list of what goes."""
+"""Folders inside an artifact that is being replaced: the new files, and the manifest of those to remove."""
 
 
 @contextmanager
 def staged_folder(out: Path) -> Iterator[Path]:
-    """An empty folder to write an artifact into, manifest last; when the block ends well, its files are moved to `out`.
+    """An empty folder to write an artifact into, manifest last; when the block ends well, its files replace the artifact in `out`.
 
-    Files of the artifact that was there before go, a user's own never; if the block fails, it stays as it was. The caller holds the lock.
+    A user's own files stay; if the block fails, so does the earlier artifact. The caller holds the lock.
     """
     folder, leaving = out / MAKING, out / LEAVING
     with disk_errors(out):
@@ -214,7 +217,7 @@ def _remove_listed(out: Path, listing: Path) -> None:
     try:
         names = list(open_artifact(listing).manifest.files)
     except CtxrError:
-        return  # damaged: nothing is known, nothing is removed
+        return  # damaged: it is not known what to remove
     folders: set[Path] = set()
     for name in names:
         if not stays_inside(name):
