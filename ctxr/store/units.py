@@ -1,7 +1,7 @@
-"""What one source gave, as a folder of its own inside the artifact: the unit of work, of resuming and of replaying.
+"""Units: what one source gave, as a folder inside the artifact.
 
-`sources/<name>/` appears by one rename when the source is done, so a killed run loses at most the source it was in. It holds
-the ledger and the embeddings, from which sets can be picked again with other settings without opening the source.
+`sources/<name>/` appears by one rename when the source is done, so a killed run loses at most one source. From its ledger and
+embeddings, sets can be picked again with other settings without opening the source.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -23,15 +23,9 @@ from ctxr.store.paths import PLAIN_NAME, safe_name, stays_inside
 from ctxr.store.records import PHOTO_SUFFIXES, Facts, Failure, Image, ImageSet, LedgerRow, Record, Shot, Source
 from ctxr.store.tables import UNREADABLE, decode_other, pretty_json, read_table, write_tables
 
-SOURCES = "sources"
-"""Folder of the units inside an artifact."""
-
-IMAGES = "images"
-"""Folder of the images that are in a set: `images/<set>/imgN.jpg`, `images/<album>/<file>`."""
-
-DROPPED = "dropped"
-"""Folder of frames that were measured and are in no set: `dropped/<source>/imgN.jpg`."""
-
+SOURCES = "sources"  # folder of the units inside an artifact
+IMAGES = "images"  # of the images in sets: `images/<set>/imgN.jpg`, `images/<album>/<file>`
+DROPPED = "dropped"  # of frames that were measured and are in no set: `dropped/<source>/imgN.jpg`
 
 TABLES: dict[str, type[Record]] = {
     "shots": Shot,
@@ -50,10 +44,10 @@ _VIDEO_SET = re.compile(r".+-shot\d+_\d+")
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """What a unit is the result of; a key differs as soon as anything differs that could change the part it stands for.
+    """Keys of all that decides a unit.
 
     Attributes:
-        scan: of decoding, shots, sampling and embedding: ledger columns that cost time.
+        scan: of decoding, shots, sampling and embedding.
         select: of picking and quality: which frames became sets.
         measures: how each fact was measured, by fact.
     """
@@ -70,7 +64,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SourceUnit:
-    """Everything one source gave. `vectors` [N, D] and `exact` [M, D] are addressed by ledger rows."""
+    """A source with its tables; rows of the ledger address `vectors` [N, D] and `exact` [M, D]."""
 
     stamp: Stamp
     source: Source
@@ -84,21 +78,21 @@ class SourceUnit:
     folder: Path | None = field(default=None, compare=False)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """A unit that lies on the disk travels between processes as its place."""
+        """Another process reads a unit that is on the disk."""
         if self.folder is None:
             return SourceUnit, tuple(vars(self).values())
         return read_unit, (self.folder.parent.parent, self.folder.name)
 
 
 def unit_folder(artifact: Path, name: str) -> Path:
-    """Where the unit of the source `name` lies. Raises DataError for a name that is none, and could lead elsewhere."""
+    """The folder of a unit. Raises DataError for a name that could lead elsewhere."""
     if not PLAIN_NAME.fullmatch(name):
         raise DataError(f"{name!r} is not a valid name of a source", hint=f"restore {artifact}, or make it again")
     return artifact / SOURCES / name
 
 
 def unit_name(file: str) -> str:
-    """Name of the unit that a file, relative to the artifact, belongs to; "" for a table of the artifact itself."""
+    """Name of the unit of a file, relative to the artifact; "" for a table of the artifact itself."""
     return PurePosixPath(file).parts[1] if file.startswith(f"{SOURCES}/") else ""
 
 
@@ -110,14 +104,12 @@ def drop_units(artifact: Path, names: Iterable[str]) -> None:
 
 def finished_unit(artifact: Path, name: str, stamp: Stamp) -> SourceUnit | None:
     """The unit of an earlier run with that stamp; None for another, and for one that is missing or damaged."""
-    with suppress(DataError):
-        if (folder := unit_folder(artifact, name)).is_dir() and _read_head(folder).stamp == stamp:
-            return read_unit(artifact, name)
-    return None
+    unit = scanned_unit(artifact, name, stamp.scan)
+    return unit if unit is not None and unit.stamp == stamp else None
 
 
 def scanned_unit(artifact: Path, name: str, scan: str) -> SourceUnit | None:
-    """As `finished_unit`, of the unit that was scanned in that way, whatever was picked from it."""
+    """As `finished_unit`, for a scan alone, whatever was picked from it."""
     with suppress(DataError):
         if (folder := unit_folder(artifact, name)).is_dir() and _read_head(folder).stamp.scan == scan:
             return read_unit(artifact, name)
@@ -136,7 +128,7 @@ def unit_sources(artifact: Path) -> list[Source]:
 def read_unit(artifact: Path, name: str) -> SourceUnit:
     """A finished unit; vectors are memory-mapped.
 
-    Raises DataError naming what is missing or damaged, and for a path that does not stay inside the artifact.
+    Raises DataError for what is missing or damaged, and for a path that does not stay inside the artifact.
     """
     folder = unit_folder(artifact, name)
     head = _read_head(folder)
@@ -150,10 +142,8 @@ def read_unit(artifact: Path, name: str) -> SourceUnit:
     for name, rows in pictures.items():
         for number, row in enumerate(rows, 1):
             if not stays_inside(row.path):
-                where = f"{folder / name}.jsonl: row {number} {row.key()}"
-                raise DataError(
-                    f"{where}: the path {row.path!r} does not stay inside the artifact", hint=_again(folder)
-                )
+                problem = f"the path {row.path!r} does not stay inside the artifact"
+                raise DataError(f"{folder / name}.jsonl: row {number} {row.key()}: {problem}", hint=_again(folder))
     return unit
 
 
@@ -177,7 +167,7 @@ def _again(folder: Path) -> str:
 
 
 def write_unit(artifact: Path, unit: SourceUnit) -> SourceUnit:
-    """Write a unit and put it in place by one rename. Returns it as it lies there, its vectors memory-mapped."""
+    """Write a unit and rename it into place. Returns it with its folder, its vectors memory-mapped."""
     final = unit_folder(artifact, unit.source.name)
     staging = final.with_name(f".{final.name}.making")
     with disk_errors(staging):
@@ -193,7 +183,7 @@ def write_unit(artifact: Path, unit: SourceUnit) -> SourceUnit:
 
 
 class FailedUnit(msgspec.Struct, frozen=True):
-    """A source that gave no unit, its row of failures.jsonl, and the warning with a hint."""
+    """A source that gave no unit: its row of failures.jsonl, and a warning with a hint."""
 
     stamp: Stamp
     failure: Failure
@@ -264,10 +254,18 @@ def read_ranks(artifact: Path) -> dict[int, RankRun]:
     return dict(sorted(runs.items()))
 
 
-def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], list[str]]:
-    """The photos of an album in `folder`, by position as it was built: files, hashes, and what is wrong with them in words.
+class AlbumFiles(NamedTuple):
+    """The photos of an album by position as it was built, their SHA-256, "" if unreadable, and sentences about changes."""
 
-    The album's own hash is over every name and content, so no change goes unseen; where one photo is known, it is named.
+    files: list[Path]
+    hashes: list[str]
+    problems: list[str]
+
+
+def album_files(unit: SourceUnit, folder: Path) -> AlbumFiles:
+    """The photos of an album in `folder`, compared with the unit. The album's hash, over names and contents, shows every change.
+
+    Raises DataError for a ledger that names no photo in `folder`.
     """
     files: list[Path] = []
     for position, row in enumerate(unit.ledger):
@@ -278,27 +276,27 @@ def album_files(unit: SourceUnit, folder: Path) -> tuple[list[Path], list[str], 
     recorded = {f"{unit.source.name}/{file.name}": file for file in files}
     known = {recorded[image.id]: image.sha256 for image in unit.images if image.id in recorded}
     known |= {files[facts.index]: facts.sha256 for facts in unit.facts if facts.index < len(files)}
-    hashes, wrong = [], []
+    hashes, problems = [], []
     for file in files:
         try:
             hashes.append(sha256_file(file))
         except OSError as error:
             hashes.append("")
-            wrong.append(f"{file} cannot be read: {error.strerror}")
+            problems.append(f"{file} cannot be read: {error.strerror}")
             continue
         if known.get(file, hashes[-1]) != hashes[-1]:
-            wrong.append(f"{file} has changed since the sets were built")
+            problems.append(f"{file} has changed since the sets were built")
     lines = "\n".join(f"{file.name}\t{digest}" for file, digest in zip(files, hashes, strict=True))
-    if not wrong and sha256_bytes(lines.encode()) != unit.source.sha256:
-        wrong.append(f"{folder} has changed since the sets were built")
-    return files, hashes, wrong
+    if not problems and sha256_bytes(lines.encode()) != unit.source.sha256:
+        problems.append(f"{folder} has changed since the sets were built")
+    return AlbumFiles(files, hashes, problems)
 
 
 def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
-    """Write the artifact's own tables from its units; returns their names, and the units' files, for the manifest."""
+    """Write the artifact's own tables from its units; returns the names of these and of the units' files."""
     listed = sorted(units, key=lambda unit: unit.source.name)
     tables: dict[str, Any] = {name: [row for unit in listed for row in getattr(unit, name)] for name in TABLES}
-    # a photo of one album can be a neighbour in a set of another: both units list it, the same
+    # a photo can be a neighbour in a set of another album: both units list it
     tables["images"] = {row.id: row for row in tables["images"]}.values()
     tables["sources"] = [unit.source for unit in listed]
     del tables["ledger"]
@@ -308,9 +306,9 @@ def merge_units(artifact: Path, units: Iterable[SourceUnit]) -> list[str]:
 
 
 def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:
-    """Remove leftovers of earlier runs: units of sources that are gone, images that no table names, half-made folders.
+    """Remove leftovers of earlier runs: units of removed sources, images that no table names, half-made folders.
 
-    Only what bears a name that ctxr gives is touched; nothing is removed through a link to a folder elsewhere.
+    Only files with names that ctxr gives are removed, and none through a link to another folder.
     """
     wanted = {image.path for unit in units.values() for image in unit.images}
     wanted |= {fact.path for unit in units.values() for fact in unit.facts}
@@ -318,47 +316,46 @@ def tidy(artifact: Path, units: Mapping[str, SourceUnit]) -> None:
         for file in artifact.glob(HALF_WRITTEN):
             file.unlink()
         for leftover in _entries(artifact / SOURCES):
-            if _LEFTOVER.fullmatch(leftover.name) or (
-                leftover.name not in units and (leftover / "source.json").is_file()
-            ):
+            removed = leftover.name not in units and (leftover / "source.json").is_file()
+            if removed or _LEFTOVER.fullmatch(leftover.name):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        for top in (IMAGES, DROPPED):
-            for folder in [
-                folder for folder in _entries(artifact / top) if folder.is_dir() and PLAIN_NAME.fullmatch(folder.name)
-            ]:
+        for top in (artifact / IMAGES, artifact / DROPPED):
+            for folder in filter(Path.is_dir, _entries(top)):
+                if not PLAIN_NAME.fullmatch(folder.name):
+                    continue
                 for file in _entries(folder):
-                    if f"{top}/{folder.name}/{file.name}" not in wanted and file.is_file() and _is_ours(top, file):
+                    if file.relative_to(artifact).as_posix() not in wanted and file.is_file() and _is_ours(file):
                         file.unlink()
                 if not any(folder.iterdir()):
                     folder.rmdir()
-            if (artifact / top).is_dir() and not (artifact / top).is_symlink() and not any((artifact / top).iterdir()):
-                (artifact / top).rmdir()
+            if top.is_dir() and not top.is_symlink() and not any(top.iterdir()):
+                top.rmdir()
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    """What lies in a folder, links left out; nothing if it is no folder, or a link to one."""
-    if folder.is_dir() and not folder.is_symlink():
-        yield from [entry for entry in sorted(folder.iterdir()) if not entry.is_symlink()]
+def _entries(folder: Path) -> list[Path]:
+    """The entries of a folder without links; none for a link to a folder."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    return [entry for entry in sorted(folder.iterdir()) if not entry.is_symlink()]
 
 
-def _is_ours(top: str, file: Path) -> bool:
-    """Whether a file in a folder of pictures bears a name that ctxr gives there."""
+def _is_ours(file: Path) -> bool:
+    """Whether a file below `IMAGES` or `DROPPED` has a name that ctxr gives."""
     if _LEFTOVER.fullmatch(file.name):
         return True
-    if top == DROPPED or _VIDEO_SET.fullmatch(file.parent.name):
+    if file.parent.parent.name == DROPPED or _VIDEO_SET.fullmatch(file.parent.name):
         return bool(_FRAME.fullmatch(file.name))
     return bool(PLAIN_NAME.fullmatch(file.name)) and file.suffix in PHOTO_SUFFIXES
 
 
 def photo_names(photos: Sequence[Path]) -> list[str]:
-    """Safe and unique file names inside the artifact of an album's photos, by position."""
+    """Safe and unique file names of an album's photos inside the artifact, by position."""
     taken: set[str] = set()
     names = []
     for position, file in enumerate(photos):
         stem, suffix = safe_name(file.stem), file.suffix.lower()
         while f"{stem}{suffix}".lower() in taken:
             stem = f"{stem}-{position}"
-        name = f"{stem}{suffix}"
-        taken.add(name.lower())
-        names.append(name)
+        names.append(f"{stem}{suffix}")
+        taken.add(names[-1].lower())
     return names

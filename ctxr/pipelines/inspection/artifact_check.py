@@ -168,7 +168,7 @@ def _check_source(path: Path, source: Source) -> Check:
             return Check(name, "problem", f"{found_at} has changed since", cure)
         # images that a recipe gave stand alone: their album was never walked
         walked = source.kind == "photos" and unit_folder(path, source.name).is_dir()
-        if walked and (wrong := album_files(read_unit(path, source.name), found_at)[2]):
+        if walked and (wrong := album_files(read_unit(path, source.name), found_at).problems):
             return summary(name, wrong, "", "restore the photos, or run ctxr build-sets again")
     except (CtxrError, OSError) as error:
         return _failed(name, error)
