@@ -1,7 +1,6 @@
-"""Region features on disk: what `ctxr regions` writes, and rows of it by the content of a picture.
+"""Region features on disk, as `ctxr regions` writes them, by the content of a picture.
 
-Letters: N pictures, R regions, F features of a region. A region is F features and a box; the first of each picture is the
-whole picture.
+A region is F features and a box; the first of the R regions of each picture is the whole picture.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +24,17 @@ BOX = 5
 """Numbers behind the features of a region: x1, y1, x2, y2 and area, as shares of the picture; all 0 where there is no region."""
 
 Array = npt.NDArray[np.float32]
+_AGAIN = "run the command that makes this artifact again"
 
 
 class RegionRow(Record, frozen=True):
-    """Where the regions of a picture stand.
+    """Where the regions of a picture are.
 
     Attributes:
         sha256: of the picture's bytes, hex.
-        image: id of the first image of the dataset that has this content.
+        image: id of the first image of the dataset with this content.
         shard: number of the array. row: in it.
-        regions: how many, with the whole picture; rows of the array beyond that are 0.
+        regions: how many, with the whole picture; further rows of the array are 0.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("sha256",)
@@ -51,7 +51,7 @@ class RegionFeatures:
     """Region features of pictures.
 
     Attributes:
-        folder: of the artifact. sha256: of its manifest; it changes whenever a number does.
+        folder: of the artifact. sha256: of its manifest.
         most: R, the largest number of regions of a picture. features: F.
         rows: by SHA-256 of a picture's content.
     """
@@ -64,41 +64,36 @@ class RegionFeatures:
     _shards: dict[int, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, contents: Sequence[str]) -> Array:
-        """float32 [n, R, F + BOX], a row for each of `contents` (SHA-256 of a picture), 0 beyond its last region.
+        """float32 [n, R, F + BOX] of pictures by their SHA-256, 0 beyond the last region of each.
 
-        Raises DataError naming the picture without regions, and an array that is missing or damaged.
+        Raises DataError for a picture without regions, and for an array that is missing or damaged.
         """
         self.check(contents)
         stacked = np.zeros((len(contents), self.most, self.features + BOX), np.float32)
         for position, content in enumerate(contents):
             row = self.rows[content]
-            block = self._shard(row.shard)
+            file = self.folder / shard_name(row.shard)
+            if row.shard not in self._shards:
+                self._shards[row.shard] = load_shard(file, self.most, self.features)
+            block = self._shards[row.shard]
             if row.row >= len(block) or row.regions > block.shape[1]:
-                raise DataError(
-                    f"{self.folder / shard_name(row.shard)} has no row {row.row} with {row.regions} regions",
-                    hint="run the command that makes this artifact again",
-                )
+                raise DataError(f"{file} has no row {row.row} with {row.regions} regions", hint=_AGAIN)
             stacked[position, : row.regions] = block[row.row, : row.regions]
         return stacked
 
     def check(self, contents: Sequence[str]) -> None:
         """Raises DataError naming the first picture without regions."""
         if lost := [content for content in contents if content not in self.rows]:
-            raise DataError(
-                f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more",
-                hint="extract the regions of this dataset first: ctxr regions DATASET",
+            sentence = (
+                f"{self.folder} holds no regions of the picture with SHA-256 {lost[0]}, and of {len(lost) - 1} more"
             )
-
-    def _shard(self, number: int) -> Array:
-        if number not in self._shards:
-            self._shards[number] = load_shard(self.folder / shard_name(number), self.most, self.features)
-        return self._shards[number]
+            raise DataError(sentence, hint="extract the regions of this dataset first: ctxr regions DATASET")
 
 
 def read_regions(folder: Path) -> RegionFeatures:
     """The regions of a finished artifact.
 
-    Raises UnfinishedError without a manifest, DataError for another kind, a damaged table or numbers that cannot be.
+    Raises UnfinishedError without a manifest, DataError for another kind, a damaged table or impossible numbers.
     """
     artifact = open_artifact(folder, REGION_FEATURES, "ctxr regions")
     counts = artifact.manifest.counts
@@ -107,7 +102,7 @@ def read_regions(folder: Path) -> RegionFeatures:
         raise DataError(f"{folder}: the manifest lacks the number of regions or features")
     rows = {row.sha256: row for row in read_table(folder / PICTURES, RegionRow)}
     if wrong := [row for row in rows.values() if row.shard < 0 or row.row < 0 or not 0 < row.regions <= most]:
-        raise DataError(f"{folder / PICTURES}: the row of {wrong[0].sha256} names what cannot be there")
+        raise DataError(f"{folder / PICTURES}: the row of {wrong[0].sha256} has impossible numbers")
     return RegionFeatures(folder, artifact.sha256, most, features, rows)
 
 
@@ -120,10 +115,8 @@ def load_shard(file: Path, most: int, features: int) -> Array:
     """float32 [n, r, F + BOX] with r up to `most`, memory-mapped and read-only. Raises DataError for anything else."""
     array: Array = load_array(file, "an array of regions")
     if array.ndim != 3 or array.dtype != np.float32 or array.shape[1] > most or array.shape[2] != features + BOX:
-        raise DataError(
-            f"{file} holds {array.dtype} of shape {array.shape}, not float32 [n, up to {most}, {features} + {BOX}]",
-            hint="run the command that makes this artifact again",
-        )
+        wanted = f"float32 [n, up to {most}, {features} + {BOX}]"
+        raise DataError(f"{file} holds {array.dtype} of shape {array.shape}, not {wanted}", hint=_AGAIN)
     return array
 
 
