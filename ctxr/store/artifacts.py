@@ -1,10 +1,10 @@
-"""One artifact = one folder that one verb wrote, `manifest.json` last.
+"""Artifacts: folders that one verb wrote, `manifest.json` last; without it, an artifact is unfinished.
 
-No manifest means not finished. Same kind, config and parents, manifest there: nothing to do. A manifest carries no clock and
-no path outside its folder's neighbourhood, so equal runs are byte-equal. `docs/format.md` is the specification.
+A manifest holds no time and no absolute path, so equal runs are byte-equal. `docs/format.md` is the specification.
 """
 
 import errno
+import fcntl
 import importlib.metadata
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,27 +23,16 @@ from ctxr.store.hashing import sha256_bytes, sha256_file, sha256_if_readable, sh
 from ctxr.store.kinds import REVISE_LABELS
 from ctxr.store.tables import UNREADABLE, decode_other, encode_other, pretty_json
 
-FORMAT = 1
-"""Version of the artifact format; a reader refuses a newer one."""
-
+FORMAT = 1  # version of the artifact format; a reader refuses a newer one
 MANIFEST = "manifest.json"
-
+EARLIER = ".manifest.json"  # the manifest of the result that a run is replacing, until the new one is written
+MARKER = ".ctxr"  # empty file that marks a folder as an artifact; it is also the lock, and is kept
+RANKS = "sources/.*-of-*.rank"  # pattern of the records of ranks
 CHOOSE = "--out, --name or --workdir, whichever the command has"
-
-EARLIER = ".manifest.json"
-"""The manifest of the result that a run is replacing, until the new one is written."""
-
-MARKER = ".ctxr"
-"""Empty file that marks a folder without a manifest as an artifact of ctxr. It is also the lock file, and is kept."""
-
 RESTORE = "restore it from a copy, or start over with --out ANOTHER, which leaves these rounds unchanged"
 """The hint for a changed file of the rounds, which no command can rebuild."""
 
-RANKS = "sources/.*-of-*.rank"
-"""Pattern of the records of ranks."""
-
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-
 _PACKAGES = (
     "av", "lapjv", "numpy", "open_clip_torch", "opencv-python", "pillow", "piq", "pytesseract", "scenedetect", "torch", "torchvision"
 )  # fmt: skip
@@ -57,7 +46,7 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """What an artifact was made from: another artifact (sha256 of its manifest) or a source (sha256 of its content)."""
+    """What an artifact was made from: an artifact (sha256 of its manifest) or a source (sha256 of its content)."""
 
     name: str
     kind: str
@@ -66,7 +55,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Describes an artifact: its kind, how it was made, and the hashes of its files."""
+    """An artifact's kind, how it was made, and the hashes of its files."""
 
     kind: str
     format: int
@@ -82,7 +71,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished artifact: its folder, its manifest, and the SHA-256 of the manifest's file, by which children name their parent."""
+    """A finished artifact: its folder, its manifest, and the SHA-256 of the manifest's file."""
 
     path: Path
     manifest: Manifest
@@ -93,24 +82,23 @@ class Artifact:
         return sha256_if_readable(self.path / MANIFEST) == self.sha256
 
     def changed_files(self, under: str = "") -> list[str]:
-        """Tables and arrays that are not as they were when the manifest was written: edited, damaged or gone; of those `under` a
-        prefix of their names."""
+        """Tables and arrays whose names begin with `under` that were edited, damaged or removed since the manifest was written."""
         entries = {name: entry for name, entry in self.manifest.files.items() if name.startswith(under)}
         return [name for name, entry in entries.items() if sha256_if_readable(self.path / name) != entry.sha256]
 
     @property
     def content(self) -> str:
-        """SHA-256 over what its files hold, from whatever and however often they were written."""
+        """SHA-256 over its files, whatever they were made from."""
         return sha256_of(sorted((name, entry.sha256) for name, entry in self.manifest.files.items()))
 
     @property
     def cure(self) -> str:
-        """The hint for a file that is not as it was written."""
+        """The hint for a changed file."""
         verb = self.manifest.verb
         return RESTORE if verb == REVISE_LABELS else f"restore it from a copy, or run ctxr {verb} again as before"
 
     def changed_error(self, name: str) -> DataError:
-        """The error for a file of the artifact that is not as it was written."""
+        """The error for a changed or removed file."""
         file = self.path / name
         return DataError(f"{file} was {'changed' if file.exists() else 'removed'} since it was written", hint=self.cure)
 
@@ -129,28 +117,28 @@ def open_artifact(path: Path, kind: str | None = None, maker: str = "") -> Artif
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        what, hint = "does not exist", "check the path, or run the command that makes it, again if it was interrupted"
+        problem, hint = (
+            "does not exist",
+            "check the path, or run the command that makes it, again if it was interrupted",
+        )
         if path.exists():
-            what, hint = "has no manifest.json: it is unfinished or not a ctxr artifact", hint.partition(", or ")[2]
+            problem, hint = "has no manifest.json: it is unfinished or not a ctxr artifact", hint.partition(", or ")[2]
         hint = f"{hint}: {maker}" if maker else hint
-        raise UnfinishedError(f"{path} {what}", hint=merge_hint(path) or hint) from error
+        raise UnfinishedError(f"{path} {problem}", hint=merge_hint(path) or hint) from error
     try:
         loose = msgspec.json.decode(content)
         version = loose.get("format") if isinstance(loose, dict) else None
         if isinstance(version, int) and version > FORMAT:
-            raise DataError(
-                f"{file} has format {version}, newer than this ctxr understands ({FORMAT})",
-                hint="install a newer ctxr",
-            )
+            sentence = f"{file} has format {version}, newer than this ctxr understands ({FORMAT})"
+            raise DataError(sentence, hint="install a newer ctxr")
         manifest = msgspec.json.decode(content, type=Manifest, dec_hook=decode_other)
     except UNREADABLE as error:
         if not (path / MARKER).exists():
             raise DataError(f"{file} is not a manifest of ctxr: {error}", hint="name another folder") from error
         raise DataError(f"{file} is damaged: {error}", hint=f"delete {file} and run its command again") from error
     if kind is not None and manifest.kind != kind:
-        raise DataError(
-            f"{path} holds {manifest.kind}, not {kind}", hint="name the right folder, or the --workdir that it is in"
-        )
+        hint = "name the right folder, or the --workdir that it is in"
+        raise DataError(f"{path} holds {manifest.kind}, not {kind}", hint=hint)
     return Artifact(path, manifest, sha256_bytes(content))
 
 
@@ -162,26 +150,18 @@ def merge_hint(path: Path) -> str:
 def finished(
     path: Path, kind: str, verb: str, config: Mapping[str, object], parents: Sequence[Parent]
 ) -> Artifact | None:
-    """The artifact at `path` if it is the finished result of exactly this; None if there is work to do.
-
-    Parents may differ in their names: content decides.
-    """
+    """The finished artifact at `path` if it was made by `verb` with this config and these parents, by content; None otherwise."""
     if not (path / MANIFEST).is_file():
         return None
     artifact = open_artifact(path, kind)
     manifest = artifact.manifest
     same = manifest.verb == verb and manifest.config == json_config(config)
-    same = same and parent_contents(manifest.parents) == parent_contents(parents)
-    return artifact if same else None
-
-
-def parent_contents(parents: Sequence[Parent]) -> set[tuple[str, str]]:
-    """The parents by content."""
-    return {(parent.kind, parent.sha256) for parent in parents}
+    old, new = ({(parent.kind, parent.sha256) for parent in given} for given in (manifest.parents, parents))
+    return artifact if same and old == new else None
 
 
 def json_config(config: Mapping[str, object]) -> dict[str, object]:
-    """A configuration as it reads back from JSON: tuples become lists, paths strings, times fractions in text."""
+    """A configuration as it reads back from JSON: tuples become lists, paths and fractions text."""
     ready = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
     decoded: dict[str, object] = msgspec.json.decode(msgspec.json.encode(ready, enc_hook=encode_other))
     return decoded
@@ -195,10 +175,8 @@ def require_ours(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         names = sorted(file.name for file in path.iterdir())
         if names and MANIFEST not in names and MARKER not in names:
-            raise UsageError(
-                f"{path} holds {names[0]!r}, which is not part of an artifact",
-                hint=f"choose an empty or new folder: {CHOOSE}",
-            )
+            hint = f"choose an empty or new folder: {CHOOSE}"
+            raise UsageError(f"{path} holds {names[0]!r}, which is not part of an artifact", hint=hint)
         if MARKER not in names:
             (path / MARKER).touch()
 
@@ -223,10 +201,10 @@ def earlier_manifest(path: Path) -> Manifest | None:
 
 @contextmanager
 def locked(path: Path, shared: bool = False) -> Iterator[None]:
-    """Lock the folder `path` (created if missing) against other processes until the block ends or the process dies.
+    """Lock the folder `path` (created if missing) until the block ends or the process dies.
 
-    The lock is on the marker file, which is never removed: removing a locked file would let another process lock a new one.
-    It is exclusive, and partial files of killed processes are removed at any depth; or `shared` with the other ranks of a run.
+    The lock is on the marker file, which is kept: removing a locked file would let another process lock a new one. It is `shared`
+    with the other ranks of a run; or exclusive, and partial files of killed processes are then removed at any depth.
     Raises UnfinishedError when another process holds a lock that excludes this one.
     """
     with disk_errors(path):
@@ -234,10 +212,8 @@ def locked(path: Path, shared: bool = False) -> Iterator[None]:
         stream = (path / MARKER).open("a+")
     with stream:
         if not take_lock(stream, shared):
-            raise UnfinishedError(
-                f"{path} is being written by another ctxr process",
-                hint=f"wait for it, or choose another folder: {CHOOSE}",
-            )
+            hint = f"wait for it, or choose another folder: {CHOOSE}"
+            raise UnfinishedError(f"{path} is being written by another ctxr process", hint=hint)
         with disk_errors(path):
             for half in () if shared else path.rglob(HALF_WRITTEN):  # of killed writers
                 half.unlink(missing_ok=True)
@@ -249,10 +225,6 @@ def take_lock(stream: IO[str], shared: bool = False) -> bool:
 
     Raises CtxrError on a file system without file locks.
     """
-    try:
-        import fcntl
-    except ImportError:  # a system without flock: nothing to hold
-        return True
     with disk_errors(Path(stream.name)):
         try:
             fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -262,15 +234,18 @@ def take_lock(stream: IO[str], shared: bool = False) -> bool:
             if error.errno not in _NO_LOCKS:
                 raise
             sentence = f"{stream.name} cannot be locked: its file system has no file locks"
-            raise CtxrError(
-                sentence, hint=f"choose a folder where flock works, such as a local disk: {CHOOSE}"
-            ) from error
+            hint = f"choose a folder where flock works, such as a local disk: {CHOOSE}"
+            raise CtxrError(sentence, hint=hint) from error
     return True
 
 
 class Content(NamedTuple):
-    """What a verb wrote into an artifact: files relative to its folder, how many of what, and the models that took part; and the
-    parents that it came from, if not from all that decide it."""
+    """What a verb wrote into an artifact.
+
+    Attributes:
+        files: relative to its folder. counts, models: as in the manifest.
+        parents: what it was made from; None where that is all of `Inputs.parents`.
+    """
 
     files: list[str]
     counts: dict[str, Any]
@@ -310,7 +285,7 @@ def finish(
 
 @cache
 def package_versions(*names: str) -> dict[str, str]:
-    """Installed versions of packages, by default of all that can change a result; "" for one that is not installed."""
+    """Versions of packages, by default of all that can change a result; "" for one that is not installed."""
     versions = {}
     for name in names or _PACKAGES:
         try:
